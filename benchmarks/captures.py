@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkaframes.capture.columns import CALLS
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "captures.md"
 DATA = Path(__file__).parent.parent / "tests" / "data" / "captures"
 SEGMENT = 1448
 CONNECTIONS = 8
-ALL = tuple(column.name for column in CALLS if column.default)
+ALL = tuple(column.name for column in CALLS_TABLE_COLUMNS if column.default)
 NO_JSON = tuple(name for name in ALL if name not in ("requestHeader", "request", "responseHeader", "response"))
 PLAIN = ("requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes")
 START_NS = 1_700_000_000_000_000_000
@@ -65,9 +65,9 @@ def large_produce() -> tuple[bytes, bytes]:
 def make(path: Path, size_bytes: int, *, small: bool) -> None:
     """Write a capture."""
     calls = real_calls(small=small)
-    talks = [Conversation(("10.0.0.1", 40000 + n), ("10.0.0.2", 9092)) for n in range(CONNECTIONS)]
+    talks = [ConversationWriter(("10.0.0.1", 40000 + n), ("10.0.0.2", 9092)) for n in range(CONNECTIONS)]
     with path.open("wb") as file:
-        file.write(file_header("bench") + b"".join(talk.opening(START_NS) for talk in talks))
+        file.write(file_header("bench") + b"".join(talk.build_handshake(START_NS) for talk in talks))
         number = 0
         while file.tell() < size_bytes:
             for talk in talks:
@@ -78,7 +78,9 @@ def make(path: Path, size_bytes: int, *, small: bool) -> None:
                 for side, data in ((0, request_bytes), (1, correlation + response[4:])):
                     framed_bytes = len(data).to_bytes(4, "big") + data
                     for at in range(0, len(framed_bytes), SEGMENT):
-                        for packet in talk.data(side, framed_bytes[at : at + SEGMENT], START_NS + number * 1000):
+                        for packet in talk.build_data_packets(
+                            side, framed_bytes[at : at + SEGMENT], START_NS + number * 1000
+                        ):
                             file.write(packet)
 
 

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.capture.columns import CALLS
+from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
 from kafkaframes.spark.sessions.builder import session
 
 RESULTS = Path(__file__).parent / "results" / "captures_spark.md"
 TICKS = os.sysconf("SC_CLK_TCK")
 CORES = 2
 ROUNDS = 3
-ALL = [column.name for column in CALLS if column.default]
+ALL = [column.name for column in CALLS_TABLE_COLUMNS if column.default]
 NO_JSON = [name for name in ALL if name not in ("requestHeader", "request", "responseHeader", "response")]
 FEW = ["requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes"]
 

@@ -102,6 +102,6 @@ def pytest_terminal_summary(terminalreporter):
 def require_compiler():
     """Skip where kernels are numba's and no libraries: there is no C compiler, or Python's headers are missing."""
     try:
-        demand.c_compiler()
+        demand.find_c_compiler()
     except demand.LinkError as error:
         pytest.skip(f"kernels are not libraries here: {error}")

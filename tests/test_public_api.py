@@ -137,7 +137,7 @@ NOT_EXPORTED = {
     "scan.where.RowFilter": _INTERNAL,
     "storage.log.notes.LogNotes": _PART,
     "storage.log.transactions.TransactionState": _INTERNAL,
-    "wire.primitives.Part": _INTERNAL,
+    "wire.primitives.DeferredBytes": _INTERNAL,
 }
 
 

@@ -180,7 +180,7 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
     served_broker.call(lambda state: state.metadata.entities.update(group_configs={"g": config}))
     topic_id = served_broker.topics["orders"].topic_id
     keys = [ShareKey("g", topic_id, index) for index in (0, 1)]
-    served_broker.call(lambda state: [state.share_groups.initialize(key, 1) for key in keys])
+    served_broker.call(lambda state: [state.share_groups.initialize_state(key, 1) for key in keys])
     store.is_open.clear()
     peer = socket.create_connection(("127.0.0.1", served_broker.port), PATIENCE_S)
     thread, results = in_thread(share_fetch, peer, topic_id, 0)

@@ -4,7 +4,7 @@ import json
 
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
@@ -55,8 +55,8 @@ def write_specs(folder, *, greet=GREET):
 
 def write_traffic(path, folder, *, header_tags=None):
     """Write a capture of four calls: Greet 0 and 1, Heartbeat 4 (the catalog's) and 5 (the proposal's)."""
-    talk = Conversation(("10.0.0.1", 50000), ("10.0.0.2", 9092))
-    parts = [file_header("test"), talk.opening(START)]
+    talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092))
+    parts = [file_header("test"), talk.build_handshake(START)]
     for number, (name, version, fields, answer) in enumerate(calls()):
         own = folder if name == "Greet" or version == 5 else None
         request = message(f"{name}Request", specs=own)(**fields)
@@ -64,8 +64,8 @@ def write_traffic(path, folder, *, header_tags=None):
         tags = header_tags if request.spec.is_flexible(version) else None
         request_bytes = encode_request(request, version, correlation_id=number, client_id="me", header_tags=tags)
         back = encode_response(response, version, correlation_id=number, header_tags=tags)
-        parts += talk.data(CLIENT, frame_of(request_bytes), START + number * 2_000_000)
-        parts += talk.data(SERVER, frame_of(back), START + number * 2_000_000 + 1_000_000)
+        parts += talk.build_data_packets(CLIENT, frame_of(request_bytes), START + number * 2_000_000)
+        parts += talk.build_data_packets(SERVER, frame_of(back), START + number * 2_000_000 + 1_000_000)
     path.write_bytes(b"".join(parts))
     return str(path)
 

@@ -10,12 +10,12 @@ import pytest
 from tests.agreement.kind import judge
 from tests.agreement.kinds import captures
 
-from kafkaframes.capture.columns import CALLS, TABLE_COLUMNS
+from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS, TABLE_COLUMNS
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
-ALL = tuple(column.name for column in CALLS if not column.name.endswith("Named"))  # those need names_of
+ALL = tuple(column.name for column in CALLS_TABLE_COLUMNS if not column.name.endswith("Named"))  # those need names_of
 CASES = {case.name: case for case in captures.cases(DATA)}
 
 

@@ -8,11 +8,11 @@ import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 from kafkaframes.capture import reader, streams
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
-from kafkaframes.capture.streams import ENDED_CONNECTION_NS, Streams
+from kafkaframes.capture.streams import ENDED_CONNECTION_RETENTION_NS, Streams
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
@@ -37,22 +37,22 @@ def short_lived(tmp_path):
     parts, time = [file_header("test")], START
     talks = []
     for number in range(COUNT):
-        talk = Conversation(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092))
+        talk = ConversationWriter(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092))
         requests, responses = call(number)
         parts += [
-            talk.opening(time),
-            *talk.data(CLIENT, requests, time),
-            *talk.data(SERVER, responses, time + 1_000_000),
+            talk.build_handshake(time),
+            *talk.build_data_packets(CLIENT, requests, time),
+            *talk.build_data_packets(SERVER, responses, time + 1_000_000),
         ]
         if number % 10:
-            parts += [talk.closing(CLIENT, time), talk.closing(SERVER, time)]
+            parts += [talk.build_end(CLIENT, time), talk.build_end(SERVER, time)]
         talks.append(talk)
-        time += ENDED_CONNECTION_NS // 20
+        time += ENDED_CONNECTION_RETENTION_NS // 20
     for number in range(0, COUNT, 10):  # those that stayed open go on, after the others are long gone
         again = frame_of(
             encode_request(message("HeartbeatRequest")(), 4, correlation_id=3, client_id=f"client-{number}")
         )
-        parts += talks[number].data(CLIENT, again, time)
+        parts += talks[number].build_data_packets(CLIENT, again, time)
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     return str(path)
@@ -91,11 +91,11 @@ def test_a_redacted_capture_is_the_same_when_connections_are_forgotten(short_liv
 
 def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
     """One direction only: nothing waits for more than a window once enough waits."""
-    talk = Conversation(("10.0.0.1", 20000), ("10.0.0.2", 9092))
+    talk = ConversationWriter(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
-    parts = [file_header("test"), talk.opening(START)]
-    parts += [packet for request in requests for packet in talk.data(CLIENT, request, START)]
+    parts = [file_header("test"), talk.build_handshake(START)]
+    parts += [packet for request in requests for packet in talk.build_data_packets(CLIENT, request, START)]
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     whole = rows(str(path))
@@ -110,15 +110,15 @@ def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
 
 def test_a_hole_is_waited_for_no_longer_than_memory_allows(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MAX_WAITING_BYTES", 10_000)
-    talk = Conversation(("10.0.0.1", 20000), ("10.0.0.2", 9092))
+    talk = ConversationWriter(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
-    parts = [file_header("test"), talk.opening(START)]
+    parts = [file_header("test"), talk.build_handshake(START)]
     for number, one in enumerate(requests):
         if number == 3:
             talk.skip(CLIENT, len(one))
         else:
-            parts += talk.data(CLIENT, one, START)
+            parts += talk.build_data_packets(CLIENT, one, START)
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     packets = PacketReader([str(path)], window_bytes=WINDOW)

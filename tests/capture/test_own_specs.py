@@ -10,7 +10,7 @@ from tests.capture.own_specs import GREET, SPECS, write_specs, write_traffic
 import kafkaframes
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
-from kafkaframes.capture.request_log import row_of
+from kafkaframes.capture.request_log import parse_row
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec import load_message
@@ -92,9 +92,9 @@ def test_a_request_log_is_read_by_own_specs():
         '"response":{"errorCode":7},"connection":"1.2.3.4:9092-1.2.3.5:40000-0","totalTimeMs":1.0}'
     )
     apis = Apis(load_message(json.dumps(spec)) for spec in SPECS)
-    row = row_of(line, apis=apis)
+    row = parse_row(line, apis=apis)
     assert (row["apiName"], row["flexible"]) == ("Greet", True)
-    assert row_of(line)["apiName"] is None
+    assert parse_row(line)["apiName"] is None
 
 
 def test_the_specs_travel_in_a_pickle(trace, folder):

@@ -155,7 +155,7 @@ def test_a_table_of_rows_that_is_full_loses_no_file(tmp_path, monkeypatch):
         tape = Tape(initial=number << 20)
         for at in range(0, len(requests), 10):
             tape.segment(CLIENT, at, requests[at : at + 10])
-        tape.parts.append(tape.talk.closing(CLIENT, tape.time, reset=True))
+        tape.parts.append(tape.talk.build_end(CLIENT, tape.time, reset=True))
         files.append(tape.write(path))
     monkeypatch.setattr(packets, "_ESTIMATED_PACKET_BYTES", 1 << 20)
     rows = read_capture(files, CaptureOptions(columns=("correlationId",))).read_all()

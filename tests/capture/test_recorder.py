@@ -25,11 +25,11 @@ from kafkaframes.broker.security.tls import server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, RecorderSettings, SecuredSocket
 from kafkaframes.capture.relay import (
-    MAX_OPEN_REQUESTS,
+    MAX_OUTSTANDING_REQUESTS,
     BrokerAddresses,
     OutstandingRequests,
     ResponseRewriter,
-    with_local_addresses,
+    replace_addresses,
 )
 from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
@@ -251,7 +251,7 @@ def test_a_client_that_has_gone_before_it_is_served_is_refused_and_counted():
         client.close()
         with pytest.raises(ConnectionResetError):
             accepted_socket.recv(1)
-        one._serve(accepted_socket, HERE.upstream)
+        one._serve_client(accepted_socket, HERE.upstream)
         assert (one.counts.refused, one.counts.connections) == (1, 0)
         assert accepted_socket.fileno() < 0
 
@@ -317,14 +317,14 @@ def test_answers_are_passed_on_in_any_pieces(step):
 def test_only_addresses_change():
     body = message("FindCoordinatorResponse")(host="kafka-1", port=9092, node_id=3)
     answer = BrokerAddresses().find_answer(10, 2)
-    local_response = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
+    local_response = replace_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
     assert decode_response(local_response, 10, 2).body == body.replace(host="here", port=1)
     error_response = message("FindCoordinatorResponse")(
         error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, host="", port=-1
     )
-    assert with_local_addresses(encode_response(error_response, 2), answer, lambda _: ("here", 1)) is None
+    assert replace_addresses(encode_response(error_response, 2), answer, lambda _: ("here", 1)) is None
     with pytest.raises(DecodeError):
-        with_local_addresses(b"\0\0", answer, lambda _: ("here", 1))
+        replace_addresses(b"\0\0", answer, lambda _: ("here", 1))
 
 
 def frame_of(data):
@@ -470,9 +470,9 @@ def test_tokens_of_any_size_do_not_hide_what_comes_after():
 
 def test_requests_that_nobody_answers_take_bounded_memory():
     requests = OutstandingRequests()
-    for number in range(3 * MAX_OPEN_REQUESTS):
+    for number in range(3 * MAX_OUTSTANDING_REQUESTS):
         requests.feed(frame_of(struct.pack(">hhi", 0, 10, number)))
-    assert len(requests._open) == len(requests._ids) == MAX_OPEN_REQUESTS
+    assert len(requests._open) == len(requests._ids) == MAX_OUTSTANDING_REQUESTS
 
 
 def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():

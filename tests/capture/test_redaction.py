@@ -13,7 +13,7 @@ from tests.fuzz import redaction as campaign
 
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.redaction import UNREDACTED_TEXTS, Pseudonyms, redact, without_payload
+from kafkaframes.capture.redaction import UNREDACTED_TEXTS, Pseudonyms, redact, remove_payloads
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, encode_request
 from kafkaframes.records.build import build_records
@@ -72,7 +72,7 @@ def test_pseudonyms_have_the_same_length_and_are_the_same_for_the_same():
 
 def test_records_keep_the_headers_of_their_batches():
     records = build_records([{"key": b"secret key", "value": b"secret value"}] * 3)
-    masked_records = without_payload(records)
+    masked_records = remove_payloads(records)
     assert len(masked_records) == len(records)
     assert masked_records[:17] + masked_records[21:61] == records[:17] + records[21:61]
     assert not any(masked_records[17:21]), "short values could be guessed from the checksum"
@@ -84,13 +84,13 @@ def test_records_that_are_cut_keep_no_byte_of_their_contents(version):
     """Cut at every byte, the last batch keeps its header only, and what is no batch keeps nothing."""
     records = build_records([{"key": b"!" * 30, "value": b"?" * 90}] * 2, record_format=version)
     for size in range(len(records)):
-        masked_records = without_payload(records[:size])
+        masked_records = remove_payloads(records[:size])
         assert len(masked_records) == size
         assert b"!" not in masked_records
         assert b"?" not in masked_records
-    assert not any(without_payload(b"secret" * 20))
+    assert not any(remove_payloads(b"secret" * 20))
     whole = campaign.Secrets(random.Random(1)).of(200)
-    assert not any(without_payload(records + whole)[len(records) :])
+    assert not any(remove_payloads(records + whole)[len(records) :])
 
 
 def test_no_secret_is_left_of_any_message(tmp_path):

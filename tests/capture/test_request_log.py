@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
-from kafkaframes.capture.request_log import convert_fields, parse_struct, row_of
+from kafkaframes.capture.request_log import convert_fields, parse_row, parse_struct
 from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "request-logs"
@@ -51,7 +51,7 @@ def test_the_text_form_gives_the_names_and_types_of_json():
         "rack=null}],controller_id=1,topics=[{error_code=3,name=orders,is_internal=false,partitions=[]}]} from "
         "connection 127.0.0.1:9092-[::1]:60838-0;totalTime:18.7,securityProtocol:PLAINTEXT,principal:User:x (k)"
     )
-    row = row_of(line)
+    row = parse_row(line)
     assert (row["clientId"], row["correlationId"], row["principal"]) == ("a, b", 7, "User:x")
     assert row["errors"] == [{"path": "topics[0].errorCode", "code": 3}]
     assert json.loads(row["response"])["brokers"] == [{"nodeId": 1, "host": "h", "port": 9092, "rack": None}]
@@ -66,7 +66,7 @@ CONNECTION = "127.0.0.1:9092-10.0.0.7:60838-0;totalTime:18.7,securityProtocol:PL
 def test_a_client_id_does_not_hide_its_call(client):
     """A client chooses its id, and the text forms do not escape it."""
     call = f"RequestHeader(apiKey=METADATA, apiVersion=1, clientId={client}, correlationId=7) -- {{topics=[orders]}}"
-    row = row_of(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
+    row = parse_row(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
     assert (row["_error"], row["clientId"], row["correlationId"]) == (None, client, 7)
     assert (row["clientAddress"], row["clientPort"], row["principal"]) == ("10.0.0.7", 60838, "User:x")
     assert json.loads(row["request"]) == {"topics": ["orders"]}
@@ -75,7 +75,7 @@ def test_a_client_id_does_not_hide_its_call(client):
 @pytest.mark.parametrize("client", ["x from client a;", "a -- b"])
 def test_a_client_id_in_a_struct_does_not_hide_its_call(client):
     call = f"{{api_key=3,api_version=1,correlation_id=7,client_id={client}}} -- {{topics=[orders]}}"
-    row = row_of(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
+    row = parse_row(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
     assert (row["_error"], row["clientId"], row["clientPort"]) == (None, client, 60838)
     assert json.loads(row["response"]) == {"brokers": []}
 
@@ -93,7 +93,7 @@ def test_a_client_id_in_a_struct_does_not_hide_its_call(client):
 )
 def test_the_ends_of_a_connection(connection, ends):
     line = f"Completed request:Name:MetadataRequest; Version:0; CorrelationId:1; ClientId:x; from client {connection};"
-    row = row_of(line)
+    row = parse_row(line)
     assert tuple(row[name] for name in ("serverAddress", "serverPort", "clientAddress", "clientPort")) == ends
 
 
@@ -110,7 +110,7 @@ def test_the_ends_of_a_connection(connection, ends):
     ids=range(6),
 )
 def test_a_line_that_cannot_be_read_says_so(line):
-    assert "cannot be read" in row_of(line)["_error"]
+    assert "cannot be read" in parse_row(line)["_error"]
 
 
 def test_credentials_of_a_log_are_hidden():
@@ -118,8 +118,8 @@ def test_credentials_of_a_log_are_hidden():
     line = (
         'Completed request:{"requestHeader":{"requestApiKey":51,"requestApiVersion":0,"correlationId":1},' + body + "}"
     )
-    assert "c2VjcmV0" not in str(row_of(line))
-    assert "c2VjcmV0" in str(row_of(line, secrets=True))
+    assert "c2VjcmV0" not in str(parse_row(line))
+    assert "c2VjcmV0" in str(parse_row(line, secrets=True))
 
 
 def test_other_files_and_other_tables_are_refused(tmp_path):

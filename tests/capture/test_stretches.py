@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -19,9 +19,9 @@ COLUMNS = ("clientPort", "correlationId", "apiName", "requestState", "responseSt
 def packets():
     """Yield the packets of some connections: answers that come late or never, frames in pieces, holes."""
     time = START
-    talks = [Conversation(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092)) for number in range(3)]
+    talks = [ConversationWriter(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092)) for number in range(3)]
     for talk in talks:
-        yield talk.opening(time)
+        yield talk.build_handshake(time)
         request = message("ApiVersionsRequest")(client_software_name="soft", client_software_version="1")
         yield from pieces(talk, CLIENT, encode_request(request, 3, correlation_id=0, client_id="c"), time)
         yield from pieces(talk, SERVER, encode_response(message("ApiVersionsResponse")(), 3, correlation_id=0), time)
@@ -52,7 +52,7 @@ def pieces(talk, side, data, time, *, skip=False):
         if skip and at == 40:
             talk.skip(side, 40)
         else:
-            yield from talk.data(side, whole[at : at + 40], time)
+            yield from talk.build_data_packets(side, whole[at : at + 40], time)
 
 
 def write(folder, count):

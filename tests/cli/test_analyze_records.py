@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.capture.conversation import CLIENT, START, frame_of
 
 import kafkaframes
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.protocol.messages.headers import encode_request
@@ -43,8 +43,12 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     row = request.PartitionProduceData(index=0, records=kafkaframes.build_records({"value": [b"v"] * 7}))
     topic = request.TopicProduceData(topic_id=UUID(int=7), partition_data=[row])
     sent_frame = encode_request(request(acks=1, topic_data=[topic]), new, correlation_id=1, client_id="me")
-    talk = Conversation(("10.0.0.1", 50000), ("10.0.0.2", 9092))
-    packets = [file_header("test"), talk.opening(START), *talk.data(CLIENT, frame_of(sent_frame), START)]
+    talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092))
+    packets = [
+        file_header("test"),
+        talk.build_handshake(START),
+        *talk.build_data_packets(CLIENT, frame_of(sent_frame), START),
+    ]
     (tmp_path / "own.pcapng").write_bytes(b"".join(packets))
     arguments = ["analyze", "records", "--json", str(tmp_path / "own.pcapng")]
     for more, count in ((["--specs", str(tmp_path / "specs")], 7), ([], 0)):

@@ -60,7 +60,7 @@ def test_one_thing_can_be_asked_for(ask, monkeypatch):
 
 
 def test_kernels_that_are_not_compiled_are_noted_and_refused_folders_named(ask, monkeypatch, tmp_path):
-    refused_folder = places.Folder(tmp_path, "a test", "somebody else may write to it", False)
+    refused_folder = places.UnitFolder(tmp_path, "a test", "somebody else may write to it", False)
     monkeypatch.setattr(places, "list_folders", lambda: (refused_folder,))
     output = ask().output
     assert "0 of " in output

@@ -17,10 +17,10 @@ def one_ready(tmp_path, monkeypatch):
     ready = tmp_path / "ready" / f"unit{places.LIBRARY_SUFFIX}"
     ready.parent.mkdir()
     ready.write_bytes(b"library")
-    monkeypatch.setattr(kernels.demand, "modules", lambda: ["kafkaframes.wire._kernels"])
+    monkeypatch.setattr(kernels.demand, "list_kernel_modules", lambda: ["kafkaframes.wire._kernels"])
     monkeypatch.setattr(places, "file_name", lambda module: ready.name)
     monkeypatch.setattr(places, "find_unit", lambda name: ready)
-    monkeypatch.setattr(demand, "c_compiler", lambda: ["cc"])
+    monkeypatch.setattr(demand, "find_c_compiler", lambda: ["cc"])
     return ready
 
 
@@ -41,7 +41,7 @@ def test_without_a_c_compiler_it_says_so(one_ready, tmp_path, monkeypatch):
     def none():
         raise demand.LinkError("C compiler not found: cc")
 
-    monkeypatch.setattr(demand, "c_compiler", none)
+    monkeypatch.setattr(demand, "find_c_compiler", none)
     result = ask("kernels", "pack", tmp_path / "out")
     assert (result.exit_code, (tmp_path / "out").exists()) == (1, False)
     assert "C compiler not found: cc" in result.output

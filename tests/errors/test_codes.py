@@ -6,7 +6,7 @@ import pickle
 import pytest
 from kio.schema.errors import ErrorCode as KioCode
 
-from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode
+from kafkaframes.errors import LEADER_MOVED_CODES, BrokerError, ErrorCode
 
 
 def test_numbers_have_no_gap_and_messages_are_unique():
@@ -39,4 +39,4 @@ def test_names_and_retriability_equal_those_of_kio(kio_code):
 
 
 def test_errors_of_stale_leader_metadata_are_retriable():
-    assert all(code.is_retriable for code in LEADER_MOVED)  # UNSUPPORTED_COMPRESSION_TYPE (76) is not
+    assert all(code.is_retriable for code in LEADER_MOVED_CODES)  # UNSUPPORTED_COMPRESSION_TYPE (76) is not

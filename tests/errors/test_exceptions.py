@@ -64,7 +64,7 @@ ARGUMENTS = {
 @pytest.mark.parametrize("kind", CLASSES)
 def test_pickling_and_copying_preserve_an_error(kind):
     args, keywords = ARGUMENTS.get(kind.__name__, (("reason",), {}))
-    if issubclass(kind, exceptions._PathError):
+    if issubclass(kind, exceptions._LocatedError):
         keywords = {"path": ("Topics", 3), "position": 7, "file": "x"} | keywords
     if issubclass(kind, exceptions.BrokerError) and kind is not exceptions.PartialFailureError:
         keywords = {"code": ErrorCode.NOT_COORDINATOR}

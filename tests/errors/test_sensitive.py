@@ -11,7 +11,7 @@ import pytest
 
 from kafkaframes.broker.settings.config_values import CONFIG_TYPES, PASSWORD
 from kafkaframes.errors.sensitive import (
-    REDACTED,
+    REDACTED_TEXT,
     REQUEST,
     RESPONSE,
     SECRET_FIELDS,
@@ -55,7 +55,7 @@ HARMLESS = _HARMLESS.split()
 @pytest.mark.parametrize("name", [*PASSWORDS, *ELSEWHERE, *(name.upper() for name in ELSEWHERE)])
 def test_secret_names(name):
     assert is_secret(name)
-    assert redact_value(name, "x") == REDACTED
+    assert redact_value(name, "x") == REDACTED_TEXT
 
 
 @pytest.mark.parametrize("name", [*HARMLESS, *(name for name, kind in CONFIG_TYPES.items() if kind != PASSWORD)])
@@ -102,7 +102,7 @@ def test_no_dataclass_has_a_secret_in_its_repr():
                     ]
     harmless = {
         ("BrokerState", "credentials"),  # the repr of the credentials hides their fields
-        ("Bucket", "remaining_tokens"),  # a number: tokens of a rate limit
+        ("TokenBucket", "remaining_tokens"),  # a number: tokens of a rate limit
         ("Login", "by_token"),  # a bool: whether the client uses a delegation token
     }
     assert set(secrets) <= harmless
@@ -147,6 +147,6 @@ def _paths(spec, struct, parents=()):
 
 def test_secret_settings_in_messages_are_redacted():
     body = {"resources": [{"configs": [{"name": "ssl.key.password", "value": "x"}, {"name": "a", "value": "b"}]}]}
-    assert json.dumps(redact_json(44, REQUEST, body)).count(REDACTED) == 1
+    assert json.dumps(redact_json(44, REQUEST, body)).count(REDACTED_TEXT) == 1
     topics = {"repartitionSourceTopics": [{"topicConfigs": [{"key": "my.password", "value": "x"}]}]}
-    assert REDACTED in json.dumps(redact_json(88, REQUEST, {"topology": {"subtopologies": [topics]}}))
+    assert REDACTED_TEXT in json.dumps(redact_json(88, REQUEST, {"topology": {"subtopologies": [topics]}}))

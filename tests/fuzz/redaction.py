@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.protocol.messages.values import RANGES
 
-from kafkaframes.capture.container import Conversation, _record, file_header
+from kafkaframes.capture.container import ConversationWriter, _encode_record, file_header
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
@@ -120,25 +120,25 @@ class Traffic:
         self.parts = [file_header("test")]
         self.connections = 0
 
-    def connection(self, *, opening: bool) -> Conversation:
+    def connection(self, *, opening: bool) -> ConversationWriter:
         """Begin a connection."""
         self.connections += 1
         address = ".".join(map(str, self.secrets.of(4)))
         ends = (address, 10_000 + self.connections % 50_000), (f"10.1.{self.connections // 50_000}.1", PORT)
-        talk = Conversation(*ends, initial=self.connections << 12)
+        talk = ConversationWriter(*ends, initial=self.connections << 12)
         if opening:
-            self.parts.append(talk.opening(START))
+            self.parts.append(talk.build_handshake(START))
         return talk
 
-    def send(self, talk: Conversation, side: int, data: bytes, *, captured_bytes: int | None = None) -> None:
+    def send(self, talk: ConversationWriter, side: int, data: bytes, *, captured_bytes: int | None = None) -> None:
         """Send a segment, of which the capture has ``captured_bytes`` bytes."""
         time_ns = START + len(self.parts) * 1_000_000
-        packet = talk._packet(side, talk.next[side], talk.next[1 - side], PSH | ACK, data)
+        packet = talk._build_packet(side, talk.next[side], talk.next[1 - side], PSH | ACK, data)
         if captured_bytes is None or captured_bytes >= len(data):
-            self.parts.append(_record(time_ns, packet))
+            self.parts.append(_encode_record(time_ns, packet))
         else:
             cut_size = len(packet) - len(data) + captured_bytes
-            block = bytearray(_record(time_ns, packet[:cut_size]))
+            block = bytearray(_encode_record(time_ns, packet[:cut_size]))
             struct.pack_into("<I", block, 24, len(packet))
             self.parts.append(bytes(block))
         talk.skip(side, len(data))
@@ -156,7 +156,7 @@ class Traffic:
         if kind == "whole":
             self.send(talk, 0, self.secrets.of(40))  # no frame
 
-    def _before(self, talk: Conversation, *, missing: bool) -> None:
+    def _before(self, talk: ConversationWriter, *, missing: bool) -> None:
         for side in (0, 1):
             self.send(talk, side, self.secrets.of(50))
             if missing:

@@ -6,7 +6,7 @@ import subprocess
 
 from tests.interop.releases import JAVA, SLF4J, fetch
 
-from kafkaframes.errors import LEADER_MOVED, ErrorCode
+from kafkaframes.errors import LEADER_MOVED_CODES, ErrorCode
 
 
 def test_codes_are_those_of_the_published_class() -> None:
@@ -14,7 +14,7 @@ def test_codes_are_those_of_the_published_class() -> None:
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ErrorCodes.java")]
     process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     ours = [
-        f"{int(code)} {code.name} {str(code.is_retriable).lower()} {str(code in LEADER_MOVED).lower()}"
+        f"{int(code)} {code.name} {str(code.is_retriable).lower()} {str(code in LEADER_MOVED_CODES).lower()}"
         for code in ErrorCode
     ]
     assert ours == process.stdout.splitlines()

@@ -177,7 +177,7 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
 def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record(
     standalone_cluster, tmp_path, is_shipped
 ):
-    demand.compile_modules(demand.modules(), folder=places.cache_folder(), report=demand.print_progress)
+    demand.compile_modules(demand.list_kernel_modules(), folder=places.cache_folder(), report=demand.print_progress)
     settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
     settings["spark.kafkaframes.shipKernels"] = is_shipped
     out = run(f"master={standalone_cluster!r}, config={settings!r}")

@@ -101,19 +101,19 @@ def test_without_a_cache_folder_kernels_are_compiled_in_memory(start, tmp_path, 
 
 
 def test_waiting_for_a_lock_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(demand, "MAX_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(demand, "MAX_LOCK_WAIT_SECONDS", 0.3)
     messages = []
-    with demand.cache_lock(tmp_path, messages.append), demand.cache_lock(tmp_path, messages.append):
+    with demand.hold_cache_lock(tmp_path, messages.append), demand.hold_cache_lock(tmp_path, messages.append):
         pass
     assert messages == ["waiting for another process that compiles kernels"]
 
 
 def test_a_failed_compiler_is_reported(tmp_path, monkeypatch, require_compiler):
     monkeypatch.setenv("KAFKAFRAMES_CC", "false")
-    demand.c_compiler.cache_clear()
+    demand.find_c_compiler.cache_clear()
     with pytest.raises(demand.LinkError, match="false failed"):
         demand.link_library(b"", "", tmp_path / "x.so")
-    demand.c_compiler.cache_clear()
+    demand.find_c_compiler.cache_clear()
 
 
 def test_other_jobs_are_finished_after_a_failure(tmp_path):

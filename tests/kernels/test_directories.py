@@ -50,7 +50,7 @@ def test_the_name_of_a_unit_depends_on_its_file_and_imports(package, modified_un
 
 
 def test_each_target_has_its_own_unit(monkeypatch):
-    assert target.target() in (*target.TARGETS.values(), target.OTHER)
+    assert target.detect_target() in (*target.TARGETS.values(), target.THIS_MACHINE)
     monkeypatch.setenv("KAFKAFRAMES_TARGET", "x86_64")
     directories.clear_caches()
     first = directories.file_name("kafkaframes.jobs.report._kernels")
@@ -65,7 +65,7 @@ def test_each_target_has_its_own_unit(monkeypatch):
 def test_a_python_without_a_stable_abi_has_its_own_target(monkeypatch):
     monkeypatch.delenv(target.TARGET_VARIABLE, raising=False)
     monkeypatch.setattr(target.sys, "abiflags", "t")
-    assert target.target.__wrapped__() is target.OTHER
+    assert target.detect_target.__wrapped__() is target.THIS_MACHINE
 
 
 def test_a_processor_without_the_required_flags_has_its_own_target(monkeypatch):
@@ -76,14 +76,14 @@ def test_a_processor_without_the_required_flags_has_its_own_target(monkeypatch):
         (required_flags - {"avx2"}, "this-machine"),
         (set(), "this-machine"),
     ):
-        monkeypatch.setattr(target, "_processor_flags", lambda _, flags=flags: flags)
+        monkeypatch.setattr(target, "_read_processor_flags", lambda _, flags=flags: flags)
         directories.clear_caches()
-        assert target.target().name == expected_name
+        assert target.detect_target().name == expected_name
 
 
 def test_every_import_between_kernel_files_is_recognized():
     """Compare the imports in the syntax tree with those that the regular expression finds."""
-    for path in directories.kernel_files():
+    for path in directories.list_kernel_files():
         lines = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
         files = {directories.module_path(line.module) for line in lines}
         files |= {directories.module_path(f"{line.module}.{name.name}") for line in lines for name in line.names}
@@ -92,8 +92,8 @@ def test_every_import_between_kernel_files_is_recognized():
 
 
 def test_all_kernel_files_with_entry_points_are_units():
-    assert len(demand.modules()) >= 18
-    assert "kafkaframes.records.append._kernels_context" not in demand.modules()  # devices only
+    assert len(demand.list_kernel_modules()) >= 18
+    assert "kafkaframes.records.append._kernels_context" not in demand.list_kernel_modules()  # devices only
 
 
 def test_the_cache_is_in_the_home_directory_and_private(tmp_path):

@@ -29,7 +29,9 @@ for path in sys.argv[1:]:
 
 def plain_kernel(module, name):
     """Return a kernel as plain Python."""
-    return next(plain.run(kernel) for kernel in KERNELS_BY_MODULE[module.__name__] if kernel.__name__ == name)
+    return next(
+        plain.create_plain_kernel(kernel) for kernel in KERNELS_BY_MODULE[module.__name__] if kernel.__name__ == name
+    )
 
 
 @pytest.fixture
@@ -80,11 +82,11 @@ def test_numbers_overflow_like_machine_words(keys):
 
 @given(value=st.integers(-(2**70), 2**70), bits=st.sampled_from([8, 16, 32, 64]), big_endian=st.booleans())
 def test_a_store_writes_the_lowest_bits_and_a_load_reads_them(value, bits, big_endian):
-    memory = plain.Array(np.zeros(16, np.uint8))
-    plain.store(bits, big_endian=big_endian)(memory, 3, value)
+    memory = plain.KernelArray(np.zeros(16, np.uint8))
+    plain.create_storer(bits, big_endian=big_endian)(memory, 3, value)
     order = "big" if big_endian else "little"
     expected_value = int.from_bytes((value % 2**bits).to_bytes(bits // 8, order), order, signed=True)
-    assert plain.load(bits, signed=True, big_endian=big_endian)(memory.address, 3) == expected_value
+    assert plain.create_loader(bits, signed=True, big_endian=big_endian)(memory.address, 3) == expected_value
     assert not any(memory[index] for index in (0, 1, 2, *range(3 + bits // 8, 16)))
 
 

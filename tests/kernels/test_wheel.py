@@ -29,9 +29,9 @@ def libraries():
     """The libraries of all kernel files."""
     folder = directories.cache_folder()
     assert folder is not None
-    missing = [unit.module for unit in demand.units() if unit.file is None]
+    missing = [unit.module for unit in demand.list_units() if unit.file is None]
     demand.compile_modules(missing, folder=folder, report=demand.print_progress)
-    paths = [directories.find_unit(directories.file_name(module)) for module in demand.modules()]
+    paths = [directories.find_unit(directories.file_name(module)) for module in demand.list_kernel_modules()]
     if None in paths:
         pytest.skip("no C compiler on this machine")
     return paths
@@ -83,7 +83,7 @@ def test_status_finds_every_unit_in_the_package(installation, tmp_path):
     process = run(installation, tmp_path / "home", "kernels", "status")
     assert process.returncode == 0, process.stdout
     units = [line for line in process.stdout.splitlines() if "_kernels" in line]
-    assert len(units) == len(demand.modules())
+    assert len(units) == len(demand.list_kernel_modules())
     assert all(f"{installation}/kafkaframes/kernels/compiled/" in line for line in units)
 
 

@@ -34,11 +34,11 @@ def test_a_control_type_of_the_future_is_unknown():
 
 def test_malformed_text_is_replaced_as_java_does():
     # expectations: one U+FFFD for each maximal part, one for a whole encoded surrogate
-    assert primitives.java_text(b"\xed\xa0\x80x") == "\ufffdx"
-    assert primitives.java_text(b"\xed\xa0x") == "\ufffdx"
-    assert primitives.java_text(b"\xe1\x80x") == "\ufffdx"
-    assert primitives.java_text(b"\xf8\x80\x80") == "\ufffd\ufffd\ufffd"
-    assert primitives.java_text("é€😀".encode()) == "é€😀"
+    assert primitives.decode_java_text(b"\xed\xa0\x80x") == "\ufffdx"
+    assert primitives.decode_java_text(b"\xed\xa0x") == "\ufffdx"
+    assert primitives.decode_java_text(b"\xe1\x80x") == "\ufffdx"
+    assert primitives.decode_java_text(b"\xf8\x80\x80") == "\ufffd\ufffd\ufffd"
+    assert primitives.decode_java_text("é€😀".encode()) == "é€😀"
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -64,7 +64,7 @@ from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
-from kafkaframes.coordination.groups.ports import Committer, GroupSettings
+from kafkaframes.coordination.groups.ports import GroupSettings, OffsetClient
 from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, SyncRequest
 from kafkaframes.errors import ErrorCode, NetworkError, RefusedError, broker_error
 
@@ -520,7 +520,7 @@ class SimulatedMember:
         if not offsets or (fate == "lost" and not simulation.is_healing):
             return
         identity = member.identity
-        committer = Committer(GROUP, identity.member_id, identity.group_instance_id, identity.generation_id)
+        committer = OffsetClient(GROUP, identity.member_id, identity.group_instance_id, identity.generation_id)
         for entry, (offset, _) in offsets.items():
             ownership = self.ownerships.get(entry)
             assert ownership is not None, f"{entry} was committed by a member that does not own it"
@@ -874,7 +874,7 @@ class ConsumerSimulation:
         )
         if owned_partitions:
             beat = beat._replace(has_owned_rows=True)
-        answer = self.world.coordinator.consumer_heartbeat(beat)
+        answer = self.world.coordinator.handle_consumer_heartbeat(beat)
         assignment = None
         if answer.assignment is not None:
             by_id: dict[UUID, list[int]] = {}
@@ -887,7 +887,7 @@ class ConsumerSimulation:
         return self.world.metadata(entry.request.topics)
 
     def _fetch_committed(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
-        offsets = self.world.coordinator.commits.fetch(Committer(GROUP), list(entry.request.versions))
+        offsets = self.world.coordinator.commits.fetch(OffsetClient(GROUP), list(entry.request.versions))
         return {
             partition: CommittedOffset(offset.offset, offset.leader_epoch)
             for partition, offset in offsets.items()

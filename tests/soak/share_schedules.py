@@ -68,10 +68,10 @@ from kafkaframes.client.share_requests import (
     ShareRequest,
 )
 from kafkaframes.client.share_session import ACCEPT, REJECT, RELEASE, PartitionId
-from kafkaframes.coordination.groups.share_in_flight import FINISHED_STATES, Delivery, RecordState
+from kafkaframes.coordination.groups.share_in_flight import FINISHED_STATES, DeliveryState, RecordState
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import (
-    LEADER_MOVED,
+    LEADER_MOVED_CODES,
     BrokerError,
     ErrorCode,
     KafkaframesError,
@@ -278,7 +278,7 @@ class World:
         assert node is not None
         return node.node_id
 
-    def delivery(self, record: Record) -> Delivery | None:
+    def delivery(self, record: Record) -> DeliveryState | None:
         """Return the broker's state of a record in the group; None if it is finished or was never acquired."""
         share = self.state.share_groups.partitions.get(ShareKey(GROUP, record.topic_id, record.partition))
         if share is None or record.offset < share.start or record.offset >= share.end:
@@ -488,7 +488,7 @@ class SimulatedMember:
     def note_row_errors(self, answer: ShareFetchResponse) -> None:
         """Remember errors of partitions that a poll must raise."""
         for partition_id, row in answer.rows.items():
-            if row.error is not None and row.error.code not in LEADER_MOVED and not is_retriable(row.error):
+            if row.error is not None and row.error.code not in LEADER_MOVED_CODES and not is_retriable(row.error):
                 self.fatal[str(row.error)] += 1
             partition = self.machine.partition_of(partition_id)
             if row.damage is not None and partition is not None and partition.topic in self.machine.topics:
@@ -944,7 +944,7 @@ class ShareSimulation:
         group = self.world.state.groups.groups.get(GROUP)
         if group is not None and group.members:
             member_id = self.random.choice(sorted(group.members))
-            self.world.state.groups.share.fence(group, member_id)
+            self.world.state.groups.share.fence_members(group, member_id)
             self.counters["members fenced"] += 1
 
     def fault(self, member: SimulatedMember, connection: Connection, request: ShareRequest) -> ErrorCode | None:

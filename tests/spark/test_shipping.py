@@ -28,7 +28,7 @@ def session(master="spark://host:7077", **settings):
 
 def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     spark = session()
-    if not [unit for unit in demand.units() if unit.file is not None and unit.file.is_file()]:
+    if not [unit for unit in demand.list_units() if unit.file is not None and unit.file.is_file()]:
         pytest.skip("nothing is compiled on this machine")
     assert worker_files.ship_kernels(spark)
     assert worker_files.ship_kernels(spark)
@@ -36,7 +36,7 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     path, _, name = sent_archive.partition("#")
     assert name == worker_files.ARCHIVE_NAME
     with zipfile.ZipFile(path) as archive:
-        assert set(archive.namelist()) <= {places.file_name(module) for module in demand.modules()}
+        assert set(archive.namelist()) <= {places.file_name(module) for module in demand.list_kernel_modules()}
         assert archive.namelist()
 
 

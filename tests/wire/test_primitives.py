@@ -46,7 +46,7 @@ STRATEGIES = {
 
 @pytest.mark.parametrize(("name", "value", "plain", "compact"), GOLDEN)
 def test_golden(name, value, plain, compact):
-    for table, expected_hex in ((wire.PRIMITIVES, plain), (wire.COMPACT_PRIMITIVES, compact)):
+    for table, expected_hex in ((wire.PRIMITIVE_CODECS, plain), (wire.COMPACT_PRIMITIVE_CODECS, compact)):
         read, write = table[name]
         out = bytearray(b"x")
         write(out, value)
@@ -57,7 +57,7 @@ def test_golden(name, value, plain, compact):
 @given(st.data(), st.sampled_from(sorted(STRATEGIES)), st.booleans())
 def test_what_is_written_is_read(data, name, compact):
     value = data.draw(STRATEGIES[name])
-    read, write = (wire.COMPACT_PRIMITIVES if compact else wire.PRIMITIVES)[name]
+    read, write = (wire.COMPACT_PRIMITIVE_CODECS if compact else wire.PRIMITIVE_CODECS)[name]
     out = bytearray()
     write(out, value)
     assert read(bytes(out), 0) == (value, len(out))
@@ -68,7 +68,7 @@ def test_what_is_written_is_read(data, name, compact):
 
 @given(st.binary(max_size=40), st.sampled_from(sorted(STRATEGIES)), st.booleans())
 def test_any_bytes_give_a_value_or_an_error(raw, name, compact):
-    read, _ = (wire.COMPACT_PRIMITIVES if compact else wire.PRIMITIVES)[name]
+    read, _ = (wire.COMPACT_PRIMITIVE_CODECS if compact else wire.PRIMITIVE_CODECS)[name]
     try:
         _, position = read(raw, 0)
     except DecodeError:
@@ -96,12 +96,12 @@ def test_any_bytes_give_a_value_or_an_error(raw, name, compact):
     ],
 )
 def test_broken_utf8_is_replaced_as_in_java(raw, text):
-    assert wire.java_text(bytes.fromhex(raw)) == text
+    assert wire.decode_java_text(bytes.fromhex(raw)) == text
 
 
 @given(st.binary(max_size=60))
 def test_replacement_never_fails(raw):
-    assert isinstance(wire.java_text(raw), str)
+    assert isinstance(wire.decode_java_text(raw), str)
 
 
 def test_no_step_of_python_is_taken_for_a_bad_byte():
@@ -115,7 +115,7 @@ def test_no_step_of_python_is_taken_for_a_bad_byte():
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        text = wire.java_text(b"\xff" * 32767)
+        text = wire.decode_java_text(b"\xff" * 32767)
     finally:
         sys.settrace(before)
     assert text == "\ufffd" * 32767
@@ -123,23 +123,23 @@ def test_no_step_of_python_is_taken_for_a_bad_byte():
 
 
 def test_a_lone_surrogate_is_written_as_a_question_mark_and_a_pair_as_one_character():
-    assert wire.text_to_utf8("a\ud800b") == b"a?b"
-    assert wire.text_to_utf8("\ud83d\ude00") == "😀".encode()
+    assert wire.encode_java_text("a\ud800b") == b"a?b"
+    assert wire.encode_java_text("\ud83d\ude00") == "😀".encode()
 
 
 @pytest.mark.parametrize(("length", "kind"), [(32767, None), (32768, EncodeError)])
 def test_a_string_has_at_most_32767_bytes(length, kind):
-    for _, write in (wire.PRIMITIVES["string"], wire.COMPACT_PRIMITIVES["string"]):
+    for _, write in (wire.PRIMITIVE_CODECS["string"], wire.COMPACT_PRIMITIVE_CODECS["string"]):
         if kind is None:
             write(bytearray(), "a" * length)
         else:
             with pytest.raises(kind):
                 write(bytearray(), "a" * length)
     out = bytearray()
-    wire.COMPACT_PRIMITIVES["bytes"][1](out, b"a" * length)
+    wire.COMPACT_PRIMITIVE_CODECS["bytes"][1](out, b"a" * length)
     if kind is not None:
         with pytest.raises(DecodeError, match="32768"):
-            wire.COMPACT_PRIMITIVES["string"][0](bytes(out), 0)
+            wire.COMPACT_PRIMITIVE_CODECS["string"][0](bytes(out), 0)
 
 
 @pytest.mark.parametrize("raw", ["ffffffff0f", "8080808008"])
@@ -153,7 +153,7 @@ def test_a_compact_length_is_a_java_int(raw):
 )
 def test_a_value_of_another_type_or_range_is_an_error(name, value):
     with pytest.raises(EncodeError):
-        wire.PRIMITIVES[name][1](bytearray(), value)
+        wire.PRIMITIVE_CODECS[name][1](bytearray(), value)
 
 
 def test_doctests():

@@ -16,7 +16,7 @@ ATTRIBUTES_AT, COUNT_AT, V2_BYTES = BATCH_V2.position_of("attributes"), BATCH_V2
 
 
 @kernel(types.void(BYTES, TABLE, TABLE, INT64S, I64, INT64S, OUT_BYTES))
-def gather(buf, extents, frames, frame_rows, lead, starts, out):
+def gather_frames(buf, extents, frames, frame_rows, lead, starts, out):
     """Copy bytes of each selected frame to its part of ``out`` (``starts``), skipping the prefix and ``lead`` bytes.
 
     The caller ensures that the frame has enough captured bytes (F_HAVE).
@@ -49,11 +49,11 @@ def gather(buf, extents, frames, frame_rows, lead, starts, out):
 
 
 @kernel(types.void(TABLE, INT64S, OUT_TABLE))
-def take_frames(frames, frame_rows, out):
+def copy_frame_rows(frames, frame_rows, out):
     """Write the columns of the selected frames, each as a row of ``out``."""
     for index in range(frame_rows.size):
         row = frame_rows[index]
-        for column in range(layout.FRAME_COLUMNS):
+        for column in range(layout.FRAME_COLUMN_COUNT):
             if row >= 0:
                 out[column, index] = frames[row, column]
             else:
@@ -61,10 +61,10 @@ def take_frames(frames, frame_rows, out):
 
 
 @kernel(types.void(BYTES, TABLE, OUT_BYTES))
-def copy_stretches(buf, stretches, out):
-    """Copy byte ranges. Each row of ``stretches`` is (source position, size, target position)."""
-    for row in range(stretches.shape[0]):
-        copy_bytes(out, stretches[row, 2], buf, stretches[row, 0], stretches[row, 1])
+def copy_ranges(buf, ranges, out):
+    """Copy byte ranges. Each row of ``ranges`` is (source position, size, target position)."""
+    for row in range(ranges.shape[0]):
+        copy_bytes(out, ranges[row, 2], buf, ranges[row, 0], ranges[row, 1])
 
 
 @kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_TABLE, OUT_INT64S))
@@ -99,7 +99,7 @@ def summarise_records(buf, starts, sizes, owners, counts, truncations):
 
 
 @kernel(types.void(BYTES, INT64S, INT64S, OUT_INT64S))
-def whole_batches(buf, starts, sizes, wholes):
+def measure_whole_batches(buf, starts, sizes, whole_sizes):
     """Write the number of bytes in whole batches or messages for each record set."""
     for index in range(starts.size):
         at = starts[index]
@@ -110,4 +110,4 @@ def whole_batches(buf, starts, sizes, wholes):
             if magic > 2 or size < MIN_SIZE + OVERHEAD_BYTES or size > end - at or (magic == 2 and size < V2_BYTES):
                 break
             at += size
-        wholes[index] = at - starts[index]
+        whole_sizes[index] = at - starts[index]

@@ -15,20 +15,20 @@ NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, OTHER_LINK, MALFORMED, TOO_DEEP = range
 # Fields that ``locate_tcp`` writes: addresses; position of the TCP header; end of the captured bytes and of the bytes
 # on the wire; position of the IP header; and the packet's link type, ethertype and IP protocol number.
 SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP, LINK, ETHERTYPE, PROTOCOL = range(11)
-LOCATED_FIELDS = 11
+LOCATED_FIELD_COUNT = 11
 NULL, EN10MB, LOOP, SLL, SLL2, PPP, PPP_HDLC, NFLOG = 0, 1, 108, 113, 276, 9, 50, 239
 PKTAP, PKTAP_USER = 258, 149  # Apple's tcpdump used the second user link type until PKTAP had its own number
 PKTAP_BYTES, PKTAP_PACKET = 108, 1
-NFLOG_PAYLOAD = 9
-RAW_IP = 101
-RAW_LINKS = (12, 14, RAW_IP, 228, 229)
+NFLOG_PAYLOAD_ATTRIBUTE = 9
+RAW_IP_LINK_TYPE = 101
+RAW_IP_LINK_TYPES = (12, 14, RAW_IP_LINK_TYPE, 228, 229)
 # Ethertypes. Numbers below the range of ethertypes are used for packets that are identified in another way.
 IP4, IP6, ETHERNET, LLC, PPPOE, MPLS, MPLS_MULTICAST = 0x0800, 0x86DD, 0x6558, 4, 0x8864, 0x8847, 0x8848
 ERSPAN, ERSPAN_3 = 0x88BE, 0x22EB
-VLAN_TAGS = (0x8100, 0x88A8, 0x9100, 0x9200, 0x9300)
+VLAN_ETHERTYPES = (0x8100, 0x88A8, 0x9100, 0x9200, 0x9300)
 BY_NIBBLE, SHORT, UNKNOWN_LINK, NO_ETHERTYPE = -1, -2, -3, -4
-PPP_ETHERTYPE = 0x10000  # added to the number of a PPP protocol other than IP
-MAX_LLC_BYTES = 1500  # a value up to this is not an ethertype but the size of an IEEE 802.3 frame
+PPP_ETHERTYPE_BASE = 0x10000  # added to the number of a PPP protocol other than IP
+MAX_LLC_FRAME_BYTES = 1500  # a value up to this is not an ethertype but the size of an IEEE 802.3 frame
 IP4_IN_IP, TCP, UDP, IP6_IN_IP, GRE = 4, 6, 17, 41, 47  # IANA protocol numbers
 HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60  # IPv6 extension headers
 UDP_PORT_SHIFT = 16  # for an unsupported UDP tunnel, PROTOCOL contains the port in the bits from here on
@@ -59,7 +59,7 @@ def load_little_u32(buf, at):
 
 
 @device
-def _link(buf, at, end, link):
+def _parse_link_layer(buf, at, end, link):
     """Return (ethertype after the link layer, its position). Other results: BY_NIBBLE, SHORT and UNKNOWN_LINK."""
     if link == EN10MB:
         return ETHERNET, at
@@ -69,31 +69,31 @@ def _link(buf, at, end, link):
         return (load_big_u16(buf, at), at + 20) if at + 20 <= end else (SHORT, at)
     if link in (NULL, LOOP):
         return BY_NIBBLE, at + 4
-    for raw in RAW_LINKS:
+    for raw in RAW_IP_LINK_TYPES:
         if link == raw:
             return BY_NIBBLE, at
     if link in (PPP, PPP_HDLC):
-        return _after_ppp(buf, at, end)
+        return _parse_ppp(buf, at, end)
     if link == NFLOG:
-        return _after_nflog(buf, at, end)
+        return _parse_nflog(buf, at, end)
     return UNKNOWN_LINK, at
 
 
 @device
-def _after_pktap(buf, at, end, link):
+def _parse_pktap(buf, at, end, link):
     """Return (link type, position) of the packet in Apple's PKTAP header; NO_ETHERTYPE if the header has no packet."""
     if at + PKTAP_BYTES > end:
         return (link if link == PKTAP_USER else SHORT), at
     size = load_little_u32(buf, at)
-    what = load_little_u32(buf, at + 4)
+    header_type = load_little_u32(buf, at + 4)
     inner = load_little_u32(buf, at + 8)
     if not PKTAP_BYTES <= size <= end - at or inner > 0xFFFF or inner in (PKTAP, PKTAP_USER):
         return (link if link == PKTAP_USER else SHORT), at
-    return (inner if what == PKTAP_PACKET else NO_ETHERTYPE), at + size
+    return (inner if header_type == PKTAP_PACKET else NO_ETHERTYPE), at + size
 
 
 @device
-def _after_ppp(buf, at, end):
+def _parse_ppp(buf, at, end):
     """Return the ethertype in a PPP frame (RFC 1661), with or without HDLC address and control bytes."""
     if at + 4 > end:
         return SHORT, at
@@ -110,11 +110,11 @@ def _after_ppp(buf, at, end):
         return IP4, at
     if kind == 0x57:
         return IP6, at
-    return (MPLS, at) if kind == 0x281 else (PPP_ETHERTYPE | kind, at)
+    return (MPLS, at) if kind == 0x281 else (PPP_ETHERTYPE_BASE | kind, at)
 
 
 @device
-def _after_nflog(buf, at, end):
+def _parse_nflog(buf, at, end):
     """Return the payload's position in an NFLOG packet of the Linux firewall, in which it is one of the attributes."""
     at += 4
     for _ in range(64):
@@ -122,7 +122,7 @@ def _after_nflog(buf, at, end):
             break
         size = load_u8(buf, at) | load_u8(buf, at + 1) << 8
         kind = (load_u8(buf, at + 2) | load_u8(buf, at + 3) << 8) & 0x7FFF
-        if kind == NFLOG_PAYLOAD:
+        if kind == NFLOG_PAYLOAD_ATTRIBUTE:
             return BY_NIBBLE, at + 4
         if size < 4:
             break
@@ -131,7 +131,7 @@ def _after_nflog(buf, at, end):
 
 
 @device
-def _after_labels(buf, at, end):
+def _parse_mpls(buf, at, end):
     """Return the contents of an MPLS frame (RFC 3032): IP, or Ethernet after a pseudowire control word (RFC 4448)."""
     for _ in range(16):
         if at + 4 > end:
@@ -147,14 +147,14 @@ def _after_labels(buf, at, end):
 
 @device
 def _is_vlan(kind):
-    for tag in VLAN_TAGS:  # noqa: SIM110 (numba has no generators here)
+    for tag in VLAN_ETHERTYPES:  # noqa: SIM110 (numba has no generators here)
         if kind == tag:
             return True
     return False
 
 
 @device
-def _step(buf, kind, at, end):
+def _parse_next_layer(buf, kind, at, end):
     """Return (ethertype, position) of the contents of a frame other than IP, or the arguments if it is unsupported.
 
     Supports Ethernet, VLAN tags, IEEE 802.2 with SNAP, PPPoE and MPLS.
@@ -163,20 +163,20 @@ def _step(buf, kind, at, end):
         return (load_big_u16(buf, at + 12), at + 14) if at + 14 <= end else (SHORT, at)
     if _is_vlan(kind):
         return (load_big_u16(buf, at + 2), at + 4) if at + 4 <= end else (SHORT, at)
-    if 0 <= kind <= MAX_LLC_BYTES:
+    if 0 <= kind <= MAX_LLC_FRAME_BYTES:
         if at + 3 > end or (at + 8 > end and load_big_u16(buf, at) == 0xAAAA):
             return SHORT, at
         is_snap = at + 8 <= end and load_u32(buf, at) == 0xAAAA0300 and load_big_u16(buf, at + 4) == 0
         return (load_big_u16(buf, at + 6), at + 8) if is_snap else (LLC, at)
     if kind == PPPOE:
-        return _after_ppp(buf, at + 6, end)
+        return _parse_ppp(buf, at + 6, end)
     if kind in (MPLS, MPLS_MULTICAST):
-        return _after_labels(buf, at, end)
+        return _parse_mpls(buf, at, end)
     return kind, at
 
 
 @device
-def _tunnel(buf, at, end, protocol, segment):
+def _parse_tunnel(buf, at, end, protocol, segment):
     """Return (ethertype, position) of the contents of a tunnel; NO_ETHERTYPE if the packet is not a tunnel."""
     if protocol in (UDP, GRE) and at + 4 > end:
         return SHORT, at
@@ -200,7 +200,7 @@ def _tunnel(buf, at, end, protocol, segment):
         if kind == ERSPAN:  # ERSPAN type I has neither a sequence number nor an ERSPAN header
             return ETHERNET, at + 8 * has_sequence
         if kind == ERSPAN_3:
-            return _after_erspan_3(buf, at, end)
+            return _parse_erspan_3(buf, at, end)
         return kind, at
     if protocol == IP4_IN_IP:
         return IP4, at
@@ -210,7 +210,7 @@ def _tunnel(buf, at, end, protocol, segment):
 
 
 @device
-def _after_erspan_3(buf, at, end):
+def _parse_erspan_3(buf, at, end):
     """Return (type, position) of the packet after an ERSPAN III header (draft-foschiano-erspan): Ethernet or IP."""
     if at + 12 > end:
         return SHORT, at
@@ -221,7 +221,7 @@ def _after_erspan_3(buf, at, end):
 
 
 @device
-def _after_ip4(buf, at, end, wire, segment):
+def _parse_ip4(buf, at, end, wire, segment):
     """Write an IPv4 packet's addresses. Return (IS_TCP or the reason why not, protocol, payload position, its end)."""
     if at + 20 > end:
         return TOO_SHORT, 0, at, wire
@@ -252,7 +252,7 @@ def _after_ip4(buf, at, end, wire, segment):
 
 
 @device
-def _after_ip6(buf, at, end, wire, segment):
+def _parse_ip6(buf, at, end, wire, segment):
     """Write an IPv6 packet's addresses and skip its extension headers. Return the same values as for IPv4."""
     if at + 40 > end:
         return TOO_SHORT, 0, at, wire
@@ -292,7 +292,7 @@ def locate_tcp(buf, at, end, wire, link, segment):
     packet: LINK, ETHERTYPE (NO_ETHERTYPE if there is none), PROTOCOL (-1 if there is no IP packet).
     """
     if link in (PKTAP, PKTAP_USER):
-        link, at = _after_pktap(buf, at, end, link)
+        link, at = _parse_pktap(buf, at, end, link)
     segment[LINK] = link
     segment[ETHERTYPE] = NO_ETHERTYPE
     segment[PROTOCOL] = -1
@@ -302,7 +302,7 @@ def locate_tcp(buf, at, end, wire, link, segment):
     if link == NO_ETHERTYPE:
         segment[LINK] = PKTAP
         return NOT_TCP
-    kind, at = _link(buf, at, end, link)
+    kind, at = _parse_link_layer(buf, at, end, link)
     for _ in range(MAX_HEADERS):
         if kind == UNKNOWN_LINK:
             return OTHER_LINK
@@ -312,7 +312,7 @@ def locate_tcp(buf, at, end, wire, link, segment):
             segment[ETHERTYPE] = kind
         if kind != IP4 and kind != IP6 and kind != BY_NIBBLE:
             before = at
-            following, at = _step(buf, kind, at, end)
+            following, at = _parse_next_layer(buf, kind, at, end)
             if following == LLC:
                 segment[ETHERTYPE] = LLC
             if at == before and following != SHORT:
@@ -324,10 +324,10 @@ def locate_tcp(buf, at, end, wire, link, segment):
         nibble = load_u8(buf, at) >> 4
         if kind in (IP4, BY_NIBBLE) and nibble == 4:
             segment[ETHERTYPE] = IP4
-            what, protocol, at, wire = _after_ip4(buf, at, end, wire, segment)
+            what, protocol, at, wire = _parse_ip4(buf, at, end, wire, segment)
         elif kind in (IP6, BY_NIBBLE) and nibble == 6:
             segment[ETHERTYPE] = IP6
-            what, protocol, at, wire = _after_ip6(buf, at, end, wire, segment)
+            what, protocol, at, wire = _parse_ip6(buf, at, end, wire, segment)
         else:
             return NOT_TCP if kind == BY_NIBBLE else MALFORMED
         end = min(end, wire)
@@ -339,7 +339,7 @@ def locate_tcp(buf, at, end, wire, link, segment):
             segment[AT_TCP] = at
             segment[TCP_WIRE_END] = wire
             return IS_TCP if at + 20 <= end else TOO_SHORT
-        kind, at = _tunnel(buf, at, end, protocol, segment)
+        kind, at = _parse_tunnel(buf, at, end, protocol, segment)
         if kind == NO_ETHERTYPE:
             return NOT_TCP
         segment[PROTOCOL] = -1

@@ -43,7 +43,7 @@ from kafkaframes.capture._kernels_headers import (
     MALFORMED,
     OTHER_LINK,
     PROTOCOL,
-    RAW_IP,
+    RAW_IP_LINK_TYPE,
     SRC_HIGH,
     SRC_LOW,
     TCP_END,
@@ -58,23 +58,25 @@ from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, k
 from kafkaframes.wire._kernels import load_u8, load_u32
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
-NS = 1_000_000_000  # per second
-FINEST = 33  # largest number of bits of a fraction of a second that can be multiplied by NS without overflow
+NS_PER_SECOND = 1_000_000_000  # per second
+MAX_FRACTION_BITS = 33  # largest number of bits of a fraction of a second that can be multiplied by NS without overflow
 
 I64 = types.int64
-FAR = 1 << 24  # after a connection's end, a sequence number this far from the last one belongs to a new connection
-WILD = 1 << 29  # a segment whose sequence number is this far from the last one is counted as stray
+NEW_CONNECTION_DISTANCE = (
+    1 << 24
+)  # after a connection's end, a sequence number this far from the last one belongs to a new connection
+STRAY_DISTANCE = 1 << 29  # a segment whose sequence number is this far from the last one is counted as stray
 
 
 @device
-def _distance(number, base):
+def _sequence_distance(number, base):
     """Return the signed difference ``number - base``, modulo 2^32."""
     distance = (number - base) & 0xFFFFFFFF
     return distance - (1 << 32) if distance >= 1 << 31 else distance
 
 
 @device
-def _hash(a_high, a_low, b_high, b_low, ports):
+def _hash_endpoints(a_high, a_low, b_high, b_low, ports):
     value = (a_low * 0x9E3779B97F4A7C1 + a_high) ^ (b_low * 0x2545F4914F6CDD1D + b_high) ^ (ports * 0x27D4EB2F165667C5)
     value ^= (value >> 31) & 0x1FFFFFFFF
     value *= 0x369DEA0F31A53F85
@@ -84,24 +86,24 @@ def _hash(a_high, a_low, b_high, b_low, ports):
 @device
 def _initialize_connection(connections, row, time, number):
     """Initialise a connection's row. The caller has set its addresses and ports."""
-    for column in range(layout.PORTS + 1, layout.CONNECTION_COLUMNS):
+    for column in range(layout.PORTS + 1, layout.CONNECTION_COLUMN_COUNT):
         connections[row, column] = 0
     connections[row, layout.CLIENT] = -1
     connections[row, layout.FIRST_TIME] = time
     connections[row, layout.FIRST_NUMBER] = number
     connections[row, layout.LAST_TIME] = time
     for side in range(2):
-        base = layout.SIDE + side * layout.SIDE_COLUMNS
+        base = layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT
         connections[row, base + layout.INITIAL] = -1
         connections[row, base + layout.LOST_FROM] = -1
 
 
 @device
-def _is_another(connections, row, base, other, flags, sequence, size):
+def _is_new_connection(connections, row, base, side_of_sender, flags, sequence, size):
     """Return whether a packet is the first of another connection between the same endpoints."""
     initial = connections[row, base + layout.INITIAL]
     is_closed = connections[row, layout.RESET] or (
-        connections[row, base + layout.ENDED] and connections[row, other + layout.ENDED]
+        connections[row, base + layout.ENDED] and connections[row, side_of_sender + layout.ENDED]
     )
     if flags & layout.SYN:
         if initial == sequence:
@@ -111,18 +113,20 @@ def _is_another(connections, row, base, other, flags, sequence, size):
         if not connections[row, base + layout.STARTED]:
             return bool(is_closed)
         distance = (
-            _distance(sequence + 1, connections[row, base + layout.BASE_NUMBER])
+            _sequence_distance(sequence + 1, connections[row, base + layout.BASE_NUMBER])
             + connections[row, base + layout.BASE_OFFSET]
         )
-        return bool(is_closed) or distance > 0 or distance < -FAR
+        return bool(is_closed) or distance > 0 or distance < -NEW_CONNECTION_DISTANCE
     if not is_closed or not size or not connections[row, base + layout.STARTED]:
         return False
-    distance = _distance(sequence, connections[row, base + layout.BASE_NUMBER])
-    return distance > FAR or distance < -FAR
+    distance = _sequence_distance(sequence, connections[row, base + layout.BASE_NUMBER])
+    return distance > NEW_CONNECTION_DISTANCE or distance < -NEW_CONNECTION_DISTANCE
 
 
 @device
-def _find(connections, count, slots, segment, source, target, flags, sequence, size, time, number, share, shares):
+def _find_connection(
+    connections, count, slots, segment, source, target, flags, sequence, size, time, number, share, shares
+):
     """Return (connection, side, count). The connection is -1 if another task reads it, and -2 if the table is full."""
     swap = segment[SRC_HIGH] > segment[DST_HIGH] or (
         segment[SRC_HIGH] == segment[DST_HIGH]
@@ -131,7 +135,7 @@ def _find(connections, count, slots, segment, source, target, flags, sequence, s
     side = 1 if swap else 0
     a, b = (DST_HIGH, SRC_HIGH) if swap else (SRC_HIGH, DST_HIGH)
     ports = (target << 16 | source) if swap else (source << 16 | target)
-    hash_value = _hash(segment[a], segment[a + 1], segment[b], segment[b + 1], ports)
+    hash_value = _hash_endpoints(segment[a], segment[a + 1], segment[b], segment[b + 1], ports)
     if shares > 1 and ((hash_value >> 24) & 0xFFFFFF) % shares != share:
         return -1, side, count
     mask = slots.size - 1
@@ -148,9 +152,9 @@ def _find(connections, count, slots, segment, source, target, flags, sequence, s
             break
         slot = (slot + 1) & mask
         row = slots[slot] - 1
-    base = layout.SIDE + side * layout.SIDE_COLUMNS
-    other = layout.SIDE + (1 - side) * layout.SIDE_COLUMNS
-    if row >= 0 and not _is_another(connections, row, base, other, flags, sequence, size):
+    base = layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT
+    other = layout.FIRST_SIDE_COLUMN + (1 - side) * layout.SIDE_COLUMN_COUNT
+    if row >= 0 and not _is_new_connection(connections, row, base, other, flags, sequence, size):
         return row, side, count
     if count == connections.shape[0]:
         return -2, side, count
@@ -165,7 +169,7 @@ def _find(connections, count, slots, segment, source, target, flags, sequence, s
 
 
 @device
-def _count_unread(segment, what, size, time, number, unread, counters):
+def _count_unread_packet(segment, reason, size, time, number, unread, counters):
     """Count a packet without a TCP segment by its link type, ethertype, protocol and reason."""
     count = counters[layout.UNREAD_KINDS]
     row = 0
@@ -173,7 +177,7 @@ def _count_unread(segment, what, size, time, number, unread, counters):
         unread[row, layout.U_LINK] == segment[LINK]
         and unread[row, layout.U_ETHERTYPE] == segment[ETHERTYPE]
         and unread[row, layout.U_PROTOCOL] == segment[PROTOCOL]
-        and unread[row, layout.U_WHAT] == what
+        and unread[row, layout.U_WHAT] == reason
     ):
         row += 1
     if row == count and count == unread.shape[0]:
@@ -184,7 +188,7 @@ def _count_unread(segment, what, size, time, number, unread, counters):
         unread[row, layout.U_LINK] = segment[LINK]
         unread[row, layout.U_ETHERTYPE] = segment[ETHERTYPE]
         unread[row, layout.U_PROTOCOL] = segment[PROTOCOL]
-        unread[row, layout.U_WHAT] = what
+        unread[row, layout.U_WHAT] = reason
         unread[row, layout.U_PACKETS] = 0
         unread[row, layout.U_BYTES] = 0
         unread[row, layout.U_NUMBER] = number
@@ -194,7 +198,7 @@ def _count_unread(segment, what, size, time, number, unread, counters):
 
 
 @device
-def _segment(buf, segment, time, number, share, shares, every, rows, row, connections, count, slots, counters):
+def _process_segment(buf, segment, time, number, share, shares, every, rows, row, connections, count, slots, counters):
     """Process one TCP segment. Return (full?, rows, connections). Full is -1 if the header contradicts itself."""
     at = segment[AT_TCP]
     end = segment[TCP_END]
@@ -206,7 +210,7 @@ def _segment(buf, segment, time, number, share, shares, every, rows, row, connec
     if payload < at + 20 or length < 0:
         return -1, row, count
     captured_bytes = max(min(end - payload, length), 0)
-    connection, side, count = _find(
+    connection, side, count = _find_connection(
         connections,
         count,
         slots,
@@ -224,7 +228,7 @@ def _segment(buf, segment, time, number, share, shares, every, rows, row, connec
     if connection < 0:
         return 1 if connection == -2 else 0, row, count
     counters[layout.TCP_PACKETS] += 1
-    base = layout.SIDE + side * layout.SIDE_COLUMNS
+    base = layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT
     connections[connection, base + layout.SIDE_PACKETS] += 1
     if time > connections[connection, layout.LAST_TIME]:
         connections[connection, layout.LAST_TIME] = time
@@ -232,7 +236,7 @@ def _segment(buf, segment, time, number, share, shares, every, rows, row, connec
         if connections[connection, base + layout.INITIAL] != sequence:
             connections[connection, base + layout.INITIAL] = sequence
             if connections[connection, base + layout.STARTED]:
-                distance = _distance(sequence + 1, connections[connection, base + layout.BASE_NUMBER])
+                distance = _sequence_distance(sequence + 1, connections[connection, base + layout.BASE_NUMBER])
                 connections[connection, base + layout.START] = (
                     connections[connection, base + layout.BASE_OFFSET] + distance
                 )
@@ -245,7 +249,7 @@ def _segment(buf, segment, time, number, share, shares, every, rows, row, connec
         connections[connection, base + layout.STARTED] = 1
         connections[connection, base + layout.BASE_NUMBER] = sequence
         connections[connection, base + layout.BASE_OFFSET] = 0
-    distance = _distance(sequence, connections[connection, base + layout.BASE_NUMBER])
+    distance = _sequence_distance(sequence, connections[connection, base + layout.BASE_NUMBER])
     offset = connections[connection, base + layout.BASE_OFFSET] + distance
     if flags & layout.RST:
         connections[connection, layout.RESET] = 1
@@ -253,7 +257,7 @@ def _segment(buf, segment, time, number, share, shares, every, rows, row, connec
         connections[connection, base + layout.ENDED] = 1
     if every == 0 and (length == 0 or flags & layout.RST):
         return 0, row, count
-    if distance > WILD or distance < -WILD:
+    if distance > STRAY_DISTANCE or distance < -STRAY_DISTANCE:
         connections[connection, base + layout.STRAY_SEGMENTS] += 1
         return 0, row, count
     if captured_bytes < length:
@@ -281,22 +285,22 @@ def _segment(buf, segment, time, number, share, shares, every, rows, row, connec
 
 
 @device
-def _packet(
+def _process_packet(
     buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, segment,
     unread, counters,
 ):  # fmt: skip
     """Process one packet. Return (full?, rows, connections)."""
-    what = locate_tcp(buf, at, end, wire, link, segment)
-    if what == IS_TCP:
-        full, row, count = _segment(
+    reason = locate_tcp(buf, at, end, wire, link, segment)
+    if reason == IS_TCP:
+        full, row, count = _process_segment(
             buf, segment, time, number, share, shares, every, rows, row, connections, count, slots, counters,
         )  # fmt: skip
         if full < 0:
-            _count_unread(segment, layout.BAD_HEADERS, wire - at, time, number, unread, counters)
+            _count_unread_packet(segment, layout.BAD_HEADERS, wire - at, time, number, unread, counters)
         return full > 0, row, count
-    if what == IS_FRAGMENT:
+    if reason == IS_FRAGMENT:
         rows[row, layout.TIME] = time
-        rows[row, layout.DIRECTION] = layout.FRAGMENT
+        rows[row, layout.DIRECTION] = layout.FRAGMENT_DIRECTION
         rows[row, layout.OFFSET] = 0
         rows[row, layout.POSITION] = segment[AT_IP]
         rows[row, layout.CAPTURED] = segment[TCP_END] - segment[AT_IP]
@@ -305,21 +309,21 @@ def _packet(
         rows[row, layout.NUMBER] = number
         counters[layout.FRAGMENTS] += 1
         return False, row + 1, count
-    why = layout.OTHER_PROTOCOL
-    if what == TOO_SHORT:
-        why = layout.CUT_HEADERS if end < wire else layout.BAD_HEADERS
-    elif what == MALFORMED:
-        why = layout.BAD_HEADERS
-    elif what == OTHER_LINK:
-        why = layout.UNREAD_LINK
-    elif what == TOO_DEEP:
-        why = layout.NESTED_HEADERS
-    _count_unread(segment, why, wire - at, time, number, unread, counters)
+    status = layout.OTHER_PROTOCOL
+    if reason == TOO_SHORT:
+        status = layout.CUT_HEADERS if end < wire else layout.BAD_HEADERS
+    elif reason == MALFORMED:
+        status = layout.BAD_HEADERS
+    elif reason == OTHER_LINK:
+        status = layout.UNREAD_LINK
+    elif reason == TOO_DEEP:
+        status = layout.NESTED_HEADERS
+    _count_unread_packet(segment, status, wire - at, time, number, unread, counters)
     return False, row, count
 
 
 @device
-def _nanoseconds(high, low, interfaces, interface):
+def _to_nanoseconds(high, low, interfaces, interface):
     """Return a pcapng time in ns since 1970, 0 if out of range. Ticks are unsigned, so half of them is divided."""
     ticks = (high << 32) | low
     half = (ticks >> 1) & INT64_MAX
@@ -327,9 +331,9 @@ def _nanoseconds(high, low, interfaces, interface):
     factor = interfaces[interface, layout.FACTOR]
     if kind == layout.BINARY:
         whole = half >> (factor - 1)
-        small = min(factor, FINEST)
+        small = min(factor, MAX_FRACTION_BITS)
         rest = (ticks & (INT64_MAX >> (63 - factor))) >> (factor - small)
-        return whole * NS + ((rest * NS) >> small) if whole < INT64_MAX // NS else 0
+        return whole * NS_PER_SECOND + ((rest * NS_PER_SECOND) >> small) if whole < INT64_MAX // NS_PER_SECOND else 0
     if kind == layout.DIVIDE:
         time = half // factor * 2
         return time + (ticks - time * factor) // factor
@@ -407,7 +411,7 @@ def scan_packets(
             if interface >= interfaces.shape[0]:
                 return layout.DAMAGED, position, number, row, count
             if block != 3:
-                time = _nanoseconds(
+                time = _to_nanoseconds(
                     load_u32_of(buf, position + 12, little),
                     load_u32_of(buf, position + 16, little),
                     interfaces,
@@ -415,7 +419,7 @@ def scan_packets(
                 )
                 time += interfaces[interface, layout.SHIFT_NS]
         counters[layout.PACKETS] += 1
-        full, row, count = _packet(
+        full, row, count = _process_packet(
             buf, start, start + captured_bytes, start + size, interfaces[interface, layout.LINK], time, number + 1,
             share, shares, every, rows, row, connections, count, slots, segment, unread, counters,
         )  # fmt: skip
@@ -432,13 +436,13 @@ def scan_packets(
         OUT_INT64S,
     )
 )  # fmt: skip
-def take_datagram(
+def process_datagram(
     buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, segment, unread, counters
 ):
     """Process one reassembled IP datagram. Return (full?, rows, connections)."""
-    full, row, count = _packet(
-        buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, segment,
-        unread, counters,
+    full, row, count = _process_packet(
+        buf, at, end, end, RAW_IP_LINK_TYPE, time, number, share, shares, every, rows, row, connections, count, slots,
+        segment, unread, counters,
     )  # fmt: skip
     return 1 if full else 0, row, count
 
@@ -449,7 +453,7 @@ def rehash(connections, count, slots):
     mask = slots.size - 1
     for row in range(count):
         slot = (
-            _hash(
+            _hash_endpoints(
                 connections[row, layout.A_HIGH],
                 connections[row, layout.A_LOW],
                 connections[row, layout.B_HIGH],
@@ -473,7 +477,7 @@ def rehash(connections, count, slots):
 
 
 @kernel(I64(BYTES, I64, I64, I64, I64, TABLE))
-def next_record(buf, position, end, kind, little, interfaces):
+def find_next_record(buf, position, end, kind, little, interfaces):
     """Return the start of the next plausible record or block after damage in a file; -1 if there is none.
 
     A pcap record is plausible if a second record follows it. A pcapng block repeats its length at its end.

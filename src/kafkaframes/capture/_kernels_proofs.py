@@ -1,7 +1,7 @@
 """Decide whether a Kafka request or response starts at an offset of a TCP stream (numba).
 
 After a gap, and while the client side is unknown, only proven frames are accepted (``_prove_request``,
-``_prove_response``). No byte is read beyond the size that ``peek`` returns. ``_kernels_streams.py`` documents the
+``_prove_response``). No byte is read beyond the size that ``peek_bytes`` returns. ``_kernels_streams.py`` documents the
 arguments.
 """
 
@@ -12,38 +12,44 @@ from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_u8
 
 PRODUCE, CONTROLLED_SHUTDOWN, API_VERSIONS = 0, 7, 18
-PEEK = 768  # largest number of bytes of a frame that are read: prefix, header, client id, and fields before acks
-LOOK_AHEAD = 4096  # largest number of outstanding requests that a response is compared with
-STEP = 1024  # largest distance between successive correlation ids within a proof
-# Results of ``parse``.
+MAX_PEEKED_BYTES = (
+    768  # largest number of bytes of a frame that are read: prefix, header, client id, and fields before acks
+)
+MAX_COMPARED_REQUESTS = 4096  # largest number of outstanding requests that a response is compared with
+MAX_CORRELATION_ID_STEP = 1024  # largest distance between successive correlation ids within a proof
+# Results of ``parse_request_start``.
 P_API, P_VERSION, P_CORRELATION, P_ID_LENGTH, P_STRICT, P_LOOSE, P_HASH, P_NO_REPLY = range(8)
 PROVEN, MAYBE, NOWHERE = range(3)
 
 
 @device
-def peek(buf, extents, extent, last, offset, most, scratch):
-    """Return (address, number of contiguous bytes) of a stream's bytes from ``offset`` on, at most ``most`` bytes."""
+def peek_bytes(buf, extents, extent, last, offset, max_bytes, scratch):
+    """Return (address, number of bytes) of up to ``max_bytes`` contiguous stream bytes from ``offset`` on."""
     while extent < last and extents[extent, layout.E_END] <= offset:
         extent += 1
     if extent == last or extents[extent, layout.E_OFFSET] > offset:
         return 0, 0
-    there = extents[extent, layout.E_END] - offset
+    source = extents[extent, layout.E_END] - offset
     address = address_of(buf) + extents[extent, layout.E_POSITION] + (offset - extents[extent, layout.E_OFFSET])
-    if there >= most or extent + 1 == last or extents[extent + 1, layout.E_OFFSET] > extents[extent, layout.E_END]:
-        return address, min(there, most)
-    got = 0
-    to = address_of(scratch)
-    while extent < last and got < most and extents[extent, layout.E_OFFSET] <= offset + got:
-        skip = offset + got - extents[extent, layout.E_OFFSET]
-        size = min(extents[extent, layout.E_END] - extents[extent, layout.E_OFFSET] - skip, most - got)
-        copy_bytes(to, got, address_of(buf), extents[extent, layout.E_POSITION] + skip, size)
-        got += size
+    if (
+        source >= max_bytes
+        or extent + 1 == last
+        or extents[extent + 1, layout.E_OFFSET] > extents[extent, layout.E_END]
+    ):
+        return address, min(source, max_bytes)
+    byte_count = 0
+    target = address_of(scratch)
+    while extent < last and byte_count < max_bytes and extents[extent, layout.E_OFFSET] <= offset + byte_count:
+        skip = offset + byte_count - extents[extent, layout.E_OFFSET]
+        size = min(extents[extent, layout.E_END] - extents[extent, layout.E_OFFSET] - skip, max_bytes - byte_count)
+        copy_bytes(target, byte_count, address_of(buf), extents[extent, layout.E_POSITION] + skip, size)
+        byte_count += size
         extent += 1
-    return to, got
+    return target, byte_count
 
 
 @device
-def _id_hash(at, size):
+def _hash_client_id(at, size):
     """Return the hash of a client id: 0 if it is empty, -1 if it contains control characters."""
     value = 1469598103934665603
     for index in range(size):
@@ -55,7 +61,7 @@ def _id_hash(at, size):
 
 
 @device
-def parse(address, got, apis, header):
+def parse_request_start(address, byte_count, apis, header):
     """Parse the start of a request from its size prefix on, and write whether it is a valid Kafka request."""
     header[P_STRICT] = 0
     header[P_LOOSE] = 0
@@ -63,7 +69,7 @@ def parse(address, got, apis, header):
     header[P_HASH] = 0
     header[P_ID_LENGTH] = -2
     header[P_API] = -1
-    if got < 12:
+    if byte_count < 12:
         return
     size = load_i32(address, 0)
     api = load_i16(address, 4)
@@ -82,12 +88,12 @@ def parse(address, got, apis, header):
         header[P_LOOSE] = 1 if in_range else 0
         header[P_STRICT] = header[P_LOOSE]
         return
-    if got < 14 or size < 10:
+    if byte_count < 14 or size < 10:
         return
     length = load_i16(address, 12)
     if length < -1 or length > size - 10:
         return
-    id_hash = _id_hash(address + 14, min(max(length, 0), got - 14))
+    id_hash = _hash_client_id(address + 14, min(max(length, 0), byte_count - 14))
     if id_hash < 0 or not in_range:
         return
     header[P_ID_LENGTH] = length
@@ -96,32 +102,34 @@ def parse(address, got, apis, header):
     header[P_STRICT] = 1 if valid and correlation >= 0 else 0
     if api == PRODUCE and valid:
         header[P_NO_REPLY] = (
-            1 if _acks(address, got, 14 + max(length, 0), version, apis[api, layout.API_FLEXIBLE]) == 0 else 0
+            1
+            if _read_acks(address, byte_count, 14 + max(length, 0), version, apis[api, layout.API_FLEXIBLE]) == 0
+            else 0
         )
 
 
 @device
-def _acks(address, got, at, version, flexible_since):
+def _read_acks(address, byte_count, at, version, flexible_since):
     """Return the acks of a Produce request, -1 if they are not in the available bytes."""
     flexible = version >= flexible_since
     if flexible:
-        tags = load_u8(address, at) if at < got else 1
+        tags = load_u8(address, at) if at < byte_count else 1
         if tags:
             return -1
         at += 1
     if version >= 3:
         if flexible:
-            if at >= got:
+            if at >= byte_count:
                 return -1
             size = load_u8(address, at)
             if size >= 0x80:
                 return -1
             at += 1 + max(size - 1, 0)
         else:
-            if at + 2 > got:
+            if at + 2 > byte_count:
                 return -1
             at += 2 + max(load_i16(address, at), 0)
-    return load_i16(address, at) if at + 2 <= got else -1
+    return load_i16(address, at) if at + 2 <= byte_count else -1
 
 
 @device
@@ -141,10 +149,10 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, he
     id must follow. Records can look like a Produce request of version 0 without a client id, but only within the
     request that contains them.
     """
-    address, got = peek(buf, extents, extent, last, at, PEEK, scratch)
+    address, got = peek_bytes(buf, extents, extent, last, at, MAX_PEEKED_BYTES, scratch)
     if got < 14 or load_u8(address, 0) > 6:
         return NOWHERE
-    parse(address, got, apis, header)
+    parse_request_start(address, got, apis, header)
     if not header[P_STRICT]:
         return NOWHERE
     if known_hash > 0 and header[P_HASH] == known_hash:
@@ -156,16 +164,16 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, he
         return PROVEN
     own_hash = header[P_HASH]
     own_length = header[P_ID_LENGTH]  # also compared, since a cut client id may have the hash of an empty one
-    address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
-    parse(address, got, apis, header)
+    address, got = peek_bytes(buf, extents, extent, last, end, MAX_PEEKED_BYTES, scratch)
+    parse_request_start(address, got, apis, header)
     is_same = header[P_HASH] == own_hash and header[P_ID_LENGTH] == own_length
     return PROVEN if header[P_STRICT] and is_same else NOWHERE
 
 
 @device
-def is_open(frames, first, last, correlation):
+def is_outstanding(frames, first, last, correlation):
     """Return whether a request with this correlation id waits for its response."""
-    for row in range(first, min(last, first + LOOK_AHEAD)):
+    for row in range(first, min(last, first + MAX_COMPARED_REQUESTS)):
         if frames[row, layout.F_CORRELATION] == correlation and not frames[row, layout.F_FLAGS] & layout.TOKEN:
             return True
     return False
@@ -183,17 +191,17 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
     here = extent
     matches = 0
     for step in range(3):
-        address, got = peek(buf, extents, here, last, offset, 8, scratch)
+        address, got = peek_bytes(buf, extents, here, last, offset, 8, scratch)
         if got < 8:
             break
         size = load_i32(address, 0)
         correlation = load_i32(address, 4)
         if size < 4 or correlation < 0 or size > layout.MAX_REQUEST_BYTES * 2:
             return NOWHERE
-        if before >= 0 and not before < correlation <= before + STEP:
+        if before >= 0 and not before < correlation <= before + MAX_CORRELATION_ID_STEP:
             return NOWHERE
         end = offset + 4 + size
-        waits = is_open(frames, first, requests, correlation)
+        waits = is_outstanding(frames, first, requests, correlation)
         if not waits and step == 0 and extents[extent, layout.E_OFFSET] != at:
             return NOWHERE
         if (
@@ -220,7 +228,9 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
 
 
 @device
-def search(buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, header):
+def find_proven_frame(
+    buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, header
+):
     """Return (PROVEN, offset) of the next proven frame, (MAYBE, offset) of a possible one, or (NOWHERE, end)."""
     maybe = -1
     while extent < last:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_proofs import (
+    MAX_PEEKED_BYTES,
     MAYBE,
     NOWHERE,
     P_API,
@@ -20,17 +21,16 @@ from kafkaframes.capture._kernels_proofs import (
     P_NO_REPLY,
     P_STRICT,
     P_VERSION,
-    PEEK,
-    is_open,
-    parse,
-    peek,
-    search,
+    find_proven_frame,
+    is_outstanding,
+    parse_request_start,
+    peek_bytes,
 )
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import load_i32
 
-SASL_HANDSHAKE = 17
-TAIL = 16  # a header may start this many bytes before the end of the captured bytes
+SASL_HANDSHAKE_KEY = 17
+HEADER_TAIL_BYTES = 16  # a header may start this many bytes before the end of the captured bytes
 NOT_KAFKA = -1  # result instead of a frame's flags
 
 
@@ -52,7 +52,7 @@ def record_gap(rows, extents, gaps, side, start, size, reason, extent):
 
 
 @device
-def is_snapped(rows, extents, extent, first, at):
+def is_cut_by_snap_length(rows, extents, extent, first, at):
     """Return whether the snap length cut the bytes at ``at`` from the packet before ``extent``."""
     if extent == first:
         return False
@@ -68,18 +68,20 @@ def is_final(rows, extents, settings, side, extent, at):
         return True
     if extents[last - 1, layout.E_END] - extents[extent, layout.E_OFFSET] > settings[layout.S_PATIENCE_BYTES]:
         return True
-    if is_snapped(rows, extents, extent, side[layout.C_FIRST], at):
+    if is_cut_by_snap_length(rows, extents, extent, side[layout.C_FIRST], at):
         return True
     return settings[layout.S_NOW] - rows[extents[extent, layout.E_ROW], layout.TIME] > settings[layout.S_PATIENCE_NS]
 
 
 @device
 def missing_reason(rows, extents, side, extent, at):
-    return layout.SNAPPED if is_snapped(rows, extents, extent, side[layout.C_FIRST], at) else layout.LOST_BYTES
+    return (
+        layout.SNAPPED if is_cut_by_snap_length(rows, extents, extent, side[layout.C_FIRST], at) else layout.LOST_BYTES
+    )
 
 
 @device
-def walk(rows, extents, settings, side, end, frame_extent):
+def measure_frame(rows, extents, settings, side, end, frame_extent):
     """Write to ``frame_extent`` how much of the frame from the current offset to ``end`` is captured.
 
     Returns WHOLE, IN_PART if bytes are missing permanently, or WAITS if missing bytes may still arrive.
@@ -88,14 +90,14 @@ def walk(rows, extents, settings, side, end, frame_extent):
     extent = side[layout.C_EXTENT]
     last = side[layout.C_LAST]
     missing = 0
-    have = -1
+    captured_bytes = -1
     latest = rows[extents[extent, layout.E_ROW], layout.TIME]
     number = rows[extents[extent, layout.E_ROW], layout.NUMBER]
     while at < end:
         if extent == last:
             if not settings[layout.S_FLUSH]:
                 return layout.WAITS
-            have = at - start if have < 0 else have
+            captured_bytes = at - start if captured_bytes < 0 else captured_bytes
             missing += end - at
             break
         begin = extents[extent, layout.E_OFFSET]
@@ -103,7 +105,7 @@ def walk(rows, extents, settings, side, end, frame_extent):
             begin = min(begin, end)
             if not is_final(rows, extents, settings, side, extent, at):
                 return layout.WAITS
-            have = at - start if have < 0 else have
+            captured_bytes = at - start if captured_bytes < 0 else captured_bytes
             missing += begin - at
             at = begin
             continue
@@ -113,7 +115,7 @@ def walk(rows, extents, settings, side, end, frame_extent):
         if extents[extent, layout.E_END] <= end:
             extent += 1
     frame_extent[layout.W_MISSING] = missing
-    frame_extent[layout.W_HAVE] = have if have >= 0 else end - start
+    frame_extent[layout.W_HAVE] = captured_bytes if captured_bytes >= 0 else end - start
     frame_extent[layout.W_TIME] = latest
     frame_extent[layout.W_LAST] = min(extent + 1, last)
     frame_extent[layout.W_NUMBER] = number
@@ -142,7 +144,7 @@ def fill_extents(rows, order, first, last, at, has_start, extents, into):
 
 
 @device
-def _lose(side, lost_from):
+def _lose_frame_boundary(side, lost_from):
     """Accept only proven frames from here on. ``lost_from`` is -1 if the missing bytes are already written as a gap."""
     side[layout.C_MODE] = layout.LOST
     side[layout.C_LOST_FROM] = lost_from
@@ -153,7 +155,7 @@ def _lose(side, lost_from):
 def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, header, side):
     """Move to the next proven frame. Return False if more bytes are needed first."""
     last = side[layout.C_LAST]
-    proof, where = search(
+    proof, where = find_proven_frame(
         buf, extents, side[layout.C_EXTENT], last, side[layout.C_AT], side[layout.C_RESPONSE], side[layout.C_HASH],
         frames, side[layout.C_REQUESTS_FROM],
         side[layout.C_REQUESTS_TO], apis, scratch, header,
@@ -161,7 +163,7 @@ def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, heade
     if side[layout.C_LOST_FROM] < 0:
         side[layout.C_LOST_FROM] = side[layout.C_AT]
     if proof == NOWHERE:
-        side[layout.C_AT] = where if settings[layout.S_FLUSH] else max(side[layout.C_AT], where - TAIL)
+        side[layout.C_AT] = where if settings[layout.S_FLUSH] else max(side[layout.C_AT], where - HEADER_TAIL_BYTES)
         return settings[layout.S_FLUSH] != 0
     side[layout.C_AT] = where
     if proof == MAYBE and not settings[layout.S_FLUSH]:
@@ -187,7 +189,7 @@ def _go_to_extent(extents, side):
 
 
 @device
-def _pass_hole(rows, extents, gaps, settings, side):
+def _skip_hole(rows, extents, gaps, settings, side):
     """Skip missing bytes between two frames. Return False if they may still arrive."""
     extent = side[layout.C_EXTENT]
     at = side[layout.C_AT]
@@ -196,31 +198,31 @@ def _pass_hole(rows, extents, gaps, settings, side):
     reason = missing_reason(rows, extents, side, extent, at)
     record_gap(rows, extents, gaps, side, at, extents[extent, layout.E_OFFSET] - at, reason, extent)
     side[layout.C_AT] = extents[extent, layout.E_OFFSET]
-    _lose(side, -1)
+    _lose_frame_boundary(side, -1)
     return True
 
 
 @device
-def _pass_prefix(rows, extents, gaps, settings, side, got):
+def _skip_prefix(rows, extents, gaps, settings, side, byte_count):
     """Skip a size prefix with only ``got`` captured bytes. Return False if the other bytes may still arrive."""
     at = side[layout.C_AT]
-    there = at + got
+    there = at + byte_count
     extent = side[layout.C_EXTENT]
     while extent < side[layout.C_LAST] and extents[extent, layout.E_END] <= there:
         extent += 1
     if extent == side[layout.C_LAST]:
         if settings[layout.S_FLUSH]:
             reason = layout.HALF_FRAME if side[layout.C_ENDED] else layout.AFTER
-            if is_snapped(rows, extents, extent, side[layout.C_FIRST], there):
+            if is_cut_by_snap_length(rows, extents, extent, side[layout.C_FIRST], there):
                 reason = layout.SNAPPED
-            record_gap(rows, extents, gaps, side, at, got, reason, extent)
+            record_gap(rows, extents, gaps, side, at, byte_count, reason, extent)
             side[layout.C_AT] = there
         return False
     if not is_final(rows, extents, settings, side, extent, there):
         return False
     record_gap(rows, extents, gaps, side, at, extents[extent, layout.E_OFFSET] - at, layout.LOST_BYTES, extent)
     side[layout.C_AT] = extents[extent, layout.E_OFFSET]
-    _lose(side, -1)
+    _lose_frame_boundary(side, -1)
     return True
 
 
@@ -236,7 +238,7 @@ def _recognise_response(address, got, size, frames, header, side):
         side[layout.C_SUSPECT]
         and requests > first
         and got >= 8
-        and not is_open(frames, first, requests, header[P_CORRELATION])
+        and not is_outstanding(frames, first, requests, header[P_CORRELATION])
     ):
         return NOT_KAFKA
     return 0
@@ -245,7 +247,7 @@ def _recognise_response(address, got, size, frames, header, side):
 @device
 def _recognise_request(address, got, size, apis, header, side):
     """Return the flags of the request that starts at the current offset, or NOT_KAFKA if none does."""
-    parse(address, got, apis, header)
+    parse_request_start(address, got, apis, header)
     if side[layout.C_SASL] and header[P_STRICT] and header[P_HASH] == side[layout.C_SASL_ID]:
         side[layout.C_SASL] = 0
     if side[layout.C_SASL]:
@@ -257,7 +259,7 @@ def _recognise_request(address, got, size, apis, header, side):
 
 
 @device
-def _pass_unknown(rows, extents, gaps, settings, side, size, frame_extent):
+def _skip_unknown_bytes(rows, extents, gaps, settings, side, size, frame_extent):
     """Skip bytes that are not a frame. Return False if more bytes are needed first.
 
     In an unbroken stream of requests, the bytes are skipped up to the end that the size prefix specifies, if the size
@@ -265,12 +267,12 @@ def _pass_unknown(rows, extents, gaps, settings, side, size, frame_extent):
     """
     at = side[layout.C_AT]
     if side[layout.C_SUSPECT]:
-        _lose(side, at)
+        _lose_frame_boundary(side, at)
         return True
     extent = side[layout.C_EXTENT]
     if side[layout.C_RESPONSE] == 0 and 0 <= size <= layout.MAX_REQUEST_BYTES:
         end = at + 4 + size
-        if walk(rows, extents, settings, side, end, frame_extent) == layout.WAITS:
+        if measure_frame(rows, extents, settings, side, end, frame_extent) == layout.WAITS:
             return False
         reason = layout.HALF_FRAME if frame_extent[layout.W_MISSING] and side[layout.C_ENDED] else layout.NO_FRAME
         if frame_extent[layout.W_MISSING]:
@@ -281,21 +283,21 @@ def _pass_unknown(rows, extents, gaps, settings, side, size, frame_extent):
         return True
     record_gap(rows, extents, gaps, side, at, 1, layout.NO_FRAME, extent)
     side[layout.C_AT] = at + 1
-    _lose(side, -1)
+    _lose_frame_boundary(side, -1)
     return True
 
 
 @device
-def _take_frame(rows, extents, frames, gaps, settings, header, side, size, flags, frame_extent):
+def _write_whole_frame(rows, extents, frames, gaps, settings, header, side, size, flags, frame_extent):
     """Write the frame that starts here and move past it. Return False if more bytes are needed first."""
     at = side[layout.C_AT]
     end = at + 4 + size
-    what = walk(rows, extents, settings, side, end, frame_extent)
+    what = measure_frame(rows, extents, settings, side, end, frame_extent)
     if what == layout.WAITS:
         return False
     ends = extents[side[layout.C_LAST] - 1, layout.E_END]
-    is_half = frame_extent[layout.W_MISSING] > 0 and end > ends and side[layout.C_ENDED] != 0
-    if is_half and not is_snapped(rows, extents, side[layout.C_LAST], side[layout.C_FIRST], ends):
+    is_incomplete = frame_extent[layout.W_MISSING] > 0 and end > ends and side[layout.C_ENDED] != 0
+    if is_incomplete and not is_cut_by_snap_length(rows, extents, side[layout.C_LAST], side[layout.C_FIRST], ends):
         record_gap(rows, extents, gaps, side, at, ends - at, layout.HALF_FRAME, side[layout.C_EXTENT])
         side[layout.C_AT] = ends
         return True
@@ -327,7 +329,7 @@ def _write_frame(rows, extents, frames, side, size, flags, frame_extent):
     row = side[layout.C_FRAME]
     at = side[layout.C_AT]
     extent = side[layout.C_EXTENT]
-    for column in range(layout.FRAME_COLUMNS):
+    for column in range(layout.FRAME_COLUMN_COUNT):
         frames[row, column] = 0
     packet = extents[extent, layout.E_ROW]
     frames[row, layout.F_CONNECTION] = side[layout.C_CONNECTION]
@@ -368,31 +370,31 @@ def _write_header(frames, header, side):
             frames[row, layout.F_FLAGS] |= layout.NO_REPLY
     if header[P_STRICT]:
         side[layout.C_HASH] = header[P_HASH]
-        if header[P_API] == SASL_HANDSHAKE and header[P_VERSION] == 0:
+        if header[P_API] == SASL_HANDSHAKE_KEY and header[P_VERSION] == 0:
             side[layout.C_SASL] = 1
             side[layout.C_SASL_ID] = header[P_HASH]
 
 
 @device
-def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, header, frame_extent, side):
+def _process_next(buf, rows, extents, frames, gaps, apis, settings, scratch, header, frame_extent, side):
     """Process the next frame of the side. Return False if more bytes are needed first."""
     extent = side[layout.C_EXTENT]
     if side[layout.C_MODE] == layout.LOST:
         return _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, header, side)
     if extents[extent, layout.E_OFFSET] > side[layout.C_AT]:
-        return _pass_hole(rows, extents, gaps, settings, side)
-    most = 12 if side[layout.C_RESPONSE] else PEEK
-    address, got = peek(buf, extents, extent, side[layout.C_LAST], side[layout.C_AT], most, scratch)
-    if got < 4:
-        return _pass_prefix(rows, extents, gaps, settings, side, got)
+        return _skip_hole(rows, extents, gaps, settings, side)
+    max_bytes = 12 if side[layout.C_RESPONSE] else MAX_PEEKED_BYTES
+    address, byte_count = peek_bytes(buf, extents, extent, side[layout.C_LAST], side[layout.C_AT], max_bytes, scratch)
+    if byte_count < 4:
+        return _skip_prefix(rows, extents, gaps, settings, side, byte_count)
     size = load_i32(address, 0)
     if side[layout.C_RESPONSE]:
-        flags = _recognise_response(address, got, size, frames, header, side)
+        flags = _recognise_response(address, byte_count, size, frames, header, side)
     else:
-        flags = _recognise_request(address, got, size, apis, header, side)
+        flags = _recognise_request(address, byte_count, size, apis, header, side)
     if flags == NOT_KAFKA:
-        return _pass_unknown(rows, extents, gaps, settings, side, size, frame_extent)
-    return _take_frame(rows, extents, frames, gaps, settings, header, side, size, flags, frame_extent)
+        return _skip_unknown_bytes(rows, extents, gaps, settings, side, size, frame_extent)
+    return _write_whole_frame(rows, extents, frames, gaps, settings, header, side, size, flags, frame_extent)
 
 
 @device
@@ -407,7 +409,9 @@ def split_side(buf, rows, extents, connections, frames, gaps, apis, settings, sc
         _go_to_extent(extents, side)
         goes_on = False
         if side[layout.C_EXTENT] < side[layout.C_LAST]:
-            goes_on = _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, header, frame_extent, side)
+            goes_on = _process_next(
+                buf, rows, extents, frames, gaps, apis, settings, scratch, header, frame_extent, side
+            )
         elif (
             settings[layout.S_FLUSH]
             and side[layout.C_MODE] == layout.LOST
@@ -434,7 +438,7 @@ def split_side(buf, rows, extents, connections, frames, gaps, apis, settings, sc
 @device
 def _load_side(connections, side):
     connection = side[layout.C_CONNECTION]
-    base = layout.SIDE + side[layout.C_SIDE] * layout.SIDE_COLUMNS
+    base = layout.FIRST_SIDE_COLUMN + side[layout.C_SIDE] * layout.SIDE_COLUMN_COUNT
     side[layout.C_DIRECTION] = connection * 2 + side[layout.C_SIDE]
     side[layout.C_START] = connections[connection, base + layout.START]
     side[layout.C_AT] = connections[connection, base + layout.AT]
@@ -455,7 +459,7 @@ def _load_side(connections, side):
 @device
 def _store_side(connections, side):
     connection = side[layout.C_CONNECTION]
-    base = layout.SIDE + side[layout.C_SIDE] * layout.SIDE_COLUMNS
+    base = layout.FIRST_SIDE_COLUMN + side[layout.C_SIDE] * layout.SIDE_COLUMN_COUNT
     connections[connection, base + layout.AT] = side[layout.C_AT]
     connections[connection, base + layout.MODE] = side[layout.C_MODE]
     connections[connection, base + layout.ID_HASH] = side[layout.C_HASH]

@@ -23,9 +23,11 @@ first, requests                       range of ``frames`` with the requests that
 apis                                  versions of each API
 ports                                 ports of brokers; if empty, the roles of the sides are detected from the bytes
 settings                              settings of the pass (``S_``)
-scratch                               PEEK bytes for the start of a frame that spans several extents
-header, frame_extent, side            results of ``parse``, ``walk`` and ``split_side`` (``P_``, ``W_``, ``C_``)
-bounds                                first and end extent of both sides; from SAVED on, the saved columns of the sides
+scratch                               MAX_PEEKED_BYTES bytes for the start of a frame that spans several extents
+header, frame_extent, side            results of ``parse_request_start`` (``P_``), ``measure_frame`` (``W_``) and
+                                      ``split_side`` (``C_``)
+bounds                                first and end extent of both sides; from SAVED_STATE_INDEX on, the saved columns
+                                      of the sides
 response, known_hash                  whether to search for a response; hash of the connection's proven client id
 ====================================  ==================================================================================
 """
@@ -34,31 +36,34 @@ from __future__ import annotations
 
 from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_proofs import (
-    LOOK_AHEAD,
+    MAX_COMPARED_REQUESTS,
+    MAX_PEEKED_BYTES,
     MAYBE,
     NOWHERE,
     P_HASH,
     P_ID_LENGTH,
     P_LOOSE,
     P_STRICT,
-    PEEK,
     PROVEN,
+    find_proven_frame,
     is_tls,
-    parse,
-    peek,
-    search,
+    parse_request_start,
+    peek_bytes,
 )
 from kafkaframes.capture._kernels_sides import fill_extents, split_side
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 
 I64 = types.int64
-ENOUGH_UNDECIDED = 1 << 16  # number of bytes after which a connection without a proven frame is given up
-SAVED = 8  # index in ``bounds`` of the saved columns of both sides
-SAVED_SASL, SAVED_SASL_ID = SAVED + 2 * layout.SIDE_COLUMNS, SAVED + 2 * layout.SIDE_COLUMNS + 1
+MAX_UNDECIDED_BYTES = 1 << 16  # number of bytes after which a connection without a proven frame is given up
+SAVED_STATE_INDEX = 8  # index in ``bounds`` of the saved columns of both sides
+SAVED_SASL, SAVED_SASL_ID = (
+    SAVED_STATE_INDEX + 2 * layout.SIDE_COLUMN_COUNT,
+    SAVED_STATE_INDEX + 2 * layout.SIDE_COLUMN_COUNT + 1,
+)
 
 
 @device
-def _call(calls, count, connection, request, response, frames):
+def _write_call(calls, count, connection, request, response, frames):
     calls[count, layout.CALL_CONNECTION] = connection
     calls[count, layout.CALL_REQUEST] = request
     calls[count, layout.CALL_RESPONSE] = response
@@ -82,7 +87,7 @@ def match_calls(frames, requests_from, requests_to, responses_to, connection, ca
         correlation = frames[response, layout.F_CORRELATION]
         steps = 0
         row = head
-        while row < requests_to and steps < LOOK_AHEAD:
+        while row < requests_to and steps < MAX_COMPARED_REQUESTS:
             flags = frames[row, layout.F_FLAGS]
             if flags & layout.TOKEN:
                 request = row
@@ -96,16 +101,16 @@ def match_calls(frames, requests_from, requests_to, responses_to, connection, ca
         if request >= 0:
             for row in range(head, request):
                 if not frames[row, layout.F_DONE]:
-                    call = _call(calls, call, connection, row, -1, frames)
+                    call = _write_call(calls, call, connection, row, -1, frames)
             head = request + 1
             if frames[request, layout.F_FLAGS] & layout.TOKEN:
                 frames[request, layout.F_DONE] = 1
                 frames[response, layout.F_DONE] = 1
                 frames[response, layout.F_FLAGS] |= layout.TOKEN
             else:
-                call = _call(calls, call, connection, request, response, frames)
+                call = _write_call(calls, call, connection, request, response, frames)
         elif flush or (is_clean and frames[response, layout.F_FLAGS] & layout.WAITED):
-            call = _call(calls, call, connection, -1, response, frames)
+            call = _write_call(calls, call, connection, -1, response, frames)
     for row in range(head, requests_to):
         if frames[row, layout.F_FLAGS] & layout.TOKEN:
             if flush:
@@ -115,7 +120,7 @@ def match_calls(frames, requests_from, requests_to, responses_to, connection, ca
             or frames[row, layout.F_FLAGS] & layout.NO_REPLY
             or (haste and frames[row, layout.F_FLAGS] & layout.WAITED)
         ):
-            call = _call(calls, call, connection, row, -1, frames)
+            call = _write_call(calls, call, connection, row, -1, frames)
     return call
 
 
@@ -124,7 +129,7 @@ def copy_waiting(frames, into, pending, first, last, response):
     """Copy the waiting requests, or responses, of earlier passes to ``frames``. Return the next free row."""
     for source in range(first, last):
         if pending[source, layout.F_RESPONSE] == response:
-            for column in range(layout.FRAME_COLUMNS):
+            for column in range(layout.FRAME_COLUMN_COUNT):
                 frames[into, column] = pending[source, column]
             frames[into, layout.F_FLAGS] |= layout.WAITED
             into += 1
@@ -163,7 +168,7 @@ def sort_rows(rows, count, sides, starts, order):
 
 
 @device
-def _listens(ports, port):
+def _is_kafka_port(ports, port):
     for index in range(ports.size):  # noqa: SIM110 (numba has no generators here)
         if ports[index] == port:
             return True
@@ -171,24 +176,28 @@ def _listens(ports, port):
 
 
 @device
-def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, header, frames):
+def _detect_protocol(
+    buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, header, frames
+):
     """Detect a connection's protocol and which side is the client. Both may stay undecided if few bytes were seen."""
     client = connections[connection, layout.CLIENT]
     port_a = connections[connection, layout.PORTS] >> 16
     port_b = connections[connection, layout.PORTS] & 0xFFFF
     if ports.size:
         if client < 0:
-            client = 1 if _listens(ports, port_a) else 0
+            client = 1 if _is_kafka_port(ports, port_a) else 0
             connections[connection, layout.CLIENT] = client
         port = port_b if client == 0 else port_a
-        if not _listens(ports, port):
+        if not _is_kafka_port(ports, port):
             connections[connection, layout.PROTOCOL] = layout.OTHER
             return
     total = 0
     for side in range(2):
         if bounds[2 * side] < bounds[2 * side + 1]:
             first = bounds[2 * side]
-            address, got = peek(buf, extents, first, bounds[2 * side + 1], extents[first, layout.E_OFFSET], 5, scratch)
+            address, got = peek_bytes(
+                buf, extents, first, bounds[2 * side + 1], extents[first, layout.E_OFFSET], 5, scratch
+            )
             if is_tls(address, got):
                 connections[connection, layout.PROTOCOL] = layout.TLS
                 return
@@ -206,10 +215,10 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         last = bounds[2 * side + 1]
         if client == 1 - side or first == last:
             continue
-        base = layout.SIDE + side * layout.SIDE_COLUMNS
+        base = layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT
         at = extents[first, layout.E_OFFSET]
-        address, got = peek(buf, extents, first, last, at, PEEK, scratch)
-        parse(address, got, apis, header)
+        address, got = peek_bytes(buf, extents, first, last, at, MAX_PEEKED_BYTES, scratch)
+        parse_request_start(address, got, apis, header)
         if (
             client == side
             and connections[connection, base + layout.INITIAL] >= 0
@@ -224,17 +233,17 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
                 return
             if first + 1 == last and not settings[layout.S_FLUSH]:
                 continue
-        proof, where = search(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, header)
+        proof, where = find_proven_frame(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, header)
         far = where - at + (1 << 40) if proof == MAYBE else where - at
         if proof != NOWHERE:
-            address, got = peek(buf, extents, first, last, where, PEEK, scratch)
-            parse(address, got, apis, header)
+            address, got = peek_bytes(buf, extents, first, last, where, MAX_PEEKED_BYTES, scratch)
+            parse_request_start(address, got, apis, header)
             if header[P_HASH] == 0:  # without a client id, a response may look like a Produce request of version 0
                 far += 1 << 41
         if (proof == PROVEN or (proof == MAYBE and settings[layout.S_FLUSH])) and far < nearest:
             best = side
             nearest = far
-    is_weak = nearest >= 1 << 41 and total <= ENOUGH_UNDECIDED and not settings[layout.S_FLUSH]
+    is_weak = nearest >= 1 << 41 and total <= MAX_UNDECIDED_BYTES and not settings[layout.S_FLUSH]
     # While the client side is unknown, bytes of a response may look like a request.
     if best >= 0 and not is_weak:
         connections[connection, layout.PROTOCOL] = layout.KAFKA
@@ -245,22 +254,22 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         last = bounds[2 * side + 1]
         if client == side or first == last or best >= 0 or (waiting and not settings[layout.S_FLUSH]):
             continue
-        proof, where = search(
+        proof, where = find_proven_frame(
             buf, extents, first, last, extents[first, layout.E_OFFSET], 1, 0, frames, 0, 0, apis, scratch, header
         )
         if proof == PROVEN:
             connections[connection, layout.PROTOCOL] = layout.KAFKA
             connections[connection, layout.CLIENT] = 1 - side
             return
-    if total > ENOUGH_UNDECIDED:
+    if total > MAX_UNDECIDED_BYTES:
         connections[connection, layout.PROTOCOL] = layout.UNRECOGNISED
 
 
 @device
-def _begin(extents, bounds, connections, connection):
+def _set_start_offsets(extents, bounds, connections, connection):
     """Set the start offsets of both sides after the connection was recognised as Kafka."""
     for side in range(2):
-        base = layout.SIDE + side * layout.SIDE_COLUMNS
+        base = layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT
         if connections[connection, base + layout.MODE] != layout.NEW:
             continue
         if connections[connection, base + layout.INITIAL] >= 0:
@@ -273,27 +282,27 @@ def _begin(extents, bounds, connections, connection):
 
 
 @device
-def _save(connections, connection, bounds):
+def _save_state(connections, connection, bounds):
     """Save the state of both sides in ``bounds``, in case their frames do not fit into the tables."""
-    for column in range(2 * layout.SIDE_COLUMNS):
-        bounds[SAVED + column] = connections[connection, layout.SIDE + column]
+    for column in range(2 * layout.SIDE_COLUMN_COUNT):
+        bounds[SAVED_STATE_INDEX + column] = connections[connection, layout.FIRST_SIDE_COLUMN + column]
     bounds[SAVED_SASL] = connections[connection, layout.SASL]
     bounds[SAVED_SASL_ID] = connections[connection, layout.SASL_ID]
 
 
 @device
-def _restore(connections, connection, bounds):
-    for column in range(2 * layout.SIDE_COLUMNS):
-        connections[connection, layout.SIDE + column] = bounds[SAVED + column]
+def _restore_state(connections, connection, bounds):
+    for column in range(2 * layout.SIDE_COLUMN_COUNT):
+        connections[connection, layout.FIRST_SIDE_COLUMN + column] = bounds[SAVED_STATE_INDEX + column]
     connections[connection, layout.SASL] = bounds[SAVED_SASL]
     connections[connection, layout.SASL_ID] = bounds[SAVED_SASL_ID]
 
 
 @device
-def _fill_both(rows, order, starts, connections, connection, extents, into, bounds):
+def _fill_both_sides(rows, order, starts, connections, connection, extents, into, bounds):
     """Write the extents of both sides, and their bounds to ``bounds``. Return the next free row of ``extents``."""
     for side in range(2):
-        base = layout.SIDE + side * layout.SIDE_COLUMNS
+        base = layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT
         bounds[2 * side] = into
         into = fill_extents(
             rows, order, starts[2 * connection + side], starts[2 * connection + side + 1],
@@ -339,11 +348,11 @@ def _split_both_sides(
 
 
 @device
-def _is_all_cut(extents, bounds, connections, connection):
+def _is_all_framed(extents, bounds, connections, connection):
     """Return whether all captured bytes of the client are split into frames."""
     client = connections[connection, layout.CLIENT]
     last = bounds[2 * client + 1]
-    at = connections[connection, layout.SIDE + client * layout.SIDE_COLUMNS + layout.AT]
+    at = connections[connection, layout.FIRST_SIDE_COLUMN + client * layout.SIDE_COLUMN_COUNT + layout.AT]
     return bounds[2 * client] == last or at >= extents[last - 1, layout.E_END]
 
 
@@ -367,28 +376,30 @@ def split_streams(
         if protocol in (layout.TLS, layout.OTHER, layout.UNRECOGNISED) or is_quiet:
             connection += 1
             continue
-        end = _fill_both(rows, order, starts, connections, connection, extents, into, bounds)
+        end = _fill_both_sides(rows, order, starts, connections, connection, extents, into, bounds)
         if protocol == layout.UNDECIDED:
-            _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, header, frames)
+            _detect_protocol(
+                buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, header, frames
+            )
         if connections[connection, layout.PROTOCOL] != layout.KAFKA:
             connection += 1
             continue
-        _begin(extents, bounds, connections, connection)
+        _set_start_offsets(extents, bounds, connections, connection)
         if frame + waiting + 8 > frames.shape[0]:
             return layout.FRAMES_FULL, connection, into, frame, call, gap
-        _save(connections, connection, bounds)
+        _save_state(connections, connection, bounds)
         fit, responses_from = _split_both_sides(
             buf, rows, extents, bounds, connections, connection, pending, frames, frame, gaps, gap, apis, settings,
             scratch, header, frame_extent, side,
         )  # fmt: skip
         if not fit or call + (side[layout.C_FRAME] - frame) + 1 > calls.shape[0]:
-            _restore(connections, connection, bounds)
+            _restore_state(connections, connection, bounds)
             return layout.FRAMES_FULL, connection, into, frame, call, gap
         connections[connection, layout.MET] = 1
         call = match_calls(
             frames, frame, responses_from, side[layout.C_FRAME], connection, calls, call, settings[layout.S_FLUSH],
             settings[layout.S_HASTE],
-            _is_all_cut(extents, bounds, connections, connection),
+            _is_all_framed(extents, bounds, connections, connection),
         )  # fmt: skip
         frame = side[layout.C_FRAME]
         gap = side[layout.C_GAP]

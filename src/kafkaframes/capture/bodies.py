@@ -44,7 +44,7 @@ SUMMARY_COLUMN_COUNT: Final = 3 * 8 * 3
 _ERROR_CODE_SUFFIX: Final = "ErrorCode"
 
 
-class Kind(NamedTuple):
+class MessageKind(NamedTuple):
     """The requests or responses of one API and version, with the specs to decode them."""
 
     api_key: int
@@ -92,14 +92,14 @@ class Kind(NamedTuple):
             return decode_request(data, specs=spec)
         return decode_response(data, self.api_key, self.api_version, specs=spec)
 
-    def end_of(self, data: bytes) -> int:
+    def message_end(self, data: bytes) -> int:
         """Return the position at which the message in a frame ends."""
         cls = self.message_class
         _, position = header_class(self.direction).decode_prefix(data, cls.spec.header_version(self.api_version))
         return int(cls.decode_prefix(data, self.api_version, position=position)[1])
 
 
-class Texts(NamedTuple):
+class MessageJson(NamedTuple):
     """The JSON of one message's header and body, and an error if part of it could not be decoded."""
 
     header: str | None
@@ -107,7 +107,7 @@ class Texts(NamedTuple):
     error: str | None
 
 
-class TextColumns(NamedTuple):
+class JsonColumns(NamedTuple):
     """The JSON of messages: columns of headers and bodies, and errors by row."""
 
     headers: pa.Array
@@ -115,27 +115,30 @@ class TextColumns(NamedTuple):
     errors: dict[int, str]
 
 
-def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
+def to_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
     """Return concatenated messages as an Arrow array, without copying."""
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(raw)]
     )
 
 
-def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColumns:
+def decode_to_json(raw: Bytes, starts: Ints, kind: MessageKind, *, secrets: bool) -> JsonColumns:
     """Return the JSON of messages. The kernel handles most of them; the other ones are decoded one by one."""
     count = len(starts) - 1
-    hides = not secrets and has_secrets(kind.api_key)
+    hides_secrets = not secrets and has_secrets(kind.api_key)
     headers = bodies = pa.nulls(count, pa.string())
-    if not hides and kind.is_known:
-        headers, bodies = _texts_of_columns(raw, starts, kind)
+    if not hides_secrets and kind.is_known:
+        headers, bodies = _decode_columns_to_json(raw, starts, kind)
     missing_rows = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
     if not len(missing_rows):
-        return TextColumns(headers, bodies, {})
-    result = [_text(raw[starts[row] : starts[row + 1]].tobytes(), kind, hides=hides) for row in missing_rows.tolist()]
+        return JsonColumns(headers, bodies, {})
+    result = [
+        _decode_one_to_json(raw[starts[row] : starts[row + 1]].tobytes(), kind, hides_secrets=hides_secrets)
+        for row in missing_rows.tolist()
+    ]
     indexes = np.arange(count)
     indexes[missing_rows] = count + np.arange(len(missing_rows))
-    return TextColumns(
+    return JsonColumns(
         pa.concat_arrays([headers, pa.array([decoded_body.header for decoded_body in result], pa.string())]).take(
             pa.array(indexes)
         ),
@@ -150,40 +153,40 @@ def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColu
     )
 
 
-def _texts_of_columns(raw: Bytes, starts: Ints, kind: Kind) -> tuple[pa.Array, pa.Array]:
+def _decode_columns_to_json(raw: Bytes, starts: Ints, kind: MessageKind) -> tuple[pa.Array, pa.Array]:
     """Return headers and bodies as JSON. Both are null if the message has to be decoded on its own."""
     body, header = kind.message_class, header_class(kind.direction)
-    result = decode_columns(kind.plan, as_array(raw, starts))
-    special = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
+    result = decode_columns(kind.plan, to_array(raw, starts))
+    needs_own_decoding = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
     body_codec, header_codec = body.codec(kind.api_version), header.codec(body.spec.header_version(kind.api_version))
-    bodies = to_json_text(result.field("body"), body_codec, left_out=special, records=kind.records_shown)
-    special = bodies.is_null().to_numpy(zero_copy_only=False)
-    headers = to_json_text(result.field("header"), header_codec, left_out=special)
+    bodies = to_json_text(result.field("body"), body_codec, left_out=needs_own_decoding, records=kind.records_shown)
+    needs_own_decoding = bodies.is_null().to_numpy(zero_copy_only=False)
+    headers = to_json_text(result.field("header"), header_codec, left_out=needs_own_decoding)
     if headers.null_count > bodies.null_count:
         bodies = pc.if_else(headers.is_null(), pa.scalar(None, pa.string()), bodies)
     return headers, bodies
 
 
-def _text(data: bytes, kind: Kind, *, hides: bool) -> Texts:
+def _decode_one_to_json(data: bytes, kind: MessageKind, *, hides_secrets: bool) -> MessageJson:
     try:
-        frame, note = _frame(data, kind)
+        frame, note = _decode_frame(data, kind)
         header = _json(frame.header.to_json(frame.header_version))
         if isinstance(frame.body, bytes):
-            return Texts(header, _decode_message(frame.body), note)
+            return MessageJson(header, _decode_message(frame.body), note)
         body = frame.body.to_json(frame.api_version, records=kind.records_shown)
     except KafkaframesError as error:
-        return Texts(None, None if hides else _decode_message(data), f"{kind.direction}: {error}")
-    return Texts(header, _json(redact_json(kind.api_key, kind.direction, body) if hides else body), note)
+        return MessageJson(None, None if hides_secrets else _decode_message(data), f"{kind.direction}: {error}")
+    return MessageJson(header, _json(redact_json(kind.api_key, kind.direction, body) if hides_secrets else body), note)
 
 
-def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
+def _decode_frame(data: bytes, kind: MessageKind) -> tuple[Frame, str | None]:
     """Decode a message. Return it and a note if bytes follow it in the frame; Kafka ignores such bytes as well."""
     try:
         return kind.decode(data), None
     except DecodeError:
         if not kind.is_known:
             raise
-        end = kind.end_of(data)
+        end = kind.message_end(data)
         if end >= len(data):
             raise
         trailing_bytes = count_text(len(data) - end, "byte")
@@ -197,7 +200,7 @@ def _decode_message(data: bytes) -> str:
 _json: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-class ErrorCodes(NamedTuple):
+class ErrorCodeColumns(NamedTuple):
     """Nonzero error codes: rows of their messages, field paths, and codes."""
 
     rows: Ints
@@ -208,12 +211,12 @@ class ErrorCodes(NamedTuple):
 Paths = Callable[[Ints], pa.Array]  # converts indexes of array elements to their field paths
 
 
-class Decoded:
+class DecodedMessages:
     """Messages of one kind as columns. A message that cannot be decoded has null values."""
 
-    def __init__(self, raw: Bytes, starts: Ints, kind: Kind) -> None:
+    def __init__(self, raw: Bytes, starts: Ints, kind: MessageKind) -> None:
         self.plan = kind.plan.root.fields[1].struct
-        result = kind.columns(as_array(raw, starts))
+        result = kind.columns(to_array(raw, starts))
         messages = _trim_messages(raw, starts, result.field("_error"), kind)
         if messages is not None:
             result = kind.columns(messages)
@@ -229,15 +232,17 @@ class Decoded:
             return np.zeros(0, np.int64)
         return rows_with_errors(self.errors)
 
-    def error_codes(self) -> Iterator[ErrorCodes]:
+    def error_codes(self) -> Iterator[ErrorCodeColumns]:
         """Yield the nonzero error codes of decoded messages, field by field."""
         assert self.plan is not None
-        for codes in _codes(self.body, self.plan, np.arange(self.count), lambda indexes: pa.array([""] * len(indexes))):
+        for codes in _collect_error_codes(
+            self.body, self.plan, np.arange(self.count), lambda indexes: pa.array([""] * len(indexes))
+        ):
             is_valid = ~np.isin(codes.rows, self.bad)
             yield (
                 codes
                 if is_valid.all()
-                else ErrorCodes(codes.rows[is_valid], codes.paths.filter(is_valid), codes.codes[is_valid])
+                else ErrorCodeColumns(codes.rows[is_valid], codes.paths.filter(is_valid), codes.codes[is_valid])
             )
 
     def summaries(self) -> tuple[Ints, Ints]:
@@ -251,15 +256,15 @@ class Decoded:
         return counts, truncations
 
 
-def _trim_messages(raw: Bytes, starts: Ints, errors: pa.Array, kind: Kind) -> list[bytes] | None:
+def _trim_messages(raw: Bytes, starts: Ints, errors: pa.Array, kind: MessageKind) -> list[bytes] | None:
     """Return all messages, without surplus bytes at their ends (which Kafka ignores); None if none has an error."""
-    bad = rows_with_errors(errors).tolist()
-    if not bad:
+    failed_rows = rows_with_errors(errors).tolist()
+    if not failed_rows:
         return None
     data = [raw[starts[index] : starts[index + 1]].tobytes() for index in range(len(starts) - 1)]
-    for index in bad:
+    for index in failed_rows:
         with contextlib.suppress(KafkaframesError):
-            data[index] = data[index][: kind.end_of(data[index])]
+            data[index] = data[index][: kind.message_end(data[index])]
     return data
 
 
@@ -276,7 +281,7 @@ def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> It
     for field in plan.fields:
         if field.type == "records":
             yield np.ascontiguousarray(owners), array.field(field.json_name)
-        elif field.struct is not None and field.array and _has(field.struct, _is_records):
+        elif field.struct is not None and field.array and _has_field(field.struct, _is_records):
             child = array.field(field.json_name)
             parents = parents_of(child)
             yield from sets_of_records(child.values, field.struct, owners[parents])
@@ -301,15 +306,17 @@ def _is_error_code(field: FieldPlan) -> bool:
 
 
 @cache
-def _has(plan: StructPlan, predicate: Callable[[FieldPlan], bool]) -> bool:
+def _has_field(plan: StructPlan, predicate: Callable[[FieldPlan], bool]) -> bool:
     """Return whether a struct has a matching field, at any depth."""
     return any(
-        predicate(field) or (field.struct is not None and _has(field.struct, predicate))
+        predicate(field) or (field.struct is not None and _has_field(field.struct, predicate))
         for field in (*plan.fields, *plan.tagged_fields)
     )
 
 
-def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) -> Iterator[ErrorCodes]:
+def _collect_error_codes(
+    array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths
+) -> Iterator[ErrorCodeColumns]:
     for field in (*plan.fields, *plan.tagged_fields):
         if _is_error_code(field):
             values = array.field(field.json_name)
@@ -317,15 +324,15 @@ def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) 
             indexes = np.flatnonzero(values)
             if len(indexes):
                 paths = _join_texts(path_of(indexes), field.json_name)
-                yield ErrorCodes(rows[indexes], paths, values[indexes].astype(np.int32))
-        elif field.struct is not None and _has(field.struct, _is_error_code):
+                yield ErrorCodeColumns(rows[indexes], paths, values[indexes].astype(np.int32))
+        elif field.struct is not None and _has_field(field.struct, _is_error_code):
             child = array.field(field.json_name)
             if not field.array:
-                yield from _codes(child, field.struct, rows, _member_path(path_of, field.json_name))
+                yield from _collect_error_codes(child, field.struct, rows, _member_path(path_of, field.json_name))
             else:
                 offsets, parents = child.offsets.to_numpy(), parents_of(child)
-                deeper = _element(path_of, field.json_name, parents, offsets)
-                yield from _codes(child.values, field.struct, rows[parents], deeper)
+                deeper = _append_element_path(path_of, field.json_name, parents, offsets)
+                yield from _collect_error_codes(child.values, field.struct, rows[parents], deeper)
 
 
 def _join_texts(*parts: pa.Array | str) -> pa.Array:
@@ -336,10 +343,10 @@ def _member_path(path_of: Paths, name: str) -> Paths:
     return lambda indexes: _join_texts(path_of(indexes), f"{name}.")
 
 
-def _element(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
-    def path(indexes: Ints) -> pa.Array:
+def _append_element_path(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
+    def path_of_elements(indexes: Ints) -> pa.Array:
         owners = parents[indexes]
         indices = pa.array(indexes - (offsets[owners] - offsets[0])).cast(pa.string())
         return _join_texts(path_of(owners), f"{name}[", indices, "].")
 
-    return path
+    return path_of_elements

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import APIS_WITH_RECORDS, Decoded, Kind, texts_of
-from kafkaframes.capture.client_facts import ClientFacts, Logins, software_events
+from kafkaframes.capture.bodies import APIS_WITH_RECORDS, DecodedMessages, MessageKind, decode_to_json
+from kafkaframes.capture.client_facts import ClientFacts, PendingLogins, software_events
 from kafkaframes.capture.columns import TIMESTAMP_TYPE, CaptureColumn
-from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
+from kafkaframes.capture.layout import FILE_NUMBER_MASK, FILE_NUMBER_SHIFT
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import CallFilter, WindowResult
-from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
+from kafkaframes.capture.tables import BodyConverter, EndpointCache, build_error_column, build_summary_column
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 _CLIENT_ID_POSITION: Final = 10  # position of the client id in a request header
 _JSON_COLUMNS: Final = {
@@ -34,7 +34,7 @@ _JSON_COLUMNS: Final = {
 }
 
 
-class CallMaker:
+class CallTableBuilder:
     """A converter from passes to rows of the table of calls. It remembers client facts from pass to pass."""
 
     def __init__(
@@ -50,16 +50,16 @@ class CallMaker:
     ) -> None:
         self.columns = tuple(columns)
         self.apis = apis
-        self.named_bodies = None if names_of is None else NamedBodies(names_of, apis)
+        self.named_bodies = None if names_of is None else BodyConverter(names_of, apis)
         self.types = types
         self.span = span
         self.schema = pa.schema([(column.name, column.type) for column in columns])
         self.files = list(files)
         self.secrets = secrets
-        self.names = Names()
+        self.names = EndpointCache()
         self.software = ClientFacts()
         self.principals = ClientFacts()
-        self.logins = Logins()
+        self.logins = PendingLogins()
         self._last_traffic: WindowResult | None = None
 
     def follow(self, traffic: WindowResult) -> None:
@@ -71,15 +71,15 @@ class CallMaker:
 
     def rows(self, traffic: WindowResult) -> pa.RecordBatch:
         """Return the calls of a pass, sorted by request time."""
-        calls = Calls(self, traffic)
+        calls = CallColumns(self, traffic)
         arrays = [_COLUMN_FUNCTIONS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-class Calls:
+class CallColumns:
     """The calls of one pass. Values that several columns need are computed once."""
 
-    def __init__(self, maker: CallMaker, traffic: WindowResult) -> None:
+    def __init__(self, maker: CallTableBuilder, traffic: WindowResult) -> None:
         maker.follow(traffic)
         self.maker, self.traffic = maker, traffic
         self.column_names = {column.name for column in maker.columns}
@@ -89,26 +89,26 @@ class Calls:
             calls = calls[keys == maker.types.api_key]
         if maker.span is not None and len(calls):
             calls = calls[maker.span.is_in_span(traffic, calls)]
-        calls = calls[np.argsort(_times(frames, calls), kind="stable")]
+        calls = calls[np.argsort(_request_times(frames, calls), kind="stable")]
         self.request, self.response = calls[:, layout.CALL_REQUEST].copy(), calls[:, layout.CALL_RESPONSE].copy()
         self.connection = calls[:, layout.CALL_CONNECTION].copy()
         self.count = len(calls)
-        self._facts = {REQUEST: traffic.facts_of(self.request), RESPONSE: traffic.facts_of(self.response)}
+        self._facts = {REQUEST: traffic.frame_columns(self.request), RESPONSE: traffic.frame_columns(self.response)}
         self.errors: dict[int, str] = {}
-        self._note_missing()
+        self._record_missing_bytes()
 
     def side(self, direction: str) -> Ints:
         """Return the frame rows of the calls' requests or responses, -1 if a call lacks one."""
         return self.request if direction == REQUEST else self.response
 
-    def frame_values(self, direction: str, column: int) -> Ints:
+    def get_frame_values(self, direction: str, column: int) -> Ints:
         """Return a frame column of each request or response, -1 (0 for flags and missing bytes) if there is none."""
         result: Ints = self._facts[direction][column]
         return result
 
-    def numbers(self, direction: str, column: int, kind: pa.DataType, *, min_value: int | None = None) -> pa.Array:
+    def get_numbers(self, direction: str, column: int, kind: pa.DataType, *, min_value: int | None = None) -> pa.Array:
         """Return a frame column as an Arrow array, with null for missing frames and for values below ``min_value``."""
-        values = self.frame_values(direction, column)
+        values = self.get_frame_values(direction, column)
         mask = self.side(direction) < 0
         if min_value is not None:
             mask |= values < min_value
@@ -119,24 +119,24 @@ class Calls:
     @cached_property
     def has_api(self) -> Any:
         """A mask of calls that have a request whose API is known."""
-        return (self.request >= 0) & (self.frame_values(REQUEST, layout.F_API) >= 0)
+        return (self.request >= 0) & (self.get_frame_values(REQUEST, layout.F_API) >= 0)
 
     def state(self, direction: str) -> list[str]:
         """Return the state of each request or response: whole, damaged, missing or none (acks=0)."""
         rows = self.side(direction)
-        is_damaged = (self.frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+        is_damaged = (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
         result = np.where(rows < 0, "missing", np.where(is_damaged, "damaged", "whole"))
         if direction == RESPONSE:
-            silent = (rows < 0) & ((self.frame_values(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
+            silent = (rows < 0) & ((self.get_frame_values(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
             result = np.where(silent, "none", result)
         return list(map(str, result))
 
-    def _note_missing(self) -> None:
+    def _record_missing_bytes(self) -> None:
         for direction in (REQUEST, RESPONSE):
-            is_damaged = (self.frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+            is_damaged = (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
             missing_bytes, size = (
-                self.frame_values(direction, layout.F_MISSING),
-                self.frame_values(direction, layout.F_SIZE),
+                self.get_frame_values(direction, layout.F_MISSING),
+                self.get_frame_values(direction, layout.F_SIZE),
             )
             for row in np.flatnonzero(is_damaged).tolist():
                 self.add_error(
@@ -144,7 +144,7 @@ class Calls:
                 )
         for row in np.flatnonzero(self.request < 0).tolist():
             self.add_error(row, "request: not in the capture")
-        silent = (self.response < 0) & ((self.frame_values(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) == 0)
+        silent = (self.response < 0) & ((self.get_frame_values(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) == 0)
         for row in np.flatnonzero(silent).tolist():
             self.add_error(row, "response: not in the capture")
 
@@ -160,7 +160,7 @@ class Calls:
         """API key and version of each call as one number, -1 if the API is unknown."""
         return np.where(
             self.has_api,
-            (self.frame_values(REQUEST, layout.F_API) << 16) | self.frame_values(REQUEST, layout.F_VERSION),
+            (self.get_frame_values(REQUEST, layout.F_API) << 16) | self.get_frame_values(REQUEST, layout.F_VERSION),
             -1,
         )
 
@@ -173,27 +173,31 @@ class Calls:
         result = [(int(sorted_kinds[start]), order[start:end]) for start, end in pairwise(edges)]
         return np.array([kind for kind, _ in result], np.int64), result
 
-    def by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
+    def column_by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
         """Return a column that depends only on API and version."""
         kinds, result = self.kinds_of_calls
-        which = np.empty(self.count, np.int64)
+        kind_index = np.empty(self.count, np.int64)
         for index, (_, rows) in enumerate(result):
-            which[rows] = index
-        return pa.array([values(kind) for kind in kinds.tolist()], type_).take(pa.array(which))
+            kind_index[rows] = index
+        return pa.array([values(kind) for kind in kinds.tolist()], type_).take(pa.array(kind_index))
 
-    def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[Kind, Ints]]:
+    def group_by_kind(
+        self, direction: str, *, kind_filter: Callable[[int], bool] | None = None
+    ) -> Iterator[tuple[MessageKind, Ints]]:
         """Yield (kind, rows of calls) for whole requests or responses whose API is known."""
-        is_whole = (self.side(direction) >= 0) & ((self.frame_values(direction, layout.F_FLAGS) & layout.BROKEN) == 0)
+        is_whole = (self.side(direction) >= 0) & (
+            (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) == 0
+        )
         for number, calls in self.kinds_of_calls[1]:
-            kind = Kind(number >> 16, number & 0xFFFF, direction, self.maker.apis)
-            if number >= 0 and (only is None or only(kind.api_key)):
+            kind = MessageKind(number >> 16, number & 0xFFFF, direction, self.maker.apis)
+            if number >= 0 and (kind_filter is None or kind_filter(kind.api_key)):
                 rows = calls[is_whole[calls]]
                 if len(rows):
                     yield kind, rows
 
     def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
         """Return the bytes of the requests or responses of the calls in ``rows``, and their start positions."""
-        return self.traffic.bytes_of(self.side(direction)[rows])
+        return self.traffic.frame_bytes(self.side(direction)[rows])
 
     @cached_property
     def texts(self) -> dict[str, pa.Array]:
@@ -203,8 +207,8 @@ class Calls:
             if not any(_JSON_COLUMNS.get(name) == direction for name in self.column_names):
                 continue
             headers, bodies, named_texts, indexes = [], [], [], []
-            for kind, rows in self.groups(direction):
-                result = texts_of(*self.bytes_of(direction, rows), kind, secrets=self.maker.secrets)
+            for kind, rows in self.group_by_kind(direction):
+                result = decode_to_json(*self.bytes_of(direction, rows), kind, secrets=self.maker.secrets)
                 headers.append(result.headers)
                 bodies.append(result.bodies)
                 indexes.append(rows)
@@ -230,9 +234,9 @@ class Calls:
     def decode_bodies(self, direction: str, types: ApiTypes) -> pa.Array:
         """Return the bodies as structs, with null for bodies that are incomplete or cannot be decoded."""
         parts, indexes = [], []
-        for kind, rows in self.groups(direction):
+        for kind, rows in self.group_by_kind(direction):
             if kind.is_known:
-                bodies = Decoded(*self.bytes_of(direction, rows), kind)
+                bodies = DecodedMessages(*self.bytes_of(direction, rows), kind)
                 parts.append(types.align_bodies(bodies.body, bodies.errors, direction))
                 indexes.append(rows)
                 for index in bodies.bad.tolist():
@@ -240,19 +244,19 @@ class Calls:
         return self.spread(parts, indexes, types.type_of(direction))
 
     @cached_property
-    def decoded(self) -> list[tuple[Kind, Ints, Decoded]]:
+    def decode_all(self) -> list[tuple[MessageKind, Ints, DecodedMessages]]:
         """The decoded bodies from which the columns of errors and records are derived."""
         result = []
         for direction in (REQUEST, RESPONSE):
-            only = None if direction == RESPONSE and "errors" in self.column_names else _has_records(direction)
+            kind_filter = None if direction == RESPONSE and "errors" in self.column_names else _has_records(direction)
             if direction == REQUEST and "records" not in self.column_names:
                 continue
-            for kind, rows in self.groups(direction, only=only):
+            for kind, rows in self.group_by_kind(direction, kind_filter=kind_filter):
                 # A broker answers an unsupported ApiVersions version with a response of version 0.
                 if kind.api_key == API_VERSIONS and not kind.is_known:
                     kind = kind._replace(api_version=kind.apis.table[API_VERSIONS].versions.highest)
                 if kind.is_known:
-                    result.append((kind, rows, Decoded(*self.bytes_of(direction, rows), kind)))
+                    result.append((kind, rows, DecodedMessages(*self.bytes_of(direction, rows), kind)))
         return result
 
     @cached_property
@@ -261,7 +265,7 @@ class Calls:
         is_read_by_json = "response" in self.column_names or "responseHeader" in self.column_names
         valid = np.zeros(self.count, bool)
         result = []
-        for kind, rows, bodies in self.decoded:
+        for kind, rows, bodies in self.decode_all:
             if kind.direction != RESPONSE:
                 continue
             bad = rows[bodies.bad]
@@ -271,21 +275,21 @@ class Calls:
             if not is_read_by_json:
                 for row, index in zip(bad.tolist(), bodies.bad.tolist(), strict=True):
                     self.add_error(row, f"response: {bodies.errors[index].as_py()}")
-        return error_column(result, valid)
+        return build_error_column(result, valid)
 
     @cached_property
     def summaries(self) -> pa.Array:
         """The column of record summaries, null if a call carries no records."""
         counts, cuts, valid = [], np.zeros(self.count, np.int64), np.zeros(self.count, bool)
         indexes = []
-        for kind, rows, bodies in self.decoded:
+        for kind, rows, bodies in self.decode_all:
             if kind.has_records:
                 sums, truncations = bodies.summaries()
                 good = bodies.errors.is_null().to_numpy(zero_copy_only=False)
                 cuts[rows], valid[rows] = truncations, good
                 counts.append(sums[good])
                 indexes.append(rows[good])
-        return summary_column(self.count, indexes, counts, cuts, valid)
+        return build_summary_column(self.count, indexes, counts, cuts, valid)
 
     # ------------------------------------------------------------------------------------------ connections
 
@@ -309,8 +313,8 @@ class Calls:
         """Name and version of the client software, from the ApiVersions requests of each call's connection."""
         facts = self.maker.software
         events = software_events(self.traffic, facts, self.maker.apis)
-        return facts.pairs(
-            facts.fill(events, self.connection, self.frame_values(REQUEST, layout.F_OFFSET), is_after=False)
+        return facts.split_pairs(
+            facts.find_facts(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=False)
         )
 
     @cached_property
@@ -319,61 +323,63 @@ class Calls:
         facts = self.maker.principals
         events = self.maker.logins.events(self.traffic, facts, self.maker.apis)
         return facts.column(
-            facts.fill(events, self.connection, self.frame_values(REQUEST, layout.F_OFFSET), is_after=True)
+            facts.find_facts(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=True)
         )
 
     # ------------------------------------------------------------------------------------------ plain columns
 
     def times(self, direction: str) -> pa.Array:
         """Return the times at which requests or responses were complete."""
-        values = self.frame_values(direction, layout.F_END_TIME) // 1000
+        values = self.get_frame_values(direction, layout.F_END_TIME) // 1000
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP_TYPE)
 
     def latency(self) -> pa.Array:
         """Return the time between request and response, in milliseconds."""
         milliseconds = (
-            self.frame_values(RESPONSE, layout.F_END_TIME) - self.frame_values(REQUEST, layout.F_END_TIME)
+            self.get_frame_values(RESPONSE, layout.F_END_TIME) - self.get_frame_values(REQUEST, layout.F_END_TIME)
         ) / 1e6
         return pa.array(milliseconds, pa.float64(), mask=(self.request < 0) | (self.response < 0))
 
     def client_ids(self) -> pa.Array:
         """Return the client ids, null if the header has none."""
-        lengths = self.frame_values(REQUEST, layout.F_ID_LENGTH)
+        lengths = self.get_frame_values(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
-        raw, starts = self.traffic.bytes_of(self.request[rows], lead=_CLIENT_ID_POSITION, sizes=lengths[rows])
+        raw, starts = self.traffic.frame_bytes(self.request[rows], lead=_CLIENT_ID_POSITION, sizes=lengths[rows])
         offsets = np.zeros(self.count + 1, np.int64)
         offsets[rows + 1] = np.diff(starts)
         np.cumsum(offsets, out=offsets)
         valid = np.zeros(self.count, bool)
         valid[rows] = True
         buffers = [np.packbits(valid, bitorder="little"), offsets.astype(np.int32), raw]
-        return _text(pa.Array.from_buffers(pa.binary(), self.count, [pa.py_buffer(buffer) for buffer in buffers]))
+        return _to_text(pa.Array.from_buffers(pa.binary(), self.count, [pa.py_buffer(buffer) for buffer in buffers]))
 
     def api_names(self) -> pa.Array:
         """Return the names of the APIs."""
-        return self.by_kind(lambda kind: self.maker.apis.name(kind >> 16) if kind >= 0 else None, pa.string())
+        return self.column_by_kind(lambda kind: self.maker.apis.name(kind >> 16) if kind >= 0 else None, pa.string())
 
     def flexible(self) -> pa.Array:
         """Return whether the versions are flexible, null if the API or version is unknown."""
-        return self.by_kind(lambda kind: _is_flexible(self.maker.apis, kind), pa.bool_())
+        return self.column_by_kind(lambda kind: _is_flexible(self.maker.apis, kind), pa.bool_())
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation id of each request, or of the response if the request is missing."""
-        request_ids = self.frame_values(REQUEST, layout.F_CORRELATION)
-        values = np.where(self.request >= 0, request_ids, self.frame_values(RESPONSE, layout.F_CORRELATION))
-        has_id = self.has_api | ((self.request < 0) & (self.frame_values(RESPONSE, layout.F_HAVE) >= 4))
+        request_ids = self.get_frame_values(REQUEST, layout.F_CORRELATION)
+        values = np.where(self.request >= 0, request_ids, self.get_frame_values(RESPONSE, layout.F_CORRELATION))
+        has_id = self.has_api | ((self.request < 0) & (self.get_frame_values(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~has_id).cast(pa.int32())
 
     def file_names(self) -> pa.Array:
         """Return the capture file of each request, or of the response if the request is missing."""
         number = np.where(
-            self.request >= 0, self.frame_values(REQUEST, layout.F_NUMBER), self.frame_values(RESPONSE, layout.F_NUMBER)
+            self.request >= 0,
+            self.get_frame_values(REQUEST, layout.F_NUMBER),
+            self.get_frame_values(RESPONSE, layout.F_NUMBER),
         )
-        return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_SHIFT, pa.int64()))
+        return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_NUMBER_SHIFT, pa.int64()))
 
     def packets(self, direction: str) -> pa.Array:
         """Return the number of the packet in which each request or response starts."""
-        values = self.frame_values(direction, layout.F_NUMBER) & FILE_MASK
+        values = self.get_frame_values(direction, layout.F_NUMBER) & FILE_NUMBER_MASK
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0)
 
     def raw(self, direction: str) -> pa.Array:
@@ -381,7 +387,7 @@ class Calls:
         rows = np.flatnonzero(self.side(direction) >= 0)
         raw, starts = self.bytes_of(direction, rows)
         values: list[bytes | None] = [None] * self.count
-        keys = self.frame_values(REQUEST, layout.F_API).tolist()
+        keys = self.get_frame_values(REQUEST, layout.F_API).tolist()
         for index, row in enumerate(rows.tolist()):
             if has_secrets(keys[row]) and not self.maker.secrets:
                 continue
@@ -403,7 +409,7 @@ class Calls:
         return pa.array([self.errors.get(row) for row in range(self.count)], pa.string())
 
 
-def _times(frames: Ints, calls: Ints) -> Ints:
+def _request_times(frames: Ints, calls: Ints) -> Ints:
     """Return the time at which each request was complete, or the response if the request is missing."""
     if not len(calls):
         return np.zeros(0, np.int64)
@@ -421,26 +427,26 @@ def _is_flexible(apis: Apis, kind: int) -> bool | None:
     return None if api is None else api.is_flexible(kind & 0xFFFF)
 
 
-def _text(array: pa.Array) -> pa.Array:
+def _to_text(array: pa.Array) -> pa.Array:
     """Return bytes as text. Invalid UTF-8 is replaced in the same way as in Java."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [None if value is None else java_text(value) for value in array.to_pylist()]
+        texts = [None if value is None else decode_java_text(value) for value in array.to_pylist()]
         return pa.array(texts, pa.string())
 
 
-def _text_column(name: str) -> Callable[[Calls], pa.Array]:
-    def column(calls: Calls) -> pa.Array:
+def _create_text_column_function(name: str) -> Callable[[CallColumns], pa.Array]:
+    def build_column(calls: CallColumns) -> pa.Array:
         types = calls.maker.types
         if types is not None and name in (REQUEST, RESPONSE):
             return calls.decode_bodies(name, types)
         return calls.texts[name]
 
-    return column
+    return build_column
 
 
-_COLUMN_FUNCTIONS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
+_COLUMN_FUNCTIONS: Final[dict[str, Callable[[CallColumns], pa.Array]]] = {
     "requestTime": lambda calls: calls.times(REQUEST),
     "responseTime": lambda calls: calls.times(RESPONSE),
     "latencyMs": lambda calls: calls.latency(),
@@ -452,14 +458,14 @@ _COLUMN_FUNCTIONS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "softwareName": lambda calls: calls.software[0],
     "softwareVersion": lambda calls: calls.software[1],
     "principal": lambda calls: calls.principals,
-    "apiKey": lambda calls: calls.numbers(REQUEST, layout.F_API, pa.int32(), min_value=0),
+    "apiKey": lambda calls: calls.get_numbers(REQUEST, layout.F_API, pa.int32(), min_value=0),
     "apiName": lambda calls: calls.api_names(),
-    "apiVersion": lambda calls: calls.numbers(REQUEST, layout.F_VERSION, pa.int32(), min_value=0),
+    "apiVersion": lambda calls: calls.get_numbers(REQUEST, layout.F_VERSION, pa.int32(), min_value=0),
     "flexible": lambda calls: calls.flexible(),
     "correlationId": lambda calls: calls.correlation_ids(),
-    "requestSizeBytes": lambda calls: calls.numbers(REQUEST, layout.F_SIZE, pa.int64()),
-    "responseSizeBytes": lambda calls: calls.numbers(RESPONSE, layout.F_SIZE, pa.int64()),
-    **{name: _text_column(name) for name in _JSON_COLUMNS},
+    "requestSizeBytes": lambda calls: calls.get_numbers(REQUEST, layout.F_SIZE, pa.int64()),
+    "responseSizeBytes": lambda calls: calls.get_numbers(RESPONSE, layout.F_SIZE, pa.int64()),
+    **{name: _create_text_column_function(name) for name in _JSON_COLUMNS},
     "errors": lambda calls: calls.error_codes,
     "records": lambda calls: calls.summaries,
     "file": lambda calls: calls.file_names(),
@@ -467,8 +473,8 @@ _COLUMN_FUNCTIONS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "_error": lambda calls: calls.error_texts(),
     "requestState": lambda calls: pa.array(calls.state(REQUEST), pa.string()),
     "responseState": lambda calls: pa.array(calls.state(RESPONSE), pa.string()),
-    "requestOffset": lambda calls: calls.numbers(REQUEST, layout.F_OFFSET, pa.int64()),
-    "responseOffset": lambda calls: calls.numbers(RESPONSE, layout.F_OFFSET, pa.int64()),
+    "requestOffset": lambda calls: calls.get_numbers(REQUEST, layout.F_OFFSET, pa.int64()),
+    "responseOffset": lambda calls: calls.get_numbers(RESPONSE, layout.F_OFFSET, pa.int64()),
     "requestPacket": lambda calls: calls.packets(REQUEST),
     "responsePacket": lambda calls: calls.packets(RESPONSE),
     "requestBytes": lambda calls: calls.raw(REQUEST),

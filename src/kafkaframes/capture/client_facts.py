@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import Decoded, Kind
+from kafkaframes.capture.bodies import DecodedMessages, MessageKind
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import WindowResult
 from kafkaframes.capture.tables import sasl_user
@@ -28,7 +28,7 @@ NO_VERSION: Final = -1
 _FACT_SEPARATOR: Final = "\0"
 
 
-class Event(NamedTuple):
+class ClientEvent(NamedTuple):
     """A fact about a connection's client that is valid from a request offset on.
 
     ``value`` is an index into ``ClientFacts.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in this
@@ -49,7 +49,7 @@ class ClientFacts:
         self._numbers: dict[str, int] = {}
         self._last: Ints = np.full(64, NO_VERSION, np.int64)
 
-    def number(self, text: str) -> int:
+    def index_of_text(self, text: str) -> int:
         """Return the index of a text in ``texts``, to which it is added if it is new."""
         result = self._numbers.get(text)
         if result is None:
@@ -64,16 +64,16 @@ class ClientFacts:
         self._last = np.full_like(self._last, NO_VERSION)
         self._last[numbers[: len(last_rows)][is_current]] = last_rows[is_current]
 
-    def last(self, connection: int) -> str | None:
+    def last_fact(self, connection: int) -> str | None:
         """Return the latest fact about a connection."""
         number = int(self._last[connection]) if connection < len(self._last) else NO_VERSION
         return None if number == NO_VERSION else self.texts[number]
 
-    def fill(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
+    def find_facts(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
         """Return for each call the text index of the fact that is valid at its request.
 
         Args:
-            events: events of this pass, as rows of ``Event``, in any order.
+            events: events of this pass, as rows of ``ClientEvent``, in any order.
             connections, offsets: connection and request offset of each call; the offset is -1 without a request.
             is_after: whether an event is valid only after its own request.
         """
@@ -82,37 +82,37 @@ class ClientFacts:
             self._last = np.concatenate([self._last, np.full_like(self._last, NO_VERSION)])
         result: Ints = self._last[connections]
         if len(events):
-            events = events[np.argsort(_keys(events[:, 0], events[:, 1]), kind="stable")]
-            keys, lookup_keys = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
+            events = events[np.argsort(_sort_keys(events[:, 0], events[:, 1]), kind="stable")]
+            keys, lookup_keys = _sort_keys(events[:, 0], events[:, 1]), _sort_keys(connections, offsets)
             indexes = np.searchsorted(keys, lookup_keys, side="left" if is_after else "right") - 1
             has_event = (indexes >= 0) & (events[indexes, 0] == connections)
             result = np.where(has_event, events[indexes, 2], result)
-            self._keep(events[events[:, 3] != 0])
+            self._keep_last_events(events[events[:, 3] != 0])
         return result
 
-    def _keep(self, final: Ints) -> None:
+    def _keep_last_events(self, final: Ints) -> None:
         """Store the last event of each connection. The events are sorted."""
         is_last = np.append(np.diff(final[:, 0]) != 0, len(final) > 0)[: len(final)]
         self._last[final[is_last, 0]] = final[is_last, 2]
 
     def column(self, numbers: Ints) -> pa.Array:
         """Return the texts at indexes as a column."""
-        return self._column(self.texts, numbers)
+        return self._to_text_column(self.texts, numbers)
 
-    def pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
+    def split_pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
         """Return names and versions of software at indexes as two columns."""
         halves = [split_software(text) for text in self.texts]
-        first, second = (self._column([pair[side] for pair in halves], numbers) for side in (0, 1))
+        first, second = (self._to_text_column([pair[side] for pair in halves], numbers) for side in (0, 1))
         return first, second
 
     @staticmethod
-    def _column(texts: list[str], numbers: Ints) -> pa.Array:
+    def _to_text_column(texts: list[str], numbers: Ints) -> pa.Array:
         if not texts:
             return pa.nulls(len(numbers), pa.string())
         return pa.array(texts, pa.string()).take(pa.array(numbers, pa.int64(), mask=numbers == NO_VERSION))
 
 
-def _keys(connections: Ints, offsets: Ints) -> Ints:
+def _sort_keys(connections: Ints, offsets: Ints) -> Ints:
     """Return sort keys by connection, then by offset (less than a terabyte)."""
     return (connections << 40) + np.clip(offsets, 0, (1 << 40) - 1)
 
@@ -123,9 +123,9 @@ def split_software(text: str) -> tuple[str, str]:
     return name, version
 
 
-def events_of(events: Iterable[Event]) -> Ints:
+def to_event_table(events: Iterable[ClientEvent]) -> Ints:
     """Convert events to a table."""
-    return np.array(list(events), np.int64).reshape(-1, len(Event._fields))
+    return np.array(list(events), np.int64).reshape(-1, len(ClientEvent._fields))
 
 
 # ------------------------------------------------------------------------------------------------------ software
@@ -138,33 +138,38 @@ def software_events(traffic: WindowResult, facts: ClientFacts, apis: Apis = CATA
     ApiVersions request; versions before 3 have none. If the broker rejected the request's version, it has not read the
     software, so the event is valid from the next request on, if the request can be decoded here.
     """
-    rows = _requests_of(traffic, API_VERSIONS)
+    rows = _find_requests(traffic, API_VERSIONS)
     versions = traffic.frames[rows, layout.F_VERSION]
     result = [
         _registration_events(traffic, facts, int(version), rows[versions == version], apis)
         for version in np.unique(versions)
     ]
-    return np.concatenate([events_of(()), *result])
+    return np.concatenate([to_event_table(()), *result])
 
 
 def _registration_events(traffic: WindowResult, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
     frames = traffic.frames
-    values, later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
+    values, is_later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
     if version >= 3:
-        later = _is_rejected(traffic, rows, version, apis)
-        kind = Kind(API_VERSIONS, version, REQUEST, apis)
+        is_later = _is_rejected(traffic, rows, version, apis)
+        kind = MessageKind(API_VERSIONS, version, REQUEST, apis)
         if kind.is_known:
-            values = _software_numbers(Decoded(*traffic.bytes_of(rows), kind).body, facts)
+            values = _index_software(DecodedMessages(*traffic.frame_bytes(rows), kind).body, facts)
     return np.stack(
-        [frames[rows, layout.F_CONNECTION], frames[rows, layout.F_OFFSET] + later, values, frames[rows, layout.F_DONE]],
+        [
+            frames[rows, layout.F_CONNECTION],
+            frames[rows, layout.F_OFFSET] + is_later,
+            values,
+            frames[rows, layout.F_DONE],
+        ],
         axis=1,
     )
 
 
-def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
+def _index_software(body: pa.StructArray, facts: ClientFacts) -> Ints:
     names, versions = (body.field(f"clientSoftware{suffix}") for suffix in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _FACT_SEPARATOR).dictionary_encode()
-    numbers = np.array([facts.number(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64)
+    numbers = np.array([facts.index_of_text(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64)
     indexes = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VERSION)
 
@@ -172,23 +177,23 @@ def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
 def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: Apis) -> Ints:
     """Return a mask of ApiVersions requests that the broker rejected. Without a response: versions above its latest."""
     newest = apis.table[API_VERSIONS].current_versions.highest
-    answers = _answers(traffic)[rows]
+    answers = _find_responses(traffic)[rows]
     has_answer = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
     result = np.full(len(rows), version >= newest)
     sizes = np.full(int(has_answer.sum()), 2, np.int64)
-    raw, _ = traffic.bytes_of(answers[has_answer], lead=4, sizes=sizes)
+    raw, _ = traffic.frame_bytes(answers[has_answer], lead=4, sizes=sizes)
     codes = raw[: 2 * len(sizes)].reshape(-1, 2)
     result[has_answer] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
     return result
 
 
-def _requests_of(traffic: WindowResult, api_key: int) -> Ints:
+def _find_requests(traffic: WindowResult, api_key: int) -> Ints:
     """Return the frame rows of an API's complete requests."""
     api, response, flags = (traffic.frames[:, column] for column in (layout.F_API, layout.F_RESPONSE, layout.F_FLAGS))
     return np.flatnonzero((api == api_key) & (response == 0) & (flags & layout.BROKEN == 0))
 
 
-def _answers(traffic: WindowResult) -> Ints:
+def _find_responses(traffic: WindowResult) -> Ints:
     """Return the frame row of each request's response, -1 if there is none."""
     result = np.full(len(traffic.frames), -1, np.int64)
     calls = traffic.calls[traffic.calls[:, layout.CALL_REQUEST] >= 0]
@@ -199,7 +204,7 @@ def _answers(traffic: WindowResult) -> Ints:
 # ----------------------------------------------------------------------------------------------------- principals
 
 
-class Logins:
+class PendingLogins:
     """Authentications in progress. SCRAM sends the user name first, and the broker confirms it at the end."""
 
     def __init__(self) -> None:
@@ -213,43 +218,47 @@ class Logins:
 
     def events(self, traffic: WindowResult, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
         """Return the principal events of a pass."""
-        return events_of([*self._by_authenticate(traffic, facts, apis), *_by_tokens(traffic, facts)])
+        return to_event_table(
+            [*self._events_of_sasl_authenticate(traffic, facts, apis), *_events_of_raw_tokens(traffic, facts)]
+        )
 
-    def _by_authenticate(self, traffic: WindowResult, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
+    def _events_of_sasl_authenticate(
+        self, traffic: WindowResult, facts: ClientFacts, apis: Apis
+    ) -> Iterator[ClientEvent]:
         frames = traffic.frames
-        rows = _requests_of(traffic, SASL_AUTHENTICATE)
-        answers = _answers(traffic)[rows] if len(rows) else rows
+        rows = _find_requests(traffic, SASL_AUTHENTICATE)
+        answers = _find_responses(traffic)[rows] if len(rows) else rows
         for row, answer in zip(rows.tolist(), answers.tolist(), strict=True):
             if answer < 0 or not frames[answer, layout.F_HAVE]:
                 continue
             connection, version = int(frames[row, layout.F_CONNECTION]), int(frames[row, layout.F_VERSION])
-            raw, _ = traffic.bytes_of(np.array([row]))
-            token = _token_of(raw.tobytes(), version, apis)
+            raw, _ = traffic.frame_bytes(np.array([row]))
+            token = _read_token(raw.tobytes(), version, apis)
             user = sasl_user(token)
             if user is not None:
                 self._waiting[connection] = user
             code = _error_of_authenticate(traffic, answer, version, apis)
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
-                number = facts.number(f"User:{self._waiting.pop(connection)}")
-                yield Event(connection, int(frames[row, layout.F_OFFSET]), number, 1)
+                number = facts.index_of_text(f"User:{self._waiting.pop(connection)}")
+                yield ClientEvent(connection, int(frames[row, layout.F_OFFSET]), number, 1)
 
 
-def _by_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator[Event]:
+def _events_of_raw_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator[ClientEvent]:
     frames = traffic.frames
     tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_RESPONSE] == 0))
     for frame in tokens.tolist():
-        raw, _ = traffic.bytes_of(np.array([frame]))
+        raw, _ = traffic.frame_bytes(np.array([frame]))
         user = sasl_user(raw[: int(frames[frame, layout.F_HAVE])].tobytes())
         if user is not None:
-            begin = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
-            yield Event(*begin, facts.number(f"User:{user}"), int(frames[frame, layout.F_DONE]))
+            start = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
+            yield ClientEvent(*start, facts.index_of_text(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
 def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, apis: Apis) -> int:
     """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
     if apis.is_own(SASL_AUTHENTICATE):
-        raw, _ = traffic.bytes_of(np.array([answer]))
+        raw, _ = traffic.frame_bytes(np.array([answer]))
         spec = apis.spec(SASL_AUTHENTICATE, RESPONSE, version)
         try:
             return int(decode_response(raw.tobytes(), SASL_AUTHENTICATE, version, specs=spec).body.error_code)
@@ -258,11 +267,11 @@ def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, api
     lead = 5 if version >= 2 else 4  # a flexible header ends with a tag section
     if traffic.frames[answer, layout.F_HAVE] < lead + 2:
         return -1
-    raw, _ = traffic.bytes_of(np.array([answer]), lead=lead, sizes=np.array([2]))
+    raw, _ = traffic.frame_bytes(np.array([answer]), lead=lead, sizes=np.array([2]))
     return int.from_bytes(raw[:2].tobytes(), "big")
 
 
-def _token_of(request: bytes, version: int, apis: Apis) -> bytes:
+def _read_token(request: bytes, version: int, apis: Apis) -> bytes:
     """Return the token of a SaslAuthenticate request, empty if it cannot be decoded."""
     try:
         return bytes(decode_request(request, specs=apis.spec(SASL_AUTHENTICATE, REQUEST, version)).body.auth_bytes)

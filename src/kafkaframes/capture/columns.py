@@ -37,7 +37,7 @@ RECORD_SET_TYPE: Final = pa.struct(
     ]
 )
 RECORDS_TYPE: Final = pa.struct([("sets", _list(RECORD_SET_TYPE)), ("cut", pa.int32())])
-HEADERS: Final = _list(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADERS_TYPE: Final = _list(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 _ARROW_TYPES: Final = {
     "timestamp": TIMESTAMP_TYPE,
@@ -48,7 +48,7 @@ _ARROW_TYPES: Final = {
     "boolean": pa.bool_(),
     "binary": pa.binary(),
     "array<struct<path: string, code: int>>": ERRORS_TYPE,
-    "array<struct<key: string, value: binary>>": HEADERS,
+    "array<struct<key: string, value: binary>>": HEADERS_TYPE,
 }
 _RECORDS_DDL: Final = (
     "struct<sets: array<struct<magic: int, codec: string, batches: bigint, records: bigint, bytes: bigint>>, cut: int>"
@@ -56,13 +56,13 @@ _RECORDS_DDL: Final = (
 _ARROW_TYPES[_RECORDS_DDL] = RECORDS_TYPE
 
 
-def _columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[CaptureColumn, ...]:
+def _create_columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[CaptureColumn, ...]:
     return tuple(
         CaptureColumn(row[0], row[1], _ARROW_TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows
     )
 
 
-CALLS: Final = _columns(
+CALLS_TABLE_COLUMNS: Final = _create_columns(
     ("requestTime", "timestamp", "when the request was whole (its last packet)"),
     ("responseTime", "timestamp", "when the response was whole"),
     ("latencyMs", "double", "the time between the two"),
@@ -106,7 +106,7 @@ CALLS: Final = _columns(
     ("requestBytes", "binary", "header and body as they were on the wire, with whatever secrets are in them", False),
     ("responseBytes", "binary", "likewise", False),
 )
-CONNECTION_COLUMNS: Final = _columns(
+CONNECTIONS_TABLE_COLUMNS: Final = _create_columns(
     ("connection", "string", "client-server-number of its first packet"),
     ("protocol", "string", "kafka, tls, other, or unknown: nothing in it tells"),
     ("clientAddress", "string", "the side that asks; where that is not known, the one with the lower address"),
@@ -129,7 +129,7 @@ CONNECTION_COLUMNS: Final = _columns(
     ("principal", "string", "who logged in"),
     ("file", "string", "where its first packet is"),
 )
-GAPS: Final = _columns(
+GAPS_TABLE_COLUMNS: Final = _create_columns(
     ("file", "string", "the file"),
     ("connection", "string", "null for packets and for damage of a file"),
     ("side", "string", "client or server, which sent the bytes; null if connection is null"),
@@ -142,7 +142,7 @@ GAPS: Final = _columns(
     ("time", "timestamp", "of the next packet after a gap; of the first packet that was not read"),
     ("packet", "bigint", "its number"),
 )
-PACKETS: Final = _columns(
+PACKETS_TABLE_COLUMNS: Final = _create_columns(
     ("time", "timestamp", "when it was recorded"),
     ("file", "string", "the file"),
     ("packet", "bigint", "its number, from 1"),
@@ -156,7 +156,7 @@ PACKETS: Final = _columns(
     ("sizeBytes", "bigint", "payload on the wire"),
     ("capturedBytes", "bigint", "payload in the file"),
 )
-RECORD_COLUMNS: Final = _columns(
+RECORDS_TABLE_COLUMNS: Final = _create_columns(
     ("time", "timestamp", "when the request or response that holds it was whole"),
     ("apiName", "string", "Produce, Fetch or ShareFetch"),
     ("clientId", "string", "of the client"),
@@ -177,15 +177,15 @@ RECORD_COLUMNS: Final = _columns(
     ("_error", "string", "damage in its set of records, on the first row of it"),
 )
 TABLE_COLUMNS: Final = {
-    "calls": CALLS,
-    "connections": CONNECTION_COLUMNS,
-    "gaps": GAPS,
-    "packets": PACKETS,
-    "records": RECORD_COLUMNS,
+    "calls": CALLS_TABLE_COLUMNS,
+    "connections": CONNECTIONS_TABLE_COLUMNS,
+    "gaps": GAPS_TABLE_COLUMNS,
+    "packets": PACKETS_TABLE_COLUMNS,
+    "records": RECORDS_TABLE_COLUMNS,
 }
 
 
-def choose(table: str, names: Sequence[str] | None = None) -> tuple[CaptureColumn, ...]:
+def choose_columns(table: str, names: Sequence[str] | None = None) -> tuple[CaptureColumn, ...]:
     """Return the named columns of a table, or its default columns.
 
     Raises:

@@ -22,8 +22,8 @@ _SKIPPABLE_MAGIC: Final = (
 )
 _READ_BYTES: Final = 256 << 10  # per read from the file
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # per call of the decompressor
-_FIRST_STEP_BYTES: Final = 512
-_ZSTD_STEP_BYTES: Final = 64 << 10  # small, because a call that fails loses its output
+_FIRST_OUTPUT_BYTES: Final = 512
+_ZSTD_INPUT_BYTES: Final = 64 << 10  # small, because a call that fails loses its output
 _MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # window size of ``zstd --long``
 
 
@@ -43,7 +43,7 @@ def open_compressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
     return raw
 
 
-class Member(Protocol):
+class MemberDecompressor(Protocol):
     """The decompressor of one member (gzip) or frame (lz4)."""
 
     @property
@@ -70,7 +70,7 @@ class GzipMember:
         return bool(self._inflate.eof)
 
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
-        """Return output and the number of consumed bytes. See ``Member``."""
+        """Return output and the number of consumed bytes. See ``MemberDecompressor``."""
         output = self._inflate.decompress(data, max_bytes)
         unused_data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
         return output, len(data) - len(unused_data)
@@ -119,18 +119,16 @@ class _CompressedFile(io.RawIOBase):
 class MemberFile(_CompressedFile):
     """A file of consecutive gzip members or lz4 frames. Zeros between gzip members are skipped as padding."""
 
-    def __init__(self, raw: IO[bytes], codec: str, create_member: Callable[[], Member]) -> None:
+    def __init__(self, raw: IO[bytes], codec: str, create_member: Callable[[], MemberDecompressor]) -> None:
         from isal import isal_zlib
 
         super().__init__(raw, codec)
         errors: Any = (isal_zlib.error, EOFError, RuntimeError, ValueError)
         self._errors: tuple[type[Exception], ...] = errors
         self._create_member = create_member
-        self._member: Member | None = None  # None between members
+        self._member: MemberDecompressor | None = None  # None between members
         self._input = memoryview(b"")
-        self._step = (
-            _FIRST_STEP_BYTES  # input of a call; small for a new member, because the bytes after the member are copied
-        )
+        self._step = _FIRST_OUTPUT_BYTES  # input of a call; small at first: bytes after the member are copied
         self._output = memoryview(b"")
 
     def readinto(self, buffer: WriteableBuffer) -> int:
@@ -157,7 +155,7 @@ class MemberFile(_CompressedFile):
         if not self._input:
             return self._read_more()
         if self._member is None:
-            self._member, self._step = self._create_member(), _FIRST_STEP_BYTES
+            self._member, self._step = self._create_member(), _FIRST_OUTPUT_BYTES
         self._input = self._input[self._decompress(self._input[: self._step]) :]
         self._step = min(2 * self._step, _READ_BYTES)
         return True
@@ -214,7 +212,7 @@ class ZstdFile(_CompressedFile):
         if self._has_ended:
             return 0
         try:
-            size = self._stream.readinto1(memoryview(buffer).cast("B")[:_ZSTD_STEP_BYTES])
+            size = self._stream.readinto1(memoryview(buffer).cast("B")[:_ZSTD_INPUT_BYTES])
         except self._errors as error:
             self._has_ended = True
             raise self._damage_error(error) from error

@@ -25,8 +25,8 @@ from kafkaframes.storage.files.contents import describe_content
 Ints = npt.NDArray[np.int64]
 
 FILE_HEADER_BYTES: Final = 24
-SECTION_HEADER: Final = 0x0A0D0D0A
-_BYTE_ORDER: Final = 0x1A2B3C4D
+SECTION_HEADER_BLOCK: Final = 0x0A0D0D0A
+_BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
 INTERFACE_BLOCK: Final = 1
@@ -71,7 +71,7 @@ OTHER_LINK_TYPES: Final = {
     253: "Linux netlink",
 }
 # First bytes of other file formats, and their descriptions.
-_OTHER_FORMATS: Final = (
+_DESCRIPTIONS_OF_OTHER_FORMATS: Final = (
     (b"snoop\0\0\0", "a snoop capture (RFC 1761); editcap -F pcapng turns it into one that is read"),
     (b"\xa1\xb2\xcd\x34", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
     (b"\x34\xcd\xb2\xa1", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
@@ -84,7 +84,7 @@ _OTHER_FORMATS: Final = (
 )
 
 
-class Container:
+class CaptureFormat:
     """The format of a capture file, as a packet scan needs it.
 
     Attributes:
@@ -97,7 +97,7 @@ class Container:
     def __init__(self, kind: int, little: bool, start: int) -> None:
         self.kind, self.little, self.start = kind, little, start
         self.links: set[int] = set()
-        self._table = np.zeros((4, layout.INTERFACE_COLUMNS), np.int64)
+        self._table = np.zeros((4, layout.INTERFACE_COLUMN_COUNT), np.int64)
         self._count = 0
 
     @property
@@ -123,43 +123,43 @@ class Container:
         return sorted(self.links - LINK_TYPES.keys())
 
 
-def open_container(head: bytes, file: str) -> Container:
+def open_container(head: bytes, file: str) -> CaptureFormat:
     """Detect the format of a capture file from its first bytes.
 
     Raises:
         DecodeError: the file is not a capture, or has an unsupported format, which the message names if it is known.
     """
-    for magic, format_name in _OTHER_FORMATS:
+    for magic, format_name in _DESCRIPTIONS_OF_OTHER_FORMATS:
         if head.startswith(magic):
             raise DecodeError(f"this is {format_name}", file=file, position=0)
-    if len(head) >= 12 and struct.unpack(">I", head[:4])[0] == SECTION_HEADER:
-        return Container(layout.PCAPNG, _section_is_little(head, 0, file), 0)
+    if len(head) >= 12 and struct.unpack(">I", head[:4])[0] == SECTION_HEADER_BLOCK:
+        return CaptureFormat(layout.PCAPNG, _is_little_endian_section(head, 0, file), 0)
     for order in ("<", ">"):
         if len(head) >= 4 and struct.unpack(order + "I", head[:4])[0] in (_MICROSECONDS, _NANOSECONDS):
-            return _pcap(head, order, file)
+            return _read_pcap_header(head, order, file)
     raise DecodeError(f"neither pcap nor pcapng, but {describe_content(head, '')}", file=file, position=0)
 
 
-def _pcap(head: bytes, order: str, file: str) -> Container:
+def _read_pcap_header(head: bytes, order: str, file: str) -> CaptureFormat:
     if len(head) < FILE_HEADER_BYTES:
         raise DecodeError(f"a pcap file header has 24 bytes, here are {len(head)}", file=file, position=0)
     magic, major, minor, _, _, snap, link = struct.unpack(order + "IHHIIII", head[:FILE_HEADER_BYTES])
     if major != 2:
         raise DecodeError(f"pcap version {major}.{minor}; 2.4 is read", file=file, position=4)
-    result = Container(layout.PCAP, order == "<", FILE_HEADER_BYTES)
+    result = CaptureFormat(layout.PCAP, order == "<", FILE_HEADER_BYTES)
     factor = 1 if magic == _NANOSECONDS else 1000
     result.add_interface((link & 0xFFFF, layout.MULTIPLY, factor, 0, snap))
     return result
 
 
-def _section_is_little(block: bytes | memoryview, position: int, file: str) -> bool:
+def _is_little_endian_section(block: bytes | memoryview, position: int, file: str) -> bool:
     for order in ("<", ">"):
-        if struct.unpack_from(order + "I", block, 8)[0] == _BYTE_ORDER:
+        if struct.unpack_from(order + "I", block, 8)[0] == _BYTE_ORDER_MAGIC:
             return order == "<"
     raise DecodeError("a section header without pcapng's byte order mark", file=file, position=position + 8)
 
 
-def take_block(container: Container, block: memoryview, position: int, file: str) -> int:
+def take_block(container: CaptureFormat, block: memoryview, position: int, file: str) -> int:
     """Read a section header or interface block into the container. Return its size, in bytes.
 
     The size is 0 if the bytes start with another block or an incomplete one. No bytes after the block are copied.
@@ -169,12 +169,12 @@ def take_block(container: Container, block: memoryview, position: int, file: str
     """
     if len(block) < 12:
         return 0
-    is_section = struct.unpack_from(">I", block)[0] == SECTION_HEADER
-    little = _section_is_little(block, position, file) if is_section else container.little
+    is_section = struct.unpack_from(">I", block)[0] == SECTION_HEADER_BLOCK
+    little = _is_little_endian_section(block, position, file) if is_section else container.little
     order = "<" if little else ">"
     if not is_section and struct.unpack_from(order + "I", block)[0] != INTERFACE_BLOCK:
         return 0
-    size = _size(block, order, position, file)
+    size = _block_size(block, order, position, file)
     if is_section and size:
         container.begin_section(little=little)
     elif size:
@@ -182,25 +182,25 @@ def take_block(container: Container, block: memoryview, position: int, file: str
             raise DecodeError(f"more than {MAX_INTERFACES:,} interfaces in one section", file=file, position=position)
         if size < 20:
             raise DecodeError("an interface block of too few bytes", file=file, position=position)
-        container.add_interface(_interface(block[:size], order))
+        container.add_interface(_parse_interface(block[:size], order))
     return size
 
 
-def _size(block: memoryview, order: str, position: int, file: str) -> int:
+def _block_size(block: memoryview, order: str, position: int, file: str) -> int:
     size = int(struct.unpack_from(order + "I", block, 4)[0])
     if size < 12 or size % 4 or size > layout.MAX_PACKET_BYTES:
         raise DecodeError(f"a pcapng block of {size} bytes", file=file, position=position + 4)
     if len(block) < size:
         return 0
-    again = struct.unpack_from(order + "I", block, size - 4)[0]
-    if again != size:
+    repeated_size = struct.unpack_from(order + "I", block, size - 4)[0]
+    if repeated_size != size:
         raise DecodeError(
-            f"a pcapng block of {count_text(size, 'byte')} that ends with {again}", file=file, position=position
+            f"a pcapng block of {count_text(size, 'byte')} that ends with {repeated_size}", file=file, position=position
         )
     return size
 
 
-def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
+def _parse_interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
     link, _, snap = struct.unpack_from(order + "HHI", block, 8)
     ticks, factor, shift_ns = layout.MULTIPLY, 1000, 0
     position = 16
@@ -210,7 +210,7 @@ def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
         if code == 0:
             break
         if code == _IF_TSRESOL and value:
-            ticks, factor = _resolution(value[0])
+            ticks, factor = _parse_resolution(value[0])
         elif code == _IF_TSOFFSET and len(value) == 8:
             seconds = struct.unpack(order + "q", value)[0]
             shift_ns = seconds * 1_000_000_000 if abs(seconds) < 1 << 33 else 0
@@ -218,7 +218,7 @@ def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
     return link, ticks, factor, shift_ns, snap
 
 
-def _resolution(value: int) -> tuple[int, int]:
+def _parse_resolution(value: int) -> tuple[int, int]:
     """Return the conversion of ticks to ns for if_tsresol: a negative power of 10, or of 2 if the high bit is set."""
     if value & 0x80:
         return (layout.BINARY, min(value & 0x7F, 63)) if value & 0x7F else (layout.MULTIPLY, 10**9)
@@ -245,14 +245,14 @@ def _option(code: int, value: bytes) -> bytes:
     return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
-def _record(time_ns: int, packet: bytes) -> bytes:
+def _encode_record(time_ns: int, packet: bytes) -> bytes:
     padded = len(packet) + (-len(packet) % 4)
     size = 32 + padded
     head = _PACKET_HEADER.pack(6, size, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(packet), len(packet))
     return head + packet.ljust(padded, b"\0") + struct.pack("<I", size)
 
 
-class Conversation:
+class ConversationWriter:
     """A writer of one TCP connection, which tracks the sequence numbers of both sides.
 
     ``initial`` is the sequence number of both SYNs. It must differ between connections with the same ports.
@@ -272,30 +272,34 @@ class Conversation:
         """Return the sequence number of a stream offset."""
         return (self.initial + 1 + offset) & 0xFFFFFFFF
 
-    def opening(self, time_ns: int) -> bytes:
+    def build_handshake(self, time_ns: int) -> bytes:
         """Return the three packets of the TCP handshake."""
         first = self.sequence_number_at(0)
         steps = ((0, self.initial, 0, SYN), (1, self.initial, first, SYN | ACK), (0, first, first, ACK))
-        return b"".join(_record(time_ns, self._packet(*step, b"")) for step in steps)
+        return b"".join(_encode_record(time_ns, self._build_packet(*step, b"")) for step in steps)
 
-    def data(self, side: int, data: bytes | memoryview, time_ns: int) -> Iterator[bytes]:
+    def build_data_packets(self, side: int, data: bytes | memoryview, time_ns: int) -> Iterator[bytes]:
         """Yield packets with bytes of one side (0: client, 1: server)."""
         for start in range(0, len(data), MAX_SEGMENT_BYTES):
             part = data[start : start + MAX_SEGMENT_BYTES]
-            yield _record(time_ns, self._packet(side, self.next[side], self.next[1 - side], PSH | ACK, part))
+            yield _encode_record(
+                time_ns, self._build_packet(side, self.next[side], self.next[1 - side], PSH | ACK, part)
+            )
             self.next[side] = (self.next[side] + len(part)) & 0xFFFFFFFF
 
     def skip(self, side: int, size: int) -> None:
         """Skip bytes of a side, which a reader of the file then reports as missing."""
         self.next[side] = (self.next[side] + size) & 0xFFFFFFFF
 
-    def closing(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:
+    def build_end(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:
         """Return the FIN or RST packet of a side."""
-        return _record(
-            time_ns, self._packet(side, self.next[side], self.next[1 - side], RST if reset else FIN | ACK, b"")
+        return _encode_record(
+            time_ns, self._build_packet(side, self.next[side], self.next[1 - side], RST if reset else FIN | ACK, b"")
         )
 
-    def _packet(self, side: int, sequence: int, acknowledged: int, flags: int, payload: bytes | memoryview) -> bytes:
+    def _build_packet(
+        self, side: int, sequence: int, acknowledged: int, flags: int, payload: bytes | memoryview
+    ) -> bytes:
         ports = self.ends[side][1], self.ends[1 - side][1]
         tcp = struct.pack(">HHIIBBHHH", *ports, sequence, acknowledged, 0x50, flags, 0xFFFF, 0, 0)
         size = len(tcp) + len(payload)
@@ -303,9 +307,9 @@ class Conversation:
             head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + size, 0, 0x4000, 64, 6, 0)
         else:
             head = struct.pack(">IHBB", 0x60000000, size, 6, 64)
-        return b"".join([head, self._bytes(side), self._bytes(1 - side), tcp, payload])
+        return b"".join([head, self._pack_address(side), self._pack_address(1 - side), tcp, payload])
 
-    def _bytes(self, side: int) -> bytes:
+    def _pack_address(self, side: int) -> bytes:
         address = self._addresses[side]
         if self._is_v4 or address.version == 6:
             return address.packed

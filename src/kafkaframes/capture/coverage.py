@@ -96,7 +96,7 @@ def merge_files(entries: Iterable[UnreadData]) -> list[UnreadData]:
 _MAX_PRINTED_REASONS: Final = 6
 
 
-def summary(entries: Iterable[UnreadData]) -> str:
+def summarize_entries(entries: Iterable[UnreadData]) -> str:
     """Return the amounts and reasons of the first entries in one line."""
     merged = merge_files(entries)
     texts = [entry.text for entry in merged[:_MAX_PRINTED_REASONS]]
@@ -104,7 +104,7 @@ def summary(entries: Iterable[UnreadData]) -> str:
     return "; ".join([*texts, *([f"and {count_text(omitted, 'more reason')}"] if omitted else [])])
 
 
-def entry_json(entry: UnreadData) -> dict[str, object]:
+def entry_to_json(entry: UnreadData) -> dict[str, object]:
     """Return an entry as a JSON object."""
     return {
         "kind": entry.kind,
@@ -127,7 +127,7 @@ class Coverage:
 
     def add(self, data: UnreadData) -> None:
         """Add unread data. Data with the same file, kind and reason become one entry."""
-        _add_to(self._entries, data)
+        _add_to_entry(self._entries, data)
 
     def update(self, entries: Iterable[UnreadData]) -> None:
         """Add several entries."""
@@ -137,7 +137,7 @@ class Coverage:
     def add_gaps(self, gaps: Iterable[UnreadData]) -> None:
         """Add gaps in TCP streams."""
         for gap in gaps:
-            _add_to(self._gaps, gap)
+            _add_to_entry(self._gaps, gap)
 
     @property
     def entries(self) -> list[UnreadData]:
@@ -160,7 +160,7 @@ class Coverage:
         return [entry for entry in self.entries if entry.is_harmless]
 
 
-def _add_to(entries: dict[tuple[str, str, str], UnreadData], data: UnreadData) -> None:
+def _add_to_entry(entries: dict[tuple[str, str, str], UnreadData], data: UnreadData) -> None:
     key = data.file, data.kind, data.reason
     total = entries.get(key)
     entries[key] = data if total is None else _add_entries(total, data)

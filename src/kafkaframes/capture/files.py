@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kafkaframes.capture.compressed import open_compressed
-from kafkaframes.errors import NO_SUCH_PATH, DecodeError, OptionError, path_error_text
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, DecodeError, OptionError, format_path_error
 
-CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
+CAPTURE_NAME_PATTERN: Final = re.compile(
+    r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE
+)
 _REVERSED_NAME_PATTERN: Final = re.compile(r"[\w.-]*")  # matches a reversed name
 _LOG_SUFFIX_PATTERN: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
 
 
-def natural(name: str) -> tuple[Any, ...]:
+def natural_sort_key(name: str) -> tuple[Any, ...]:
     """Return a key that puts ``x.2.pcap`` before ``x.10.pcap``, and ``x.pcap`` before ``x.pcap1`` (tcpdump -C).
 
-    >>> sorted(["t.pcap10", "t.pcap2", "t.pcap"], key=natural)
+    >>> sorted(["t.pcap10", "t.pcap2", "t.pcap"], key=natural_sort_key)
     ['t.pcap', 't.pcap2', 't.pcap10']
     """
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name))
@@ -46,10 +48,10 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
         else:
             names = [candidate for candidate in glob.glob(text) if os.path.isfile(candidate)]
         if not names:
-            missing_text = "nothing matches the pattern" if glob.has_magic(text) else NO_SUCH_PATH
+            missing_text = "nothing matches the pattern" if glob.has_magic(text) else NO_SUCH_PATH_TEXT
             problem = "contains no capture or request log" if location.is_dir() else missing_text
             raise OptionError(f"{problem} (at {text})")
-        result += sorted(names, key=natural)
+        result += sorted(names, key=natural_sort_key)
     return list(dict.fromkeys(result))
 
 
@@ -67,15 +69,15 @@ def is_traffic(path: str) -> bool:
     """Return whether a file is named like a capture or request log, or a directory contains captures."""
     location = Path(path)
     if location.is_dir():
-        return any(file.is_file() and CAPTURE_NAME.search(file.name) for file in location.iterdir())
+        return any(file.is_file() and CAPTURE_NAME_PATTERN.search(file.name) for file in location.iterdir())
     if "://" in path or not location.is_file():
         return False
     is_segment = location.suffix == ".log" and location.stem.isdecimal()
-    return bool(CAPTURE_NAME.search(location.name) or (has_log_name(location.name) and not is_segment))
+    return bool(CAPTURE_NAME_PATTERN.search(location.name) or (has_log_name(location.name) and not is_segment))
 
 
 def _is_ours(name: str) -> bool:
-    return bool(CAPTURE_NAME.search(name) or has_log_name(name)) and not name.startswith(".")
+    return bool(CAPTURE_NAME_PATTERN.search(name) or has_log_name(name)) and not name.startswith(".")
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         head = raw.read(4)
         raw.seek(0)
     except OSError as error:
-        raise OptionError(path_error_text(error, path)) from error
+        raise OptionError(format_path_error(error, path)) from error
     with raw:
         yield open_compressed(raw, head)
 

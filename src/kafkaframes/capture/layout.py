@@ -10,10 +10,10 @@ from __future__ import annotations
 # A row is a TCP segment with payload. OFFSET is a position in the stream of one direction, relative to the first
 # packet seen. POSITION is the payload's position in the window's buffer. DIRECTION is connection * 2 + side.
 TIME, DIRECTION, OFFSET, POSITION, CAPTURED, LENGTH, FLAGS, NUMBER = range(8)
-PACKET_COLUMNS = 8
-FILE_SHIFT = 40  # NUMBER contains the file number in the bits from here on, in all tables
-FILE_MASK = (1 << FILE_SHIFT) - 1
-FRAGMENT = -2  # value of DIRECTION for an IP fragment; POSITION is then that of its IP header
+PACKET_COLUMN_COUNT = 8
+FILE_NUMBER_SHIFT = 40  # NUMBER contains the file number in the bits from here on, in all tables
+FILE_NUMBER_MASK = (1 << FILE_NUMBER_SHIFT) - 1
+FRAGMENT_DIRECTION = -2  # value of DIRECTION for an IP fragment; POSITION is then that of its IP header
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
@@ -21,7 +21,7 @@ FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 PCAP, PCAPNG = 0, 1
 # Columns of interfaces: link type, conversion of ticks to nanoseconds (kind, factor), offset in ns, snap length.
 LINK, TICKS, FACTOR, SHIFT_NS, SNAP = range(5)
-INTERFACE_COLUMNS = 5
+INTERFACE_COLUMN_COUNT = 5
 MULTIPLY, DIVIDE, BINARY = range(3)
 
 # Status of a packet scan.
@@ -30,12 +30,12 @@ MAX_PACKET_BYTES = 16 << 20  # libpcap writes at most 256 KiB; packets of BIG TC
 
 # Counters of a scan. UNREAD_KINDS is the number of rows in the table of unread packets.
 PACKETS, TCP_PACKETS, FRAGMENTS, PAYLOAD, UNREAD_KINDS = range(5)
-COUNTERS = 5
+COUNTER_COUNT = 5
 
 # Packets without a TCP segment, one row for each kind: link type, ethertype, IP protocol, reason (``U_WHAT``), number
 # of packets, bytes, and number and time of the first packet.
 U_LINK, U_ETHERTYPE, U_PROTOCOL, U_WHAT, U_PACKETS, U_BYTES, U_NUMBER, U_TIME = range(8)
-UNREAD_COLUMNS = 8
+UNREAD_COLUMN_COUNT = 8
 MAX_UNREAD_KINDS = 256  # the last row counts all further kinds together
 # Reasons: another protocol; headers cut by the snap length; headers that contradict themselves or end too early; an
 # unsupported link type; too many nested headers; further kinds above MAX_UNREAD_KINDS.
@@ -45,7 +45,7 @@ OTHER_PROTOCOL, CUT_HEADERS, BAD_HEADERS, UNREAD_LINK, NESTED_HEADERS, MANY_KIND
 # Sides A and B are ordered by address. Columns of a side are relative to the side's base.
 A_HIGH, A_LOW, B_HIGH, B_LOW, PORTS, CLIENT, PROTOCOL, FIRST_TIME, LAST_TIME, RESET, SASL, SASL_ID = range(12)
 PENDING_START, PENDING_END, MET, FIRST_NUMBER = range(12, 16)
-SIDE = 16  # first column of side A; the columns of side B start SIDE_COLUMNS later
+FIRST_SIDE_COLUMN = 16  # first column of side A; the columns of side B start SIDE_COLUMNS later
 (
     INITIAL,  # sequence number of the SYN, -1 if no SYN was seen
     BASE_NUMBER,  # sequence number of the furthest segment so far ...
@@ -64,12 +64,12 @@ SIDE = 16  # first column of side A; the columns of side B start SIDE_COLUMNS la
     CUT_SEGMENTS,  # segments with a payload that the snap length truncated
     STRAY_SEGMENTS,  # segments whose sequence number is far from all others
 ) = range(16)
-SIDE_COLUMNS = 16
-CONNECTION_COLUMNS = SIDE + 2 * SIDE_COLUMNS
+SIDE_COLUMN_COUNT = 16
+CONNECTION_COLUMN_COUNT = FIRST_SIDE_COLUMN + 2 * SIDE_COLUMN_COUNT
 
 # OTHER: the first bytes of the connection are not Kafka. UNRECOGNISED: many bytes were seen, but not the first ones.
 UNDECIDED, KAFKA, TLS, OTHER, UNRECOGNISED = range(5)
-PROTOCOLS = ("unknown", "kafka", "tls", "other", "unknown")
+PROTOCOL_NAMES = ("unknown", "kafka", "tls", "other", "unknown")
 NEW, ALIGNED, LOST = range(3)  # values of MODE
 
 # ------------------------------------------------------------------------------------------------- frames
@@ -95,17 +95,17 @@ NEW, ALIGNED, LOST = range(3)  # values of MODE
     F_BEGIN,  # buffer position of the first byte of the prefix
     F_END_NUMBER,  # highest number of the packets that contain the frame
 ) = range(20)
-FRAME_COLUMNS = 20
+FRAME_COLUMN_COUNT = 20
 BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # bits of F_FLAGS
 
 # A call: frame rows of the request and the response (-1 if missing), and the connection.
 CALL_REQUEST, CALL_RESPONSE, CALL_CONNECTION = range(3)
-CALL_COLUMNS = 3
+CALL_COLUMN_COUNT = 3
 
 # A gap: connection * 2 + side, offset, size in bytes, reason, time and number of the next packet, and whether the side
 # is that of the responses.
 G_DIRECTION, G_OFFSET, G_SIZE, G_REASON, G_TIME, G_NUMBER, G_RESPONSE = range(7)
-GAP_COLUMNS = 7
+GAP_COLUMN_COUNT = 7
 LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE, AFTER = range(7)
 GAP_REASONS = (
     "packets are missing",
@@ -119,7 +119,7 @@ GAP_REASONS = (
 
 # An extent: captured bytes of a stream that do not overlap with other extents.
 E_OFFSET, E_END, E_POSITION, E_ROW = range(4)
-EXTENT_COLUMNS = 4
+EXTENT_COLUMN_COUNT = 4
 
 # Supported versions, one row for each API key up to the highest: lowest and highest version, first flexible version.
 # For a key without an API the highest version is -1.

@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from kafkaframes.capture import _kernels_packets as kernels
 from kafkaframes.capture import layout
-from kafkaframes.capture._kernels_headers import GRE, IP4_IN_IP, IP6_IN_IP, LOCATED_FIELDS, TCP
-from kafkaframes.capture.container import Container, open_container, take_block
+from kafkaframes.capture._kernels_headers import GRE, IP4_IN_IP, IP6_IN_IP, LOCATED_FIELD_COUNT, TCP
+from kafkaframes.capture.container import CaptureFormat, open_container, take_block
 from kafkaframes.capture.coverage import DAMAGED, LOST, OTHER, UnreadData
 from kafkaframes.capture.files import open_bytes, read_into
-from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
-from kafkaframes.capture.unread import packet_entries
+from kafkaframes.capture.layout import FILE_NUMBER_MASK, FILE_NUMBER_SHIFT
+from kafkaframes.capture.unread import list_packet_entries
 from kafkaframes.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
@@ -88,10 +88,10 @@ class _PartialDatagram:
         if new == last - first:
             self.payload[part.offset : end] = part.payload
         elif new:
-            self._fill(part, first, last)
+            self._fill_units(part, first, last)
         self.received_units[first:last] = b"\1" * (last - first)
 
-    def _fill(self, chunk: _Fragment, first: int, last: int) -> None:
+    def _fill_units(self, chunk: _Fragment, first: int, last: int) -> None:
         for unit in range(first, last):
             if not self.received_units[unit]:
                 part = chunk.payload[unit * _FRAGMENT_UNIT_BYTES - chunk.offset :][:_FRAGMENT_UNIT_BYTES]
@@ -118,16 +118,16 @@ class Defragmenter:
 
     def add(self, packet: bytes) -> bytes | None:
         """Add a fragment, which starts with its IP header. Return the datagram if this fragment completes it."""
-        part = _version_4(packet) if packet[:1] and packet[0] >> 4 == 4 else _version_6(packet)
+        part = _parse_ip4_fragment(packet) if packet[:1] and packet[0] >> 4 == 4 else _parse_ip6_fragment(packet)
         if part is None or part.offset + len(part.payload) > _MAX_DATAGRAM_BYTES:
-            self._count(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
+            self._count_unread(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
             return None
         entry = self.waiting.setdefault(part.key, _PartialDatagram())
         entry.add(part)
         payload = entry.join_units()
         if payload is not None:
             del self.waiting[part.key]
-            return _with_size(entry.header, payload)
+            return _set_header_size(entry.header, payload)
         if len(self.waiting) > MAX_DATAGRAMS:
             self._drop_datagram(next(iter(self.waiting)))
         return None
@@ -140,17 +140,19 @@ class Defragmenter:
     def _drop_datagram(self, key: tuple[bytes, ...]) -> None:
         entry = self.waiting.pop(key)
         if entry.protocol in _PROTOCOLS_WITH_TCP:
-            self._count(LOST, "IP fragments of a datagram that is not whole", entry.fragments, entry.fragment_bytes)
+            self._count_unread(
+                LOST, "IP fragments of a datagram that is not whole", entry.fragments, entry.fragment_bytes
+            )
         else:
-            self._count(OTHER, "IP fragments of another protocol", entry.fragments, entry.fragment_bytes)
+            self._count_unread(OTHER, "IP fragments of another protocol", entry.fragments, entry.fragment_bytes)
 
-    def _count(self, kind: str, reason: str, packets: int, size: int) -> None:
+    def _count_unread(self, kind: str, reason: str, packets: int, size: int) -> None:
         counts = self.unread.setdefault((kind, reason), [0, 0])
         counts[0] += packets
         counts[1] += size
 
 
-def _with_size(header: bytes, payload: bytes) -> bytes:
+def _set_header_size(header: bytes, payload: bytes) -> bytes:
     if header[0] >> 4 == 4:
         total = struct.pack(">H", (len(header) + len(payload)) & 0xFFFF)
         return header[:2] + total + header[4:6] + b"\0\0" + header[8:] + payload
@@ -158,7 +160,7 @@ def _with_size(header: bytes, payload: bytes) -> bytes:
     return header[:4] + struct.pack(">H", size & 0xFFFF) + header[6:] + payload
 
 
-def _version_4(packet: bytes) -> _Fragment | None:
+def _parse_ip4_fragment(packet: bytes) -> _Fragment | None:
     header = (packet[0] & 15) * 4
     if len(packet) < max(header, 20) or header < 20:
         return None
@@ -167,19 +169,19 @@ def _version_4(packet: bytes) -> _Fragment | None:
     return _Fragment(key, packet[:header], (flags & 0x1FFF) * 8, bool(flags & 0x2000), packet[header:], packet[9])
 
 
-def _version_6(packet: bytes) -> _Fragment | None:
+def _parse_ip6_fragment(packet: bytes) -> _Fragment | None:
     """Return a fragment. Its ``header`` consists of the headers before the fragment header."""
     if len(packet) < 48:
         return None
-    position, following, position_of_next = 40, packet[6], 6
-    while following in (_HOP_BY_HOP, _ROUTING, _OPTIONS, _AUTHENTICATION):
+    position, next_header, position_of_next = 40, packet[6], 6
+    while next_header in (_HOP_BY_HOP, _ROUTING, _OPTIONS, _AUTHENTICATION):
         if position + 8 > len(packet):
             return None
         position_of_next = position
-        step = (packet[position + 1] + 2) * 4 if following == _AUTHENTICATION else (packet[position + 1] + 1) * 8
-        following = packet[position]
+        step = (packet[position + 1] + 2) * 4 if next_header == _AUTHENTICATION else (packet[position + 1] + 1) * 8
+        next_header = packet[position]
         position += step
-    if following != _FRAGMENT or position + 8 > len(packet):
+    if next_header != _FRAGMENT or position + 8 > len(packet):
         return None
     flags, number = struct.unpack_from(">HI", packet, position + 2)
     header = bytearray(packet[:position])
@@ -198,10 +200,10 @@ class CaptureWindow:
 
 
 @dataclass
-class Connections:
+class ConnectionTable:
     """All connections seen so far, with a hash table that finds them by their endpoints."""
 
-    table: Ints = field(default_factory=lambda: np.zeros((256, layout.CONNECTION_COLUMNS), np.int64))
+    table: Ints = field(default_factory=lambda: np.zeros((256, layout.CONNECTION_COLUMN_COUNT), np.int64))
     count: int = 0
     slots: Ints = field(default_factory=lambda: np.zeros(1024, np.int64))
 
@@ -214,14 +216,14 @@ class Connections:
     def select_closed_before(self, time: int) -> npt.NDArray[np.bool_]:
         """Return a mask of connections that ended before ``time``: reset, or closed by every side that was seen."""
         table = self.table[: self.count]
-        sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :] for side in (0, 1)]
+        sides = [table[:, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT :] for side in (0, 1)]
         ended_masks = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
         is_closed: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (ended_masks[0] & ended_masks[1])) & (
             table[:, layout.LAST_TIME] < time
         )
         return is_closed
 
-    def keep(self, is_kept: npt.NDArray[np.bool_]) -> Ints:
+    def keep_connections(self, is_kept: npt.NDArray[np.bool_]) -> Ints:
         """Remove the connections outside the mask. Return the new number of each connection, -1 if removed."""
         numbers = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
         count = int(is_kept.sum())
@@ -233,7 +235,7 @@ class Connections:
 
 
 @dataclass
-class _Filling:
+class _PartialWindow:
     """A partly filled window: bytes up to ``end``, rows up to ``row``. Several small files share one window."""
 
     buf: Bytes
@@ -270,18 +272,18 @@ class PacketReader:
         self._is_alone = len(self.files) == 1 if is_alone is None else is_alone
         self.share, self.shares, self.every = share, shares, every
         self.window_bytes = window_bytes
-        self.connections = Connections()
-        self.counters = np.zeros(layout.COUNTERS, np.int64)
+        self.connections = ConnectionTable()
+        self.counters = np.zeros(layout.COUNTER_COUNT, np.int64)
         self.unread: list[UnreadData] = []  # entries for files and packets; gaps in connections are in the passes
         self._returned = 0  # entries of ``unread`` that ``take_unread`` has already returned
-        self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMNS), np.int64))
+        self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMN_COUNT), np.int64))
         self.file = 0  # number of the current file
         self._damages = 0
-        self._fields = np.zeros(LOCATED_FIELDS, np.int64)
-        self._unread_packets = np.zeros((layout.MAX_UNREAD_KINDS, layout.UNREAD_COLUMNS), np.int64)
+        self._fields = np.zeros(LOCATED_FIELD_COUNT, np.int64)
+        self._unread_packets = np.zeros((layout.MAX_UNREAD_KINDS, layout.UNREAD_COLUMN_COUNT), np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
-        self._filling: _Filling | None = None  # window that earlier files have partly filled
+        self._filling: _PartialWindow | None = None  # window that earlier files have partly filled
 
     def take_unread(self) -> list[UnreadData]:
         """Return the entries for unread files and packets that were added since the last call.
@@ -297,20 +299,20 @@ class PacketReader:
         for number, path in enumerate(self.files):
             self.file = number
             with open_bytes(path) as file:
-                yield from self._file(file, path)
+                yield from self._read_file(file, path)
         if self._filling is not None:
-            yield self._window(self._filling)
+            yield self._finish_window(self._filling)
         self._count_packets()
         self._count_fragments()
-        yield CaptureWindow(self._buffer(0), self.carried[1], last=True)
+        yield CaptureWindow(self._create_buffer(0), self.carried[1], last=True)
 
-    def _file(self, file: IO[bytes], path: str) -> Iterator[CaptureWindow]:
-        walk = _Walk(file, path)
+    def _read_file(self, file: IO[bytes], path: str) -> Iterator[CaptureWindow]:
+        walk = _FilePosition(file, path)
         try:
-            walk.open()
+            walk.read_header()
         except DecodeError as error:
             if not self._is_alone:  # report this file as unread and continue with the other files
-                self._note(0, -1, error.reason)
+                self._add_damage_entry(0, -1, error.reason)
                 return
             raise
         goes_on = True
@@ -319,10 +321,10 @@ class PacketReader:
             goes_on = self._scan_window(walk, filling)
             if goes_on or filling.end > len(self.carried[0]) + self.window_bytes // 2:
                 self._filling = None
-                yield self._window(filling)
+                yield self._finish_window(filling)
         self._count_packets()
 
-    def _buffer(self, size: int) -> Bytes:
+    def _create_buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with the carried bytes and has space for ``size`` more, plus some spare bytes."""
         carried_bytes, _ = self.carried
         min_bytes = len(carried_bytes) + size + _SPARE_ROWS
@@ -333,13 +335,13 @@ class PacketReader:
         buf[: len(carried_bytes)] = carried_bytes
         return buf
 
-    def _rows(self, size: int) -> Ints:
+    def _create_rows(self, size: int) -> Ints:
         rows = self.carried[1]
-        table = np.empty((len(rows) + size // _ESTIMATED_PACKET_BYTES + 64, layout.PACKET_COLUMNS), np.int64)
+        table = np.empty((len(rows) + size // _ESTIMATED_PACKET_BYTES + 64, layout.PACKET_COLUMN_COUNT), np.int64)
         table[: len(rows)] = rows
         return table
 
-    def _extend_window(self, walk: _Walk) -> _Filling:
+    def _extend_window(self, walk: _FilePosition) -> _PartialWindow:
         """Add the remaining bytes of the last window, and the next bytes of the file, to a window with free space."""
         if self._filling is None:
             self._filling = self._start_window(walk)
@@ -352,32 +354,32 @@ class PacketReader:
         space = filling.buf.data[position : filling.end_limit]
         read_bytes, problem = read_into(walk.file, space, walk.path)
         if problem is not None:
-            self._note(walk.position + rest_bytes + read_bytes, -1, problem.reason)
+            self._add_damage_entry(walk.position + rest_bytes + read_bytes, -1, problem.reason)
         walk.is_at_end = read_bytes < len(space)
         walk.start, filling.end = filling.end, position + read_bytes
         return filling
 
-    def _start_window(self, walk: _Walk) -> _Filling:
+    def _start_window(self, walk: _FilePosition) -> _PartialWindow:
         """Return a window that contains the carried bytes and has space for the bytes that the walk needs."""
         size = max(self.window_bytes, 2 * len(walk.unread_bytes) if walk.stuck else len(walk.unread_bytes))
         size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(walk.unread_bytes))
-        buf, start = self._buffer(size), len(self.carried[0])
-        return _Filling(buf, start, self._rows(size), len(self.carried[1]), start + size)
+        buf, start = self._create_buffer(size), len(self.carried[0])
+        return _PartialWindow(buf, start, self._create_rows(size), len(self.carried[1]), start + size)
 
-    def _scan_window(self, walk: _Walk, filling: _Filling) -> bool:
+    def _scan_window(self, walk: _FilePosition, filling: _PartialWindow) -> bool:
         """Scan the packets of a window and leave its unscanned bytes in ``walk``. Return whether the file continues."""
         buf, end, rows, row = filling.buf, filling.end, filling.rows, filling.row
         start = position = walk.start
         container = walk.container
         connections = self.connections
         while True:
-            first = walk.number | self.file << FILE_SHIFT
+            first = walk.number | self.file << FILE_NUMBER_SHIFT
             status, position, number, row, connections.count = kernels.scan_packets(
                 buf, position, end, first, container.kind, int(container.little), container.interfaces,
                 self.share, self.shares, int(self.every), rows, row, connections.table, connections.count,
                 connections.slots, self._fields, self._unread_packets, self.counters,
             )  # fmt: skip
-            walk.number = number & FILE_MASK
+            walk.number = number & FILE_NUMBER_MASK
             file_position = walk.position + position - start
             if status == layout.CONNECTIONS_FULL:
                 connections.grow()
@@ -387,19 +389,19 @@ class PacketReader:
                 position = self._skip_damage(walk, buf, position, end, file_position)
             else:
                 break
-        walk.take(
+        walk.keep_unread(
             buf[position:end], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
         )
         if walk.is_complete and len(walk.unread_bytes):
-            self._note(walk.position, len(walk.unread_bytes), "the file ends inside a packet")
+            self._add_damage_entry(walk.position, len(walk.unread_bytes), "the file ends inside a packet")
         filling.row = row
         return not walk.is_complete
 
-    def _skip_damage(self, walk: _Walk, buf: Bytes, position: int, end: int, file_position: int) -> int:
+    def _skip_damage(self, walk: _FilePosition, buf: Bytes, position: int, end: int, file_position: int) -> int:
         """Return the position after damage: the next record that is followed by another record."""
         container = walk.container
         reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
-        result = kernels.next_record(
+        result = kernels.find_next_record(
             buf, position + 1, end, container.kind, int(container.little), container.interfaces
         )
         next_position = int(result) if result >= 0 else (end if walk.is_at_end else max(end - 64, position + 1))
@@ -407,11 +409,11 @@ class PacketReader:
             last = self.unread[-1]
             self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + next_position - position)
         else:
-            self._note(file_position, next_position - position, reason)
+            self._add_damage_entry(file_position, next_position - position, reason)
         walk.lost_until = file_position + next_position - position
         return next_position
 
-    def _note(self, position: int, size: int, reason: str) -> None:
+    def _add_damage_entry(self, position: int, size: int, reason: str) -> None:
         """Add an entry for damage in the file. Their number is bounded, since a damaged file may have millions."""
         entry = UnreadData(DAMAGED, reason, self.files[self.file], position, size)
         if self._damages < MAX_PROBLEMS - 1:
@@ -423,7 +425,7 @@ class PacketReader:
     def _count_packets(self) -> None:
         """Add entries for the packets without a TCP segment since the last call."""
         kinds = int(self.counters[layout.UNREAD_KINDS])
-        self.unread += packet_entries(self._unread_packets[:kinds], self.files)
+        self.unread += list_packet_entries(self._unread_packets[:kinds], self.files)
         self.counters[layout.UNREAD_KINDS] = 0
 
     def _count_fragments(self) -> None:
@@ -432,15 +434,15 @@ class PacketReader:
         for (kind, reason), (packets, size) in self._fragments.unread.items():
             self.unread.append(UnreadData(kind, reason, self.files[self.file], size_bytes=size, packets=packets))
 
-    def _window(self, filling: _Filling) -> CaptureWindow:
+    def _finish_window(self, filling: _PartialWindow) -> CaptureWindow:
         buf, rows = filling.buf, filling.rows[: filling.row]
         if self.counters[layout.FRAGMENTS]:
-            buf, rows = self._whole_datagrams(buf, filling.end, rows)
+            buf, rows = self._reassemble_datagrams(buf, filling.end, rows)
         return CaptureWindow(buf, rows, last=False)
 
-    def _whole_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
+    def _reassemble_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
         """Reassemble fragments and add the rows of their segments after the rest. Datagrams may nest fragments."""
-        while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT).any():
+        while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT_DIRECTION).any():
             datagrams = []
             for index in np.flatnonzero(is_fragment).tolist():
                 position = int(rows[index, layout.POSITION])
@@ -450,23 +452,23 @@ class PacketReader:
             rows = rows[~is_fragment]
             if not datagrams:
                 break
-            data = np.frombuffer(b"".join(one[0] for one in datagrams), np.uint8)
+            data = np.frombuffer(b"".join(datagram_rows[0] for datagram_rows in datagrams), np.uint8)
             if end + len(data) > len(buf):
                 buf = np.concatenate([buf[:end], data])
             else:
                 buf[end : end + len(data)] = data
-            rows = self._datagram_rows(buf, end, rows, datagrams)
+            rows = self._scan_datagrams(buf, end, rows, datagrams)
             end += len(data)
         return buf, np.ascontiguousarray(rows)
 
-    def _datagram_rows(self, buf: Bytes, position: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
+    def _scan_datagrams(self, buf: Bytes, position: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
         count = len(rows)
-        table = np.concatenate([rows, np.zeros((len(datagrams) + 1, layout.PACKET_COLUMNS), np.int64)])
+        table = np.concatenate([rows, np.zeros((len(datagrams) + 1, layout.PACKET_COLUMN_COUNT), np.int64)])
         connections = self.connections
         for data, time, number in datagrams:
             if (connections.count + 1) * 2 > len(connections.slots) or connections.count == len(connections.table):
                 connections.grow()
-            _, count, connections.count = kernels.take_datagram(
+            _, count, connections.count = kernels.process_datagram(
                 buf, position, position + len(data), time, number, self.share, self.shares, int(self.every), table,
                 count, connections.table, connections.count, connections.slots, self._fields,
                 self._unread_packets, self.counters,
@@ -475,7 +477,7 @@ class PacketReader:
         return table[:count]
 
 
-class _Walk:
+class _FilePosition:
     """The read position in one file."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
@@ -489,9 +491,9 @@ class _Walk:
         self.is_complete = False
         self.reason = ""  # reason why the current block is damaged
         self.lost_until = -1  # file position at which the last damage ended
-        self.container: Container
+        self.container: CaptureFormat
 
-    def open(self) -> None:
+    def read_header(self) -> None:
         head = bytearray(24)
         read_bytes, problem = read_into(self.file, memoryview(head), self.path)
         if problem is not None and read_bytes < 4:
@@ -500,14 +502,14 @@ class _Walk:
         self.position = self.container.start
         self.unread_bytes = np.frombuffer(bytes(head[self.container.start : read_bytes]), np.uint8)
 
-    def take(self, unread_bytes: Bytes, size: int, *, stuck: bool) -> None:
+    def keep_unread(self, unread_bytes: Bytes, size: int, *, stuck: bool) -> None:
         self.position += size
         self.unread_bytes = unread_bytes.copy()
         self.stuck = stuck
         self.is_complete = self.is_at_end and (stuck or not len(unread_bytes))
 
 
-def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:
+def _take_blocks(walk: _FilePosition, blocks: memoryview, position: int) -> int:
     """Read the section and interface blocks at the start of ``blocks`` and return their total size, in bytes.
 
     The size is 0 if the first block is damaged or incomplete. ``walk.reason`` then holds the reason for damage.

@@ -9,16 +9,23 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture.calls import CallMaker
+from kafkaframes.capture.calls import CallTableBuilder
 from kafkaframes.capture.client_facts import split_software
-from kafkaframes.capture.columns import CaptureColumn, choose, schema_of
+from kafkaframes.capture.columns import CaptureColumn, choose_columns, schema_of
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
-from kafkaframes.capture.records import RecordMaker, topic_names
-from kafkaframes.capture.request_log import COMPLETED_REQUEST, LogReader
+from kafkaframes.capture.records import RecordTableBuilder, topic_names
+from kafkaframes.capture.request_log import COMPLETED_REQUEST_TEXT, LogReader
 from kafkaframes.capture.streams import CallFilter, Streams, WindowResult, passes_with_coverage
-from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
+from kafkaframes.capture.tables import (
+    FactsOf,
+    build_batch,
+    build_connection_rows,
+    build_gap_rows,
+    build_packet_batch,
+    build_unread_rows,
+)
 from kafkaframes.capture.typed import ApiTypes, build_typed_columns
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -27,7 +34,7 @@ from kafkaframes.protocol.spec.catalog.ledgers import names_of
 from kafkaframes.records.reasons import FAIL, KEEP
 
 Paths = str | Iterable[str]
-ON_DAMAGE = (KEEP, FAIL)
+ON_DAMAGE_VALUES = (KEEP, FAIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class CaptureOptions:
     names_of: str | None = None
     on_damage: str = KEEP
 
-    def types(self) -> ApiTypes | None:
+    def body_types(self) -> ApiTypes | None:
         """Return the types of the bodies of ``api``, or None if it is not set.
 
         Raises:
@@ -78,25 +85,27 @@ class CaptureOptions:
         Raises:
             OptionError: the table or a column does not exist.
         """
-        columns = choose(self.table, self.columns)
+        columns = choose_columns(self.table, self.columns)
         if self.names_of is not None:
             names_of(self.names_of)
             if self.columns is None and self.table == "calls":
-                columns = choose(self.table, [name for column in columns for name in _with_named(column.name)])
-        types = self.types()
+                columns = choose_columns(self.table, [name for column in columns for name in _with_named(column.name)])
+        types = self.body_types()
         if types is None:
             return columns
         if self.table != "calls":
             raise OptionError(f"api={self.api} is for table=calls, not for {self.table}")
         kinds = {"request": types.request, "response": types.response}
-        return tuple(one._replace(type=kinds.get(one.name, one.type)) for one in columns)
+        return tuple(
+            column_name._replace(type=kinds.get(column_name.name, column_name.type)) for column_name in columns
+        )
 
 
-_FIRST_NAME_PREFIX = "Named"
+_STRUCT_COLUMN_SUFFIX = "Named"
 
 
 def _with_named(column: str) -> list[str]:
-    return [column, f"{column}{_FIRST_NAME_PREFIX}"] if column in (REQUEST, RESPONSE) else [column]
+    return [column, f"{column}{_STRUCT_COLUMN_SUFFIX}"] if column in (REQUEST, RESPONSE) else [column]
 
 
 class CaptureBatches:
@@ -143,28 +152,28 @@ class CaptureBatches:
         """Return all remaining rows as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
-    def _passes(self) -> Iterator[WindowResult]:
+    def _iterate_passes(self) -> Iterator[WindowResult]:
         return passes_with_coverage(
             Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage
         )
 
-    def _span(self) -> CallFilter | None:
+    def _select_span(self) -> CallFilter | None:
         lead = self.options.lead_files
         return None if lead is None else CallFilter(lead, len(self.files) - 1, self.options.wait_files)
 
     def calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""
         options = self.options
-        maker = CallMaker(
+        maker = CallTableBuilder(
             self.columns,
             self.files,
             secrets=options.secrets,
-            types=options.types(),
-            span=self._span(),
+            types=options.body_types(),
+            span=self._select_span(),
             apis=options.apis,
             names_of=options.names_of,
         )
-        for traffic in self._passes():
+        for traffic in self._iterate_passes():
             rows = maker.rows(traffic)  # even without calls: waiting frames may identify the client
             if rows.num_rows:
                 yield rows
@@ -173,57 +182,57 @@ class CaptureBatches:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
         names = topic_names(self.files, ports=self.options.ports, apis=apis)  # from the connections of all shares
-        maker = RecordMaker(
-            self.columns, self.files, names, self.coverage, secrets=secrets, span=self._span(), apis=apis
+        maker = RecordTableBuilder(
+            self.columns, self.files, names, self.coverage, secrets=secrets, span=self._select_span(), apis=apis
         )
-        for traffic in self._passes():
+        for traffic in self._iterate_passes():
             if len(traffic.calls):
                 yield from maker.rows(traffic)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of connections. Ended ones are yielded once they are forgotten, the other ones at the end."""
-        columns = choose("calls", ("softwareName", "principal"))
-        maker = CallMaker(columns, self.files, apis=self.options.apis)
+        columns = choose_columns("calls", ("softwareName", "principal"))
+        maker = CallTableBuilder(columns, self.files, apis=self.options.apis)
 
         def facts_of(number: int) -> tuple[str | None, str | None, str | None]:
-            software = maker.software.last(number)
+            software = maker.software.last_fact(number)
             name, version = (None, None) if software is None else split_software(software)
-            return name, version, maker.principals.last(number)
+            return name, version, maker.principals.last_fact(number)
 
-        for traffic in self._passes():
-            yield from self._connections(*traffic.forgotten_connections, facts_of)
+        for traffic in self._iterate_passes():
+            yield from self._build_connection_rows(*traffic.forgotten_connections, facts_of)
             maker.rows(traffic)
         known_connections = self._packets.connections
-        yield from self._connections(
+        yield from self._build_connection_rows(
             known_connections.table[: known_connections.count], np.arange(known_connections.count), facts_of
         )
 
-    def _connections(self, table: Ints, numbers: Ints, facts_of: FactsOf) -> Iterator[pa.RecordBatch]:
-        rows = list(connection_rows(table, numbers, self.files, facts_of))
+    def _build_connection_rows(self, table: Ints, numbers: Ints, facts_of: FactsOf) -> Iterator[pa.RecordBatch]:
+        rows = list(build_connection_rows(table, numbers, self.files, facts_of))
         rows.sort(key=lambda row: (row["firstTime"] or 0, row["connection"]))
         for start in range(0, len(rows), 8192):
-            yield batch_of(rows[start : start + 8192], self.columns)
+            yield build_batch(rows[start : start + 8192], self.columns)
 
     def gaps(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of gaps: first gaps in streams, then other unread data by file and reason."""
-        maker = CallMaker((), self.files)
-        for traffic in self._passes():
+        maker = CallTableBuilder((), self.files)
+        for traffic in self._iterate_passes():
             maker.follow(traffic)
             if len(traffic.gaps):
-                rows = list(gap_rows(traffic.gaps, traffic.connections, maker.names, self.files, traffic.file))
-                yield batch_of(rows, self.columns)
-        others = list(unread_rows(self.coverage.entries_without_gaps))
+                rows = list(build_gap_rows(traffic.gaps, traffic.connections, maker.names, self.files, traffic.file))
+                yield build_batch(rows, self.columns)
+        others = list(build_unread_rows(self.coverage.entries_without_gaps))
         if others:
-            yield batch_of(others, self.columns)
+            yield build_batch(others, self.columns)
 
     def packets(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of packets."""
-        maker = CallMaker((), self.files)
+        maker = CallTableBuilder((), self.files)
         for window in self._packets:
             self.coverage.update(self._packets.take_unread())
             if len(window.rows):
                 known_connections = self._packets.connections
-                yield packet_batch(window.rows, known_connections.table, maker.names, self.files, self.columns)
+                yield build_packet_batch(window.rows, known_connections.table, maker.names, self.files, self.columns)
 
 
 _TABLE_FUNCTIONS = {
@@ -257,7 +266,7 @@ def is_request_log(path: str) -> bool:
         OptionError: the file cannot be opened.
     """
     head = read_head(path, _PEEK_BYTES)
-    return COMPLETED_REQUEST.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
+    return COMPLETED_REQUEST_TEXT.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
 
 
 def _is_text(head: bytes) -> bool:
@@ -291,22 +300,24 @@ def read_traffic(
             ``on_damage`` is ``fail``.
     """
     account = Coverage() if coverage is None else coverage
-    batches = _traffic(files, options, account)
+    batches = _create_capture_batches(files, options, account)
     if options.on_damage != FAIL:
         yield from batches
         return
     for batch in batches:
-        _raise_first(account)
+        _raise_first_error(account)
         yield batch
-    _raise_first(account)
+    _raise_first_error(account)
 
 
-def _raise_first(coverage: Coverage) -> None:
+def _raise_first_error(coverage: Coverage) -> None:
     if coverage.unread:
         raise coverage.unread[0].as_exception()
 
 
-def _traffic(files: Sequence[str], options: CaptureOptions, coverage: Coverage) -> Iterator[pa.RecordBatch]:
+def _create_capture_batches(
+    files: Sequence[str], options: CaptureOptions, coverage: Coverage
+) -> Iterator[pa.RecordBatch]:
     captures, logs = split_traffic(files)
     is_alone = len(files) == 1
     if captures:
@@ -317,23 +328,23 @@ def _traffic(files: Sequence[str], options: CaptureOptions, coverage: Coverage) 
         raise OptionError(f"{logs[0]}: table={options.table} is for captures; a request log has calls")
     new = set(files[options.lead_files or 0 :])  # each line of a log is a complete call
     for path in [path for path in logs if path in new][options.share :: options.shares]:
-        yield from _log_batches(LogReader(path, coverage, is_alone=is_alone), options)
+        yield from _read_log_batches(LogReader(path, coverage, is_alone=is_alone), options)
 
 
-def _log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
-    types = options.types()
+def _read_log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
+    types = options.body_types()
     if types is not None:
-        yield from _batches_with_types(log, options, types)
+        yield from _build_typed_batches(log, options, types)
         return
     rows = log.rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
-    while some := list(islice(rows, _ROWS_PER_BATCH)):
-        yield batch_of(some, options.select_columns())
+    while rows_of_batch := list(islice(rows, _ROWS_PER_BATCH)):
+        yield build_batch(rows_of_batch, options.select_columns())
 
 
-def _batches_with_types(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
+def _build_typed_batches(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
     """Yield the calls of one API with their bodies as structs, built from the log's JSON."""
-    logged = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
-    rows = (row for row in logged if row["apiKey"] == types.api_key)
-    while some := list(islice(rows, _ROWS_PER_BATCH)):
-        typed_arrays = build_typed_columns(some, types)
-        yield batch_of(some, options.select_columns(), typed_arrays)
+    logged_values = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
+    rows = (row for row in logged_values if row["apiKey"] == types.api_key)
+    while rows_of_batch := list(islice(rows, _ROWS_PER_BATCH)):
+        typed_arrays = build_typed_columns(rows_of_batch, types)
+        yield build_batch(rows_of_batch, options.select_columns(), typed_arrays)

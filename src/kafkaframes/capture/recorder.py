@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.relay import Address, BrokerAddresses, OutstandingRequests, ResponseRewriter
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
@@ -56,11 +56,11 @@ class SecuredSocket:
                 with self._lock:
                     return call()
             except ssl.SSLWantReadError:
-                self._wait(select.POLLIN)
+                self._wait_for_socket(select.POLLIN)
             except ssl.SSLWantWriteError:
-                self._wait(select.POLLOUT)
+                self._wait_for_socket(select.POLLOUT)
 
-    def _wait(self, event: int) -> None:
+    def _wait_for_socket(self, event: int) -> None:
         poll = select.poll()
         poll.register(self._tls.fileno(), event)
         poll.poll(1000)
@@ -84,7 +84,7 @@ CHUNK_BYTES: Final = 256 << 10
 SLOW_WRITE_SECONDS: Final = 1.0
 FLUSH_INTERVAL_SECONDS: Final = 1.0  # longest time between two writes to the disk
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
-MAX_UNKNOWN_ADDRESSES: Final = 1000
+MAX_REPORTED_ADDRESSES: Final = 1000
 CLIENT, SERVER = 0, 1
 Channel = socket.socket | SecuredSocket
 
@@ -113,7 +113,7 @@ class RecorderSettings:
 
 
 @dataclass
-class RecorderCounts:
+class RecorderCounters:
     """Counters of the recorded connections and bytes, and of refused connections."""
 
     connections: int = 0
@@ -146,7 +146,7 @@ class Recorder:
         self.settings, self.on_slow, self.on_unknown, self.on_failure = settings, on_slow, on_unknown, on_failure
         self.unknown: dict[str, None] = {}  # descriptions of undecodable responses, in order of occurrence
         self._addresses = BrokerAddresses(settings.apis)
-        self.counts = RecorderCounts()
+        self.counts = RecorderCounters()
         self.listeners: dict[Address, socket.socket] = {}
         self._out = out
         out.write(file_header("kafkaframes record"))
@@ -163,17 +163,17 @@ class Recorder:
 
     def start(self) -> Address:
         """Listen for the first broker and return the listener's address."""
-        address = self.local_of(self.settings.upstream)
+        address = self.local_address_of(self.settings.upstream)
         if self._flusher is None:
-            self._flusher = self._run(self._flush_regularly)
+            self._flusher = self._run_in_thread(self._flush_regularly)
         return address
 
-    def local_of(self, broker: Address, *, seen_as: str | None = None) -> Address:
+    def local_address_of(self, broker: Address, *, reported_address: str | None = None) -> Address:
         """Return the address of a broker's listener, which is opened at the first call.
 
         Args:
             broker: address of the broker.
-            seen_as: host to return if the listener is bound to all addresses.
+            reported_address: host to return if the listener is bound to all addresses.
 
         Raises:
             OptionError: no listener can be opened.
@@ -183,14 +183,14 @@ class Recorder:
             if listener is None and self._is_closed:
                 raise OptionError(f"no listener for {broker[0]}:{broker[1]}: recording has ended")
             if listener is None:
-                listener = self.listeners[broker] = self._listen(broker)
-                self._run(self._accept, listener, broker)
+                listener = self.listeners[broker] = self._open_listener(broker)
+                self._run_in_thread(self._accept_clients, listener, broker)
         host, port = listener.getsockname()[:2]
-        if host in ("0.0.0.0", "::") and seen_as is not None:
-            host = seen_as
+        if host in ("0.0.0.0", "::") and reported_address is not None:
+            host = reported_address
         return host, port
 
-    def _listen(self, broker: Address) -> socket.socket:
+    def _open_listener(self, broker: Address) -> socket.socket:
         port = self._ports.pop(0) if self._ports else 0
         family = socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -205,21 +205,21 @@ class Recorder:
             ) from None
         return listener
 
-    def _run(self, function: Callable[..., None], *arguments: object) -> threading.Thread:
+    def _run_in_thread(self, function: Callable[..., None], *arguments: object) -> threading.Thread:
         thread = threading.Thread(target=function, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
         return thread
 
-    def _accept(self, listener: socket.socket, broker: Address) -> None:
+    def _accept_clients(self, listener: socket.socket, broker: Address) -> None:
         while not self._is_closed:
             try:
                 client, _ = listener.accept()
             except OSError:
                 return
-            self._run(self._serve, client, broker)
+            self._run_in_thread(self._serve_client, client, broker)
 
-    def _serve(self, client: socket.socket, broker: Address) -> None:
+    def _serve_client(self, client: socket.socket, broker: Address) -> None:
         """Record one connection."""
         ends: list[Channel] = [client]
         try:
@@ -233,44 +233,46 @@ class Recorder:
         except (OSError, ValueError, OverflowError):  # also raised for an invalid host or port, even a broker's own
             with self.counts.lock:
                 self.counts.refused += 1
-            _close(ends)
+            _close_connections(ends)
             return
         with self._listener_lock:
             if self._is_closed:  # closed while this connection was set up; ``close`` does not know it
-                _close(ends)
+                _close_connections(ends)
                 return
             self._open.update(ends)
-        near, far = ends
+        client_socket, server_socket = ends
         with self.counts.lock:
             self.counts.connections += 1
             number = self.counts.connections
-        talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
+        talk = ConversationWriter((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
         with contextlib.suppress(OSError):  # a persistent error is raised again at the first bytes
-            self._record([talk.opening(time.time_ns())])
+            self._write_packets([talk.build_handshake(time.time_ns())])
         requests = OutstandingRequests()
         answers = ResponseRewriter(
             requests,
-            lambda address: self.local_of(address, seen_as=local_address),
+            lambda address: self.local_address_of(address, reported_address=local_address),
             addresses=self._addresses,
             on_unknown=self._report_unknown,
         )
-        other = threading.Thread(target=self._pump, args=(far, near, talk, SERVER, answers.feed), daemon=True)
+        other = threading.Thread(
+            target=self._forward, args=(server_socket, client_socket, talk, SERVER, answers.feed), daemon=True
+        )
         other.start()
 
-        def passed(data: memoryview) -> list[memoryview]:
+        def forward_request(data: memoryview) -> list[memoryview]:
             requests.feed(data)
             return [data]
 
-        self._pump(near, far, talk, CLIENT, passed)
+        self._forward(client_socket, server_socket, talk, CLIENT, forward_request)
         other.join()
         with self._listener_lock:
             self._open.difference_update(ends)
-        _close(ends)
+        _close_connections(ends)
 
     def _report_unknown(self, address: str) -> None:
         """Report an unreplaced address once for each description. With ``strict``, raise to end the connection."""
         with self.counts.lock:
-            is_new = address not in self.unknown and len(self.unknown) < MAX_UNKNOWN_ADDRESSES
+            is_new = address not in self.unknown and len(self.unknown) < MAX_REPORTED_ADDRESSES
             if is_new:
                 self.unknown[address] = None
         if is_new:
@@ -293,11 +295,11 @@ class Recorder:
         server.settimeout(None)
         return server
 
-    def _pump(
+    def _forward(
         self,
         source: Channel,
         target: Channel,
-        talk: Conversation,
+        conversation: ConversationWriter,
         side: int,
         feed: Callable[[memoryview], Iterable[bytes | memoryview]],
     ) -> None:
@@ -306,22 +308,24 @@ class Recorder:
         view, reset = memoryview(buffer), False
         try:
             while byte_count := source.recv_into(buffer):
-                self._record(list(talk.data(side, view[:byte_count], time.time_ns())), byte_count)
+                self._write_packets(
+                    list(conversation.build_data_packets(side, view[:byte_count], time.time_ns())), byte_count
+                )
                 for part in feed(view[:byte_count]):
                     target.sendall(part)
         except OSError:
             reset = True
         with contextlib.suppress(OSError):
-            self._record([talk.closing(side, time.time_ns(), reset=reset)])
+            self._write_packets([conversation.build_end(side, time.time_ns(), reset=reset)])
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_RDWR if reset else socket.SHUT_WR)
 
-    def _record(self, packets: list[bytes], size: int = 0) -> None:
+    def _write_packets(self, packets: list[bytes], size: int = 0) -> None:
         start = time.monotonic()
         with self._file_lock:
             if self.failure is not None:
                 raise self.failure
-            with self._failing():  # data that cannot be recorded are not forwarded either
+            with self._report_failure():  # data that cannot be recorded are not forwarded either
                 if not self._out.closed:
                     for packet in packets:
                         self._out.write(packet)
@@ -333,7 +337,7 @@ class Recorder:
             self.counts.bytes += size
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _report_failure(self) -> Iterator[None]:
         """Store and report the file's first error."""
         try:
             yield
@@ -353,7 +357,7 @@ class Recorder:
     def _flush(self) -> None:
         """Flush buffered packets. The caller holds the file lock."""
         if not self._is_flushed and not self._out.closed:
-            with self._failing():
+            with self._report_failure():
                 self._out.flush()
                 self._is_flushed = True
 
@@ -366,7 +370,7 @@ class Recorder:
         for entry in [*listeners, *connections]:
             with contextlib.suppress(OSError):
                 entry.shutdown(socket.SHUT_RDWR)
-        _close(listeners)
+        _close_connections(listeners)
         for thread in self._threads:
             thread.join(2)
         with self._file_lock, contextlib.suppress(OSError):
@@ -380,7 +384,7 @@ class Recorder:
         self.close()
 
 
-def _close(ends: Iterable[Channel]) -> None:
+def _close_connections(ends: Iterable[Channel]) -> None:
     for entry in ends:
         with contextlib.suppress(OSError):
             entry.close()

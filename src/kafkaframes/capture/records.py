@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
-from kafkaframes.capture.bodies import Decoded, Kind, binary_extents, parents_of
-from kafkaframes.capture.calls import CallMaker, Calls
-from kafkaframes.capture.columns import HEADERS, TIMESTAMP_TYPE, CaptureColumn, choose, schema_of
+from kafkaframes.capture._kernels_frames import copy_ranges, measure_whole_batches
+from kafkaframes.capture.bodies import DecodedMessages, MessageKind, binary_extents, parents_of
+from kafkaframes.capture.calls import CallColumns, CallTableBuilder
+from kafkaframes.capture.columns import HEADERS_TYPE, TIMESTAMP_TYPE, CaptureColumn, choose_columns, schema_of
 from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadData
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import CallFilter, Streams, WindowResult
@@ -33,7 +33,7 @@ from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 # API key: direction, and the fields of the topic list, topic, partition list and partition.
-_FIELDS_OF_SETS: Final = {
+_RECORD_SET_FIELDS: Final = {
     PRODUCE: (REQUEST, "topicData", "name", "partitionData", "index"),
     FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
@@ -42,7 +42,7 @@ _API_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch", SHARE_FETCH: "ShareFetc
 _APIS_WITH_TOPIC_IDS: Final = (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS)  # ``topics`` has names and ids
 _SECRET_TOPIC: Final = "__cluster_metadata"  # its records include SCRAM credentials and delegation tokens
 _NIL_UUID_BYTES: Final = NIL_UUID.bytes
-_READ_COLUMNS: Final = (
+_RECORD_READER_COLUMNS: Final = (
     "offset",
     "timestamp",
     "timestamp_type",
@@ -70,16 +70,16 @@ class _RecordSets(NamedTuple):
 def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis = CATALOG) -> dict[bytes, str]:
     """Return topic names by topic id, from all responses in a capture that contain both."""
     result: dict[bytes, str] = {}
-    maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
+    maker = CallTableBuilder(choose_columns("calls", ("errors",)), files, apis=apis)
     for traffic in Streams(PacketReader(files), ports=ports, apis=apis):
-        calls = Calls(maker, traffic)
-        for kind, rows in calls.groups(RESPONSE, only=lambda key: key in _APIS_WITH_TOPIC_IDS):
+        calls = CallColumns(maker, traffic)
+        for kind, rows in calls.group_by_kind(RESPONSE, kind_filter=lambda key: key in _APIS_WITH_TOPIC_IDS):
             if kind.is_known:
-                _add_names(result, Decoded(*calls.bytes_of(RESPONSE, rows), kind))
+                _add_names(result, DecodedMessages(*calls.bytes_of(RESPONSE, rows), kind))
     return result
 
 
-def _add_names(result: dict[bytes, str], bodies: Decoded) -> None:
+def _add_names(result: dict[bytes, str], bodies: DecodedMessages) -> None:
     topics = bodies.body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
@@ -88,7 +88,7 @@ def _add_names(result: dict[bytes, str], bodies: Decoded) -> None:
             result[topic_id] = name
 
 
-class RecordMaker:
+class RecordTableBuilder:
     """A converter from passes to rows of the table of records.
 
     Args:
@@ -117,33 +117,33 @@ class RecordMaker:
         self.names = names
         self.coverage = coverage
         self.secrets = secrets
-        columns_of_calls = choose("calls", ("clientId", "connection", "correlationId"))
-        self._calls = CallMaker(columns_of_calls, files, span=span, apis=apis)
+        columns_of_calls = choose_columns("calls", ("clientId", "connection", "correlationId"))
+        self._calls = CallTableBuilder(columns_of_calls, files, span=span, apis=apis)
         self._files = files
 
     def rows(self, traffic: WindowResult) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
-        calls = Calls(self._calls, traffic)
+        calls = CallColumns(self._calls, traffic)
         file = self._files[traffic.file]
-        for key, (direction, *names) in _FIELDS_OF_SETS.items():
-            for kind, rows in calls.groups(direction, only=key.__eq__):
+        for key, (direction, *names) in _RECORD_SET_FIELDS.items():
+            for kind, rows in calls.group_by_kind(direction, kind_filter=key.__eq__):
                 message = f"{_API_NAMES[key]} {direction}"
                 if not kind.is_known:
                     reason = f"{message}: version {kind.api_version} is not in the specs"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
-                bodies = Decoded(*calls.bytes_of(direction, rows), kind)
-                if not _has_sets(bodies.body.type, names):
+                bodies = DecodedMessages(*calls.bytes_of(direction, rows), kind)
+                if not _has_record_set_fields(bodies.body.type, names):
                     reason = f"{message}: the fields of version {kind.api_version} are not Kafka's"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
                 if len(bodies.bad):
                     self.coverage.add(UnreadData(DAMAGED, f"{message}: cannot be decoded", file))
-                sets = self._sets(bodies, rows, names)
+                sets = self._collect_record_sets(bodies, rows, names)
                 if len(sets.starts):
-                    yield from self._records(calls, kind, sets, file)
+                    yield from self._read_record_sets(calls, kind, sets, file)
 
-    def _sets(self, bodies: Decoded, rows: Ints, names: Sequence[str]) -> _RecordSets:
+    def _collect_record_sets(self, bodies: DecodedMessages, rows: Ints, names: Sequence[str]) -> _RecordSets:
         topics_name, topic_name, partitions_name, index_name = names
         topics = bodies.body.field(topics_name)
         of_topic = rows[parents_of(topics)]
@@ -151,8 +151,8 @@ class RecordMaker:
         owner = parents_of(partitions)
         data, starts, sizes = binary_extents(partitions.values.field("records"))
         numbers = partitions.values.field(index_name)
-        names_of = _column(topics.values, topic_name)
-        ids = _column(topics.values, "topicId")
+        names_of = _field_column(topics.values, topic_name)
+        ids = _field_column(topics.values, "topicId")
         names_of_rows = [
             name or self.names.get(topic_id or _NIL_UUID_BYTES) or None
             for name, topic_id in zip(names_of, ids, strict=True)
@@ -161,52 +161,60 @@ class RecordMaker:
             None if topic_id is None or topic_id == _NIL_UUID_BYTES else uuid_to_text(UUID(bytes=topic_id))
             for topic_id in ids
         ]
-        keep = np.flatnonzero(sizes > 0)
-        owner = owner[keep]
+        is_kept = np.flatnonzero(sizes > 0)
+        owner = owner[is_kept]
         return _RecordSets(
             of_topic[owner],
             [names_of_rows[index] for index in owner.tolist()],
             [texts[index] for index in owner.tolist()],
-            numbers.to_numpy()[keep],
+            numbers.to_numpy()[is_kept],
             data,
-            np.ascontiguousarray(starts[keep]),
-            np.ascontiguousarray(sizes[keep]),
+            np.ascontiguousarray(starts[is_kept]),
+            np.ascontiguousarray(sizes[is_kept]),
         )
 
-    def _records(self, calls: Calls, kind: Kind, sets: _RecordSets, file: str) -> Iterator[pa.RecordBatch]:
+    def _read_record_sets(
+        self, calls: CallColumns, kind: MessageKind, sets: _RecordSets, file: str
+    ) -> Iterator[pa.RecordBatch]:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
-        joined, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
-        reader = RecordReader(Memory(joined), ReadOptions(columns=_READ_COLUMNS))
+        joined_bytes, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
+        reader = RecordReader(Memory(joined_bytes), ReadOptions(columns=_RECORD_READER_COLUMNS))
         reported_count = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
             which = np.searchsorted(indexes, position, side="right") - 1
-            errors = _first_of(which, reader.errors[reported_count:], indexes)
+            errors = _first_errors(which, reader.errors[reported_count:], indexes)
             reported_count = len(reader.errors)
-            yield self._batch(calls, kind, sets, which, batch, errors)
+            yield self._build_batch(calls, kind, sets, which, batch, errors)
         for error in reader.errors:  # also those of sets without a readable record, which have no row
             reason = f"{_API_NAMES[kind.api_key]} {kind.direction}: records are damaged: {error.reason}"
             self.coverage.add(UnreadData(DAMAGED, reason, file))
 
-    def _batch(
-        self, calls: Calls, kind: Kind, sets: _RecordSets, which: Ints, batch: pa.RecordBatch, errors: list[str | None]
+    def _build_batch(
+        self,
+        calls: CallColumns,
+        kind: MessageKind,
+        sets: _RecordSets,
+        set_index: Ints,
+        batch: pa.RecordBatch,
+        errors: list[str | None],
     ) -> pa.RecordBatch:
-        rows = pa.array(sets.calls[which], pa.int64())
-        topics = pa.array(sets.topics, pa.string()).take(pa.array(which, pa.int64()))
+        rows = pa.array(sets.calls[set_index], pa.int64())
+        topics = pa.array(sets.topics, pa.string()).take(pa.array(set_index, pa.int64()))
         columns: dict[str, Any] = {
             "time": lambda: calls.times(kind.direction).take(rows),
-            "apiName": lambda: pa.array([_API_NAMES[kind.api_key]] * len(which), pa.string()),
+            "apiName": lambda: pa.array([_API_NAMES[kind.api_key]] * len(set_index), pa.string()),
             "clientId": lambda: calls.client_ids().take(rows),
             "topic": lambda: topics,
-            "topicId": lambda: pa.array(sets.ids, pa.string()).take(pa.array(which, pa.int64())),
-            "partition": lambda: pa.array(sets.partitions[which], pa.int32()),
+            "topicId": lambda: pa.array(sets.ids, pa.string()).take(pa.array(set_index, pa.int64())),
+            "partition": lambda: pa.array(sets.partitions[set_index], pa.int32()),
             "offset": lambda: batch.column("offset"),
-            "timestamp": lambda: _timestamps(batch.column("timestamp")),
-            "timestampMs": lambda: _far_times(batch.column("timestamp")),
+            "timestamp": lambda: _to_microseconds(batch.column("timestamp")),
+            "timestampMs": lambda: _far_timestamps(batch.column("timestamp")),
             "timestampType": lambda: batch.column("timestamp_type").cast(pa.int32()),
             "key": lambda: self._hide_credentials(batch.column("key"), topics),
             "value": lambda: self._hide_credentials(batch.column("value"), topics),
-            "headers": lambda: batch.column("headers").cast(HEADERS),
+            "headers": lambda: batch.column("headers").cast(HEADERS_TYPE),
             "magic": lambda: batch.column("magic").cast(pa.int32()),
             "codec": lambda: batch.column("codec").cast(pa.string()),
             "connection": lambda: calls.end("label", pa.string()).take(rows),
@@ -229,16 +237,16 @@ class RecordMaker:
 def join_record_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     """Return the concatenated whole batches of record sets, and the start of each set plus the end of the last one."""
     wholes = np.zeros(len(starts), np.int64)
-    whole_batches(data, starts, sizes, wholes)
+    measure_whole_batches(data, starts, sizes, wholes)
     indexes = np.zeros(len(wholes) + 1, np.int64)
     np.cumsum(wholes, out=indexes[1:])
     joined = np.empty(int(indexes[-1]), np.uint8)
-    copy_stretches(data, np.stack([starts, wholes, indexes[:-1]], axis=1), joined)
+    copy_ranges(data, np.stack([starts, wholes, indexes[:-1]], axis=1), joined)
     return joined, indexes
 
 
-def _has_sets(body: pa.DataType, names: Sequence[str]) -> bool:
-    """Return whether a body has the fields of ``_FIELDS_OF_SETS``. Specs of a proposal may differ."""
+def _has_record_set_fields(body: pa.DataType, names: Sequence[str]) -> bool:
+    """Return whether a body has the fields of ``_RECORD_SET_FIELDS``. Specs of a proposal may differ."""
     topics_name, _, partitions_name, index_name = names
     partition = _element_type(_element_type(body, topics_name), partitions_name)
     return _field_type(partition, index_name) == pa.int32() and _field_type(partition, "records") is not None
@@ -255,38 +263,38 @@ def _field_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
     return struct.field(name).type
 
 
-def _column(array: pa.StructArray, name: str) -> list[Any]:
+def _field_column(array: pa.StructArray, name: str) -> list[Any]:
     if array.type.get_field_index(name) < 0:
         return [None] * len(array)
     return list(array.field(name).to_pylist())
 
 
 _NO_TIMESTAMP: Final = -1
-_MAX_MS: Final = MAX_INT64 // 1000  # largest time that microseconds can represent
+_MAX_TIMESTAMP_MS: Final = MAX_INT64 // 1000  # largest time that microseconds can represent
 
 
-def _timestamps(values: pa.Array) -> pa.Array:
+def _to_microseconds(values: pa.Array) -> pa.Array:
     """Return timestamps in microseconds; null if a record has none, or if it is in ``timestampMs``."""
     numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
     is_missing = (numbers == _NO_TIMESTAMP) | _is_far(numbers)
     return pa.array(np.where(is_missing, 0, numbers) * 1000, pa.int64(), mask=is_missing).cast(TIMESTAMP_TYPE)
 
 
-def _far_times(values: pa.Array) -> pa.Array:
+def _far_timestamps(values: pa.Array) -> pa.Array:
     numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return pa.array(numbers, pa.int64(), mask=~_is_far(numbers))
 
 
 def _is_far(numbers: Ints) -> npt.NDArray[np.bool_]:
-    return (numbers > _MAX_MS) | (numbers < -_MAX_MS)
+    return (numbers > _MAX_TIMESTAMP_MS) | (numbers < -_MAX_TIMESTAMP_MS)
 
 
-def _first_of(which: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
+def _first_errors(set_index: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
     """Return the error of each record's set, only on the first record of the set."""
-    result: list[str | None] = [None] * len(which)
+    result: list[str | None] = [None] * len(set_index)
     for error in errors:
         batch_index = int(np.searchsorted(indexes, error.position, side="right")) - 1
-        rows = np.flatnonzero(which == batch_index)
+        rows = np.flatnonzero(set_index == batch_index)
         if len(rows):
             result[int(rows[0])] = error.reason
     return result

@@ -24,11 +24,11 @@ from uuid import UUID
 import numpy as np
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Streams, WindowResult, passes_with_coverage
-from kafkaframes.capture.tables import Names
+from kafkaframes.capture.tables import EndpointCache
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.api_keys import API_VERSIONS
@@ -64,7 +64,7 @@ _RESERVED_UUID_COUNT: Final = 256  # UUIDs below this have a special meaning, su
 _PSEUDONYM_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567"
 _HEADER_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a request header
 _HEADER_BYTES: Final = _HEADER_NUMBERS_BYTES + 2  # the numbers and the length of the client id
-_NO_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
+_REQUEST_WITHOUT_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
 _MIN_PRINTABLE_BYTE: Final = 32  # Kafka's highest API version is far below this
 _UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # used instead of an API key and version
 
@@ -132,14 +132,14 @@ def redact(
 ) -> RedactionResult:
     """Write the calls of captures to ``out`` without payloads, names and secrets."""
     out.write(file_header("kafkaframes"))
-    work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
+    work = _RedactionRun(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
     for traffic in passes_with_coverage(Streams(PacketReader(files), ports=ports, apis=apis), work.result.coverage):
-        work.take(traffic)
+        work.write_calls(traffic)
     work.result.bytes_written = out.tell()
     return work.result
 
 
-class _Redaction:
+class _RedactionRun:
     def __init__(
         self,
         out: IO[bytes],
@@ -151,10 +151,10 @@ class _Redaction:
         self.out, self.pseudonyms, self.apis = out, pseudonyms, apis
         self.keep_addresses, self.keep_client_ids = keep_addresses, keep_client_ids
         self.result = RedactionResult()
-        self._open: dict[int, Conversation] = {}
-        self._names = Names()
+        self._open: dict[int, ConversationWriter] = {}
+        self._names = EndpointCache()
 
-    def take(self, traffic: WindowResult) -> None:
+    def write_calls(self, traffic: WindowResult) -> None:
         """Write the calls of a pass, sorted by time."""
         if traffic.new_numbers is not None:
             self._names.renumber(traffic.new_numbers)
@@ -168,74 +168,80 @@ class _Redaction:
                 if request >= 0
                 else _UNKNOWN
             )
-            both = [(frame, api) for frame in (request, response) if frame >= 0]
+            frame_rows = [(frame, api) for frame in (request, response) if frame >= 0]
             if _is_known(*api, self.apis):
                 self.result.calls += 1
-                result += both
+                result += frame_rows
             else:  # the header may contain anything
-                self.result.frames_left_out += len(both)
+                self.result.frames_left_out += len(frame_rows)
         tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_DONE] != 0))
         result += [(int(frame), _TOKEN) for frame in tokens]
         result.sort(
             key=lambda entry: (int(frames[entry[0], layout.F_END_TIME]), int(frames[entry[0], layout.F_RESPONSE]))
         )
         for frame, api in result:
-            self._frame(traffic, frame, api)
+            self._write_frame(traffic, frame, api)
 
-    def _frame(self, traffic: WindowResult, frame: int, api: tuple[int, int]) -> None:
+    def _write_frame(self, traffic: WindowResult, frame: int, api: tuple[int, int]) -> None:
         row = traffic.frames[frame]
         connection, side = int(row[layout.F_CONNECTION]), int(row[layout.F_RESPONSE])
-        have, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
-        talk = self._conversation(traffic, connection)
-        raw, _ = traffic.bytes_of(np.array([frame]))
-        data = self._mask_frame(raw[:have].tobytes(), api, side, is_whole=have == size)
+        captured_bytes, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
+        talk = self._start_conversation(traffic, connection)
+        raw, _ = traffic.frame_bytes(np.array([frame]))
+        data = self._mask_frame(raw[:captured_bytes].tobytes(), api, side, is_whole=captured_bytes == size)
         talk.next[side] = talk.sequence_number_at(int(row[layout.F_OFFSET]))
-        for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
+        for packet in talk.build_data_packets(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
             self.out.write(packet)
 
-    def _conversation(self, traffic: WindowResult, connection: int) -> Conversation:
-        talk = self._open.get(connection)
-        if talk is not None:
-            return talk
+    def _start_conversation(self, traffic: WindowResult, connection: int) -> ConversationWriter:
+        conversation = self._open.get(connection)
+        if conversation is not None:
+            return conversation
         (ends,) = self._names.resolve(traffic.connections, [connection])
         client, server = (
             address if self.keep_addresses else self.pseudonyms.address(address)
             for address in (ends.client, ends.server)
         )
-        talk = self._open[connection] = Conversation(
+        conversation = self._open[connection] = ConversationWriter(
             (client, ends.client_port), (server, ends.server_port), initial=connection << 12
         )
         row = traffic.connections[connection]
-        if max(row[layout.SIDE + layout.INITIAL], row[layout.SIDE + layout.SIDE_COLUMNS + layout.INITIAL]) >= 0:
-            self.out.write(talk.opening(int(row[layout.FIRST_TIME])))
-        return talk
+        if (
+            max(
+                row[layout.FIRST_SIDE_COLUMN + layout.INITIAL],
+                row[layout.FIRST_SIDE_COLUMN + layout.SIDE_COLUMN_COUNT + layout.INITIAL],
+            )
+            >= 0
+        ):
+            self.out.write(conversation.build_handshake(int(row[layout.FIRST_TIME])))
+        return conversation
 
     def _mask_frame(self, data: bytes, api: tuple[int, int], side: int, *, is_whole: bool) -> bytes:
         """Return a frame of the same size without sensitive data."""
         redacted = b""
         if is_whole and api != _TOKEN:
             try:
-                redacted = self._message(data, api, side)
+                redacted = self._mask_message(data, api, side)
             except (KafkaframesError, UnicodeError):
                 redacted = b""
         if not redacted or len(redacted) > len(data):
             self.result.frames_zeroed += 1
             self.result.frames_not_decoded += is_whole and api != _TOKEN
-            redacted = b"" if api == _TOKEN else self._start(data, api, side)
+            redacted = b"" if api == _TOKEN else self._mask_header(data, api, side)
         return redacted.ljust(len(data), b"\0")
 
-    def _start(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
+    def _mask_header(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
         """Return the numbers of the header, and the client id's pseudonym if the client id is complete."""
         if side == 1:
             return data[:4]
         length = int.from_bytes(data[_HEADER_NUMBERS_BYTES:_HEADER_BYTES], "big", signed=True)
         end = _HEADER_BYTES + max(length, 0)
-        if api == _NO_CLIENT_ID or len(data) < end:
+        if api == _REQUEST_WITHOUT_CLIENT_ID or len(data) < end:
             return data[:_HEADER_NUMBERS_BYTES]
         name = data[_HEADER_BYTES:end]
         return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.pseudonym(name))
 
-    def _message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
+    def _mask_message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
         spec = self.apis.spec(api[0], RESPONSE if side else REQUEST, api[1])
         if side == 0:
             frame = decode_request(data, allow_surplus=True, specs=spec)
@@ -244,33 +250,33 @@ class _Redaction:
         if isinstance(frame.body, bytes):
             return b""
         client_id = getattr(frame.header, "client_id", None)
-        self._struct(frame.header)
+        self._mask_struct(frame.header)
         if side == 0 and self.keep_client_ids:
             frame.header.client_id = client_id
-        self._struct(frame.body)
+        self._mask_struct(frame.body)
         return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
 
-    def _struct(self, value: Struct) -> None:
+    def _mask_struct(self, value: Struct) -> None:
         """Mask a struct's fields in place."""
         for masked in _find_masked_fields(type(value)):  # type: ignore[arg-type]  # the class can be hashed, its values cannot
             content = getattr(value, masked.attribute)
             if isinstance(content, list):
-                setattr(value, masked.attribute, [self._value(masked, element) for element in content])
+                setattr(value, masked.attribute, [self._mask_value(masked, element) for element in content])
             elif content is not None:
-                setattr(value, masked.attribute, self._value(masked, content))
+                setattr(value, masked.attribute, self._mask_value(masked, content))
         if value._tags:
             value.unknown_tags = [(tag, bytes(len(data))) for tag, data in value._tags]
 
-    def _value(self, field: _MaskedField, value: Any) -> Any:
+    def _mask_value(self, field: _MaskedField, value: Any) -> Any:
         if isinstance(value, Struct):
-            self._struct(value)
+            self._mask_struct(value)
             return value
         if field.kind == "string":
             return value if field.keeps(value) else self.pseudonyms.pseudonym(value.encode()).decode("ascii")
         if field.kind == "uuid":
             return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.pseudonym(value.bytes))
         if field.kind == "records" and field.name == _RECORDS_SUFFIX:
-            return without_payload(bytes(value))
+            return remove_payloads(bytes(value))
         return bytes(len(value))
 
 
@@ -310,7 +316,7 @@ def _is_known(key: int, version: int, apis: Apis) -> bool:
     return api is not None and not api.versions.is_empty and 0 <= version < _MIN_PRINTABLE_BYTE
 
 
-def without_payload(records: bytes) -> bytes:
+def remove_payloads(records: bytes) -> bytes:
     """Return records of the same size with only the headers of batches and messages, without checksums."""
     out = bytearray(len(records))
     batches = scan_all(records)

@@ -50,25 +50,25 @@ class BrokerAddresses:
         ApiVersions has an entry at any version, because brokers answer unsupported ones with version 0 (KIP-511).
         """
         if (key, version) not in self._answers:
-            self._answers[key, version] = self._find(key, version)
+            self._answers[key, version] = self._find_address_fields(key, version)
         return self._answers[key, version]
 
-    def _find(self, key: int, version: int) -> ResponseAddresses | None:
+    def _find_address_fields(self, key: int, version: int) -> ResponseAddresses | None:
         try:
             cls = self._apis.message_class(key, RESPONSE, version)
             if cls.spec.valid_versions.contains(version):
                 cls.codec(version)  # fails for a recursive spec of a user
-                return ResponseAddresses(cls, version, tuple(_paths(cls, version)))
+                return ResponseAddresses(cls, version, tuple(_iterate_paths(cls, version)))
         except KafkaframesError:
             return None
         return ResponseAddresses(cls, 0, ()) if key == API_VERSIONS else None
 
-    def label(self, key: int, version: int) -> str:
+    def format_label(self, key: int, version: int) -> str:
         """Return a display name for an API and version."""
         return f"{self._apis.name(key) or f'API {key}'} version {version}"
 
 
-def with_local_addresses(
+def replace_addresses(
     response: bytes, answer: ResponseAddresses, local_of: Callable[[Address], Address]
 ) -> bytes | None:
     """Return a response with its broker addresses replaced; ``None`` if it contains none.
@@ -78,34 +78,34 @@ def with_local_addresses(
         OptionError: ``local_of`` cannot map an address.
     """
     frame = decode_response(response, answer.cls.spec.api_key or 0, answer.version, specs=answer.cls.spec)
-    holders = [holder for path in answer.paths for holder in _at(frame.body, path)]
-    changes = [_replace(holder, local_of) for holder in holders]
+    holders = [holder for path in answer.paths for holder in _structs_at(frame.body, path)]
+    changes = [_replace_address(holder, local_of) for holder in holders]
     if not any(changes):
         return None
     return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
 
 
-def _paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:
+def _iterate_paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:
     """Yield the field paths of the structs that have a host and a port at a version."""
     fields = [info for info in cls._fields if info.spec.is_present(version) or info.spec.is_tagged(version)]
     if {"Host", "Port"} <= {info.spec.name for info in fields}:
         yield path
     for info in fields:
         if info.struct is not None and info.spec.name != _ENDPOINT_TYPE:
-            yield from _paths(info.struct, version, (*path, info.attribute))
+            yield from _iterate_paths(info.struct, version, (*path, info.attribute))
 
 
-def _at(value: Any, path: Path) -> Iterator[Any]:
+def _structs_at(value: Any, path: Path) -> Iterator[Any]:
     if isinstance(value, list):
         for element in value:
-            yield from _at(element, path)
+            yield from _structs_at(element, path)
     elif value is not None and path:
-        yield from _at(getattr(value, path[0]), path[1:])
+        yield from _structs_at(getattr(value, path[0]), path[1:])
     elif value is not None:
         yield value
 
 
-def _replace(holder: Any, local_of: Callable[[Address], Address]) -> bool:
+def _replace_address(holder: Any, local_of: Callable[[Address], Address]) -> bool:
     if not holder.host or holder.port <= 0:
         return False
     holder.host, holder.port = local_of((holder.host, holder.port))
@@ -117,10 +117,10 @@ _HEADER_BYTES: Final = 12  # size, API key, version, correlation id
 _RESPONSE_HEADER_BYTES: Final = 8  # size, correlation id
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")
 MAX_BUFFERED_BYTES: Final = 256 << 20
-MAX_OPEN_REQUESTS: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
+MAX_OUTSTANDING_REQUESTS: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
 
 
-class _Frames:
+class _FrameSplitter:
     """A splitter of a stream into frame heads of at most ``head_bytes`` bytes, and the remaining bytes of frames."""
 
     def __init__(self, head_bytes: int) -> None:
@@ -132,7 +132,7 @@ class _Frames:
         """Yield (head, empty) for the start of each frame, and (empty, bytes) for its other bytes."""
         position, end = 0, len(data)
         while position < end:
-            step = min(self.remaining_bytes or self._complete_bytes() - len(self._head), end - position)
+            step = min(self.remaining_bytes or self._count_complete_bytes() - len(self._head), end - position)
             part = data[position : position + step]
             position += step
             if self.remaining_bytes:
@@ -140,13 +140,13 @@ class _Frames:
                 yield b"", part
                 continue
             self._head += part
-            if len(self._head) >= 4 and len(self._head) == self._complete_bytes():
+            if len(self._head) >= 4 and len(self._head) == self._count_complete_bytes():
                 head = bytes(self._head)
                 self._head.clear()
                 self.remaining_bytes = max(int.from_bytes(head[:4], "big", signed=True) + 4 - len(head), 0)
                 yield head, b""
 
-    def _complete_bytes(self) -> int:
+    def _count_complete_bytes(self) -> int:
         if len(self._head) < 4:
             return 4
         size = int.from_bytes(self._head[:4], "big", signed=True)
@@ -158,7 +158,7 @@ class OutstandingRequests:
 
     def __init__(self) -> None:
         self.tokens = False  # whether the connection may contain frames without headers
-        self._frames = _Frames(_HEADER_BYTES)
+        self._frames = _FrameSplitter(_HEADER_BYTES)
         self._open: deque[tuple[int, int, int]] = deque()
         self._ids: Counter[int] = Counter()
         self._lock = threading.Lock()
@@ -168,17 +168,17 @@ class OutstandingRequests:
         for head, _ in self._frames.feed(data):
             if len(head) == _HEADER_BYTES:
                 _, key, version, correlation_id = _REQUEST_HEADER.unpack(head)
-                self._note(correlation_id, key, version)
+                self._add_request(correlation_id, key, version)
 
-    def _note(self, correlation_id: int, key: int, version: int) -> None:
+    def _add_request(self, correlation_id: int, key: int, version: int) -> None:
         with self._lock:
             self.tokens |= (key, version) == _SASL_HANDSHAKE
             self._open.append((correlation_id, key, version))
             self._ids[correlation_id] += 1
-            if len(self._open) > MAX_OPEN_REQUESTS:
-                self._first()
+            if len(self._open) > MAX_OUTSTANDING_REQUESTS:
+                self._first_request()
 
-    def _first(self) -> tuple[int, int, int]:
+    def _first_request(self) -> tuple[int, int, int]:
         first = self._open.popleft()
         self._ids[first[0]] -= 1
         if not self._ids[first[0]]:
@@ -189,7 +189,7 @@ class OutstandingRequests:
         """Return API and version of the request with this correlation id. Drop it and all earlier requests."""
         with self._lock:
             while correlation_id in self._ids:
-                number, key, version = self._first()
+                number, key, version = self._first_request()
                 if number == correlation_id:
                     return key, version
         return None
@@ -208,7 +208,7 @@ class ResponseRewriter:
     ) -> None:
         self.requests, self.local_of, self.on_unknown = requests, local_of, on_unknown
         self.addresses = addresses or BrokerAddresses()
-        self._frames = _Frames(_RESPONSE_HEADER_BYTES)
+        self._frames = _FrameSplitter(_RESPONSE_HEADER_BYTES)
         self._buffer: bytearray | None = None
         self._answer: ResponseAddresses | None = None
 
@@ -220,7 +220,7 @@ class ResponseRewriter:
         """
         for head, part in self._frames.feed(data):
             if head:
-                self._begin(head)
+                self._start_buffering(head)
                 if self._buffer is None:
                     yield head
             elif self._buffer is None:
@@ -230,7 +230,7 @@ class ResponseRewriter:
             if self._buffer is not None and not self._frames.remaining_bytes:
                 yield self._join_response()
 
-    def _begin(self, head: bytes) -> None:
+    def _start_buffering(self, head: bytes) -> None:
         """Start to buffer a response if it contains addresses."""
         if len(head) < _RESPONSE_HEADER_BYTES:  # the response to a SASL token may be empty
             return
@@ -241,10 +241,10 @@ class ResponseRewriter:
             return
         self._answer = self.addresses.find_answer(*api)
         if self._answer is None:
-            self.on_unknown(f"{self.addresses.label(*api)} is not in the specs")
+            self.on_unknown(f"{self.addresses.format_label(*api)} is not in the specs")
         elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:
             self.on_unknown(
-                f"{self.addresses.label(*api)}: an answer of "
+                f"{self.addresses.format_label(*api)}: an answer of "
                 f"{count_text(self._frames.remaining_bytes, 'byte')} is not read"
             )
         elif self._answer.paths:
@@ -255,9 +255,9 @@ class ResponseRewriter:
         assert self._answer is not None
         frame, self._buffer = bytes(self._buffer), None
         try:
-            body = with_local_addresses(frame[4:], self._answer, self.local_of)
+            body = replace_addresses(frame[4:], self._answer, self.local_of)
         except KafkaframesError as error:
-            name = self.addresses.label(self._answer.cls.spec.api_key or 0, self._answer.version)
+            name = self.addresses.format_label(self._answer.cls.spec.api_key or 0, self._answer.version)
             self.on_unknown(f"{name}: a response with addresses that cannot be replaced: {error}")
             return frame
         return frame if body is None else len(body).to_bytes(4, "big") + body

@@ -19,10 +19,10 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Final
 
-from kafkaframes.capture.columns import CALLS
+from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
 from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.files import open_bytes
-from kafkaframes.capture.tables import NamedBodies
+from kafkaframes.capture.tables import BodyConverter
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, redact_json
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan, plan_message
@@ -33,11 +33,11 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 #
 # Texts are not quoted, so a text with a comma or bracket is ambiguous. Such values are parsed as well as possible.
 
-_FIELD_NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
-_VALUE_END: Final = re.compile(r"[,}]")
+_FIELD_NAME_PATTERN: Final = re.compile(r"([A-Za-z_]\w*)=")
+_VALUE_END_PATTERN: Final = re.compile(r"[,}]")
 _INTEGER_PATTERN: Final = re.compile(r"-?\d+")
-_RECORDS_SIZE: Final = re.compile(r"(?:size|sizeInBytes|buffer)=(\d+)|lim=(\d+)|records\((\d+)")
-MAX_DEPTH: Final = 64
+_RECORDS_SIZE_PATTERN: Final = re.compile(r"(?:size|sizeInBytes|buffer)=(\d+)|lim=(\d+)|records\((\d+)")
+MAX_STRUCT_DEPTH: Final = 64
 
 
 def parse_struct(text: str) -> dict[str, Any]:
@@ -49,47 +49,47 @@ def parse_struct(text: str) -> dict[str, Any]:
     Raises:
         ValueError: the text is not a struct in braces.
     """
-    value, _ = _value(text, 0, 0)
+    value, _ = _parse_value(text, 0, 0)
     if not isinstance(value, dict):
         raise ValueError("no struct in braces")
     return value
 
 
-def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
-    if depth > MAX_DEPTH:
+def _parse_value(text: str, position: int, depth: int) -> tuple[Any, int]:
+    if depth > MAX_STRUCT_DEPTH:
         raise ValueError("structs within structs, too many")
     if text.startswith("{", position):
-        return _struct(text, position + 1, depth)
+        return _parse_struct_fields(text, position + 1, depth)
     if text.startswith("[", position):
-        return _list(text, position + 1, depth)
-    return _plain(text, position)
+        return _parse_list(text, position + 1, depth)
+    return _parse_plain_value(text, position)
 
 
-def _struct(text: str, position: int, depth: int) -> tuple[dict[str, Any], int]:
+def _parse_struct_fields(text: str, position: int, depth: int) -> tuple[dict[str, Any], int]:
     result: dict[str, Any] = {}
     while position < len(text) and text[position] != "}":
-        match = _FIELD_NAME.match(text, position)
+        match = _FIELD_NAME_PATTERN.match(text, position)
         if match is None:
-            end = _VALUE_END.search(text, position)
+            end = _VALUE_END_PATTERN.search(text, position)
             position = len(text) if end is None else end.start() + (end[0] == ",")
             continue
-        result[match.group(1)], position = _value(text, match.end(), depth + 1)
+        result[match.group(1)], position = _parse_value(text, match.end(), depth + 1)
         if text.startswith(",", position):
             position += 1
     return result, position + 1
 
 
-def _list(text: str, position: int, depth: int) -> tuple[list[Any], int]:
+def _parse_list(text: str, position: int, depth: int) -> tuple[list[Any], int]:
     result = []
     while position < len(text) and text[position] not in "]}":  # a brace ends the struct that contains the list
-        value, position = _value(text, position, depth + 1)
+        value, position = _parse_value(text, position, depth + 1)
         result.append(value)
         if text.startswith(",", position):
             position += 1
     return result, position + text.startswith("]", position)
 
 
-def _plain(text: str, position: int) -> tuple[str, int]:
+def _parse_plain_value(text: str, position: int) -> tuple[str, int]:
     """Parse a value up to the next comma or bracket outside its own brackets (java.nio.HeapByteBuffer[...])."""
     start, depth = position, 0
     while position < len(text):
@@ -113,22 +113,22 @@ def convert_fields(value: dict[str, Any], plan: StructPlan | None) -> dict[str, 
     for name, entry in value.items():
         if name == "_tagged_fields":
             continue
-        json_name = _camel(name)
+        json_name = _to_camel_case(name)
         field = fields.get(json_name)
         if (field is not None and field.type == "records") or name in ("record_set", "records"):
-            result[f"{json_name}SizeInBytes"] = _size(entry)
+            result[f"{json_name}SizeInBytes"] = _parse_records_size(entry)
         else:
             result[json_name] = _convert_value(entry, field)
     return result
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *further_words = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in further_words)
 
 
-def _size(text: Any) -> int | None:
-    match = _RECORDS_SIZE.search(str(text))
+def _parse_records_size(text: Any) -> int | None:
+    match = _RECORDS_SIZE_PATTERN.search(str(text))
     return next((int(group) for group in match.groups() if group), None) if match else None
 
 
@@ -149,7 +149,7 @@ def _convert_value(value: Any, field: FieldPlan | None) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-COMPLETED_REQUEST: Final = "Completed request:"
+COMPLETED_REQUEST_TEXT: Final = "Completed request:"
 MAX_LINE_BYTES: Final = 256 << 20
 _TIME_PATTERN: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _LEVEL_PATTERN: Final = re.compile(r"\b(TRACE|DEBUG|INFO)\b")
@@ -167,13 +167,13 @@ _SOFTWARE_PATTERN: Final = re.compile(r"([^,]*), softwareVersion=([^)]*)\)")
 _PORT_PATTERN: Final = re.compile(r":(\d+)$")
 _NUMBER_PATTERN: Final = re.compile(r"[\d-]*")
 _NO_BODY_REASON: Final = "not in the log (its level is {})"
-_COLUMN_NAMES: Final = tuple(column.name for column in CALLS)
+_COLUMN_NAMES: Final = tuple(column.name for column in CALLS_TABLE_COLUMNS)
 Row = dict[str, Any]
 
 
-EMPTY_REASON: Final = "the file is empty"
-FOREIGN_REASON: Final = "neither a capture nor a request log: no line has a completed request"
-LINE_REASON: Final = "a completed request that cannot be read"
+EMPTY_FILE_REASON: Final = "the file is empty"
+FOREIGN_FILE_REASON: Final = "neither a capture nor a request log: no line has a completed request"
+UNREADABLE_LINE_REASON: Final = "a completed request that cannot be read"
 
 
 class LogReader:
@@ -195,25 +195,25 @@ class LogReader:
         Raises:
             DecodeError: the only file is not a request log.
         """
-        named_bodies = None if names_of is None else NamedBodies(names_of, apis)
+        named_bodies = None if names_of is None else BodyConverter(names_of, apis)
         lines = calls = 0
-        for lines, line in enumerate(self._lines(), 1):  # noqa: B007
-            row = row_of(line, secrets=secrets, apis=apis)
+        for lines, line in enumerate(self._iterate_lines(), 1):  # noqa: B007
+            row = parse_row(line, secrets=secrets, apis=apis)
             if row is None:
                 continue
             calls += 1
             if row["apiKey"] is None:
-                self.coverage.add(UnreadData(DAMAGED, LINE_REASON, self.path, lines=1))
+                self.coverage.add(UnreadData(DAMAGED, UNREADABLE_LINE_REASON, self.path, lines=1))
             elif named_bodies is not None:
                 for direction in (REQUEST, RESPONSE):
                     row[f"{direction}Named"] = named_bodies.text(row[direction], row["apiKey"], direction)
             yield row | {"file": self.path}
         if lines and not calls:
-            self._report_foreign(FOREIGN_REASON)
+            self._report_foreign(FOREIGN_FILE_REASON)
         elif not lines and not self._has_damage():
-            self.coverage.add(UnreadData(DAMAGED, EMPTY_REASON, self.path))
+            self.coverage.add(UnreadData(DAMAGED, EMPTY_FILE_REASON, self.path))
 
-    def _lines(self) -> Iterator[str]:
+    def _iterate_lines(self) -> Iterator[str]:
         """Yield the decompressed lines up to the first damage."""
         with open_bytes(self.path) as file:
             raw: Any = file
@@ -235,17 +235,17 @@ class LogReader:
         self.coverage.add(UnreadData(DAMAGED, reason, self.path))
 
 
-def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
+def parse_row(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
     """Return the call of a line; ``None`` if the line has none. Unreadable parts are reported in ``_error``."""
-    index = line.find(COMPLETED_REQUEST)
+    index = line.find(COMPLETED_REQUEST_TEXT)
     if index < 0:
         return None
-    prefix, text = line[:index], line[index + len(COMPLETED_REQUEST) :]
+    prefix, text = line[:index], line[index + len(COMPLETED_REQUEST_TEXT) :]
     if prefix.lstrip().startswith("{"):  # a JSON layout, which contains the message as a string
         prefix, text = _parse_line_prefix(line) or (prefix, text)
     level = _LEVEL_PATTERN.search(prefix)
     try:
-        result = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
+        result = _parse_json_call(text) if text.lstrip().startswith('{"') else _parse_text_call(text, apis)
         _check_types(result)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         result = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
@@ -285,9 +285,9 @@ def _parse_line_prefix(line: str) -> tuple[str, str] | None:
     except ValueError:
         return None
     for value in entry.values():
-        if isinstance(value, str) and COMPLETED_REQUEST in value:
+        if isinstance(value, str) and COMPLETED_REQUEST_TEXT in value:
             others = " ".join(str(fact) for fact in entry.values() if fact is not value)
-            return others, value.split(COMPLETED_REQUEST, 1)[1]
+            return others, value.split(COMPLETED_REQUEST_TEXT, 1)[1]
     return None
 
 
@@ -306,7 +306,7 @@ def _time_of(prefix: str) -> int | None:
 # ------------------------------------------------------------------------------------------------- the forms
 
 
-def _of_json(text: str) -> Row:
+def _parse_json_call(text: str) -> Row:
     entry, _ = json.JSONDecoder().raw_decode(text.lstrip())
     header = entry["requestHeader"]
     software = entry.get("clientInformation") or {}
@@ -329,18 +329,18 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _of_text(text: str, apis: Apis) -> Row:
+def _parse_text_call(text: str, apis: Apis) -> Row:
     origin = _find_origin(text)
     if origin is None:
         raise ValueError("no connection at its end")
-    call, facts = text[: origin.start()], _without_logger(text[origin.end(1) + 1 :])
+    call, facts = text[: origin.start()], _remove_logger_name(text[origin.end(1) + 1 :])
     software = (
         _SOFTWARE_PATTERN.match(facts, mark + len(_SOFTWARE_MARK))
         if (mark := facts.find(_SOFTWARE_MARK)) >= 0
         else None
     )
     values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
-    result = _old_call(call, apis)
+    result = _parse_old_call(call, apis)
     return result | {
         "connection": origin.group(1),
         "totalTimeMs": float(values["totalTime"]) if "totalTime" in values else None,
@@ -362,26 +362,26 @@ def _find_origin(text: str) -> re.Match[str] | None:
     return last_with_times or last
 
 
-def _without_logger(facts: str) -> str:
+def _remove_logger_name(facts: str) -> str:
     """Return a line's facts without the logger name in brackets, which some layouts append to the line."""
     facts = facts.rstrip()
     prefix, bracket, logger = facts.rpartition(" (")
     return prefix if bracket and _LOGGER_PATTERN.fullmatch(logger) else facts
 
 
-def _old_call(call: str, apis: Apis) -> Row:
+def _parse_old_call(call: str, apis: Apis) -> Row:
     scala = _SCALA_REQUEST_PATTERN.match(call.strip())
     if scala is not None:
         name, version, correlation_id, client = scala.groups()
         client = client[5:-1] if client.startswith("Some(") else client
-        return _head(_key_of(name, apis), int(version), int(correlation_id), client) | {
+        return _head(_find_api_key(name, apis), int(version), int(correlation_id), client) | {
             "request": None,
             "response": None,
         }
     call = call.strip()
     match = _OLD_HEADER_PATTERN.match(call)
     if match is not None:
-        result = _head(_key_of(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
+        result = _head(_find_api_key(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
         bodies = call[match.end() :]
     else:
         head, bodies = _split_after_struct(call, " -- ")
@@ -390,8 +390,8 @@ def _old_call(call: str, apis: Apis) -> Row:
         result = _head(key, version, correlation_id, header.get("client_id"))
     request, response = _split_after_struct(bodies, ",response:")
     return result | {
-        "request": _body(request, result, REQUEST, apis),
-        "response": _body(response, result, RESPONSE, apis) if response else None,
+        "request": _convert_body(request, result, REQUEST, apis),
+        "response": _convert_body(response, result, RESPONSE, apis) if response else None,
     }
 
 
@@ -400,7 +400,7 @@ def _split_after_struct(text: str, separator: str) -> tuple[str, str]:
 
     If a bracket in a text hides the struct's end, the text is split at the first separator.
     """
-    _, end = _value(text, 0, 0)
+    _, end = _parse_value(text, 0, 0)
     if text.startswith(separator, end):
         return text[:end], text[end + len(separator) :]
     struct, _, suffix = text.partition(separator)
@@ -411,16 +411,16 @@ def _head(key: int, version: int, correlation_id: int, client_id: str | None) ->
     return {"apiKey": key, "apiVersion": version, "correlationId": correlation_id, "clientId": client_id}
 
 
-def _body(text: str, head: Mapping[str, Any], direction: str, apis: Apis) -> Any:
+def _convert_body(text: str, head: Mapping[str, Any], direction: str, apis: Apis) -> Any:
     """Return a body of the older text formats in the form of Kafka's JSON, None if the text has none."""
     text = text.strip()
     if not text.startswith("{"):
         return None
-    return convert_fields(parse_struct(text), _plan(head["apiKey"], head["apiVersion"], direction, apis))
+    return convert_fields(parse_struct(text), _find_plan(head["apiKey"], head["apiVersion"], direction, apis))
 
 
 @lru_cache(maxsize=512)
-def _plan(key: int, version: int, direction: str, apis: Apis) -> StructPlan | None:
+def _find_plan(key: int, version: int, direction: str, apis: Apis) -> StructPlan | None:
     try:
         return plan_message(apis.spec(key, direction, version), version).root
     except KafkaframesError:
@@ -432,10 +432,10 @@ def _keys(apis: Apis) -> dict[str, int]:
     return {api.name.lower(): key for key, api in apis.table.items()}
 
 
-def _key_of(name: str, apis: Apis) -> int:
+def _find_api_key(name: str, apis: Apis) -> int:
     """Return the key of an API by its name in Kafka's enum (``API_VERSIONS``) or by its class name."""
-    plain, keys = name.replace("_", "").lower(), _keys(apis)
-    return keys[plain if plain in keys else plain + "s"]
+    normalized_name, keys = name.replace("_", "").lower(), _keys(apis)
+    return keys[normalized_name if normalized_name in keys else normalized_name + "s"]
 
 
 # ------------------------------------------------------------------------------------------------- rows
@@ -446,14 +446,14 @@ def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, api
     row: Row = dict.fromkeys(_COLUMN_NAMES)
     row["responseTime"] = time
     if "apiKey" in result:
-        _fill(row, result, errors, level, secrets=secrets, apis=apis)
+        _fill_row(row, result, errors, level, secrets=secrets, apis=apis)
     row["_error"] = "; ".join(errors) or None
     row["requestState"] = "whole" if "apiKey" in result else "damaged"
     row["responseState"] = "whole" if result.get("response") is not None else "missing"
     return row
 
 
-def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
+def _fill_row(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
     key, version, total_ms = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
     api = apis.table.get(key)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
@@ -465,7 +465,7 @@ def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool
         row["requestTime"] = row["responseTime"] - round(total_ms * 1000)
     for name in ("softwareName", "softwareVersion"):
         row[name] = None if result[name] in (None, "", "unknown") else result[name]
-    row.update(_ends(result["connection"]))
+    row.update(_parse_endpoints(result["connection"]))
     row["requestHeader"] = _json(
         {"requestApiKey": key, "requestApiVersion": version, "correlationId": result["correlationId"]}
         | {"clientId": result["clientId"]}
@@ -477,14 +477,14 @@ def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool
             continue
         if direction == RESPONSE:
             row["errors"] = list(error_codes(body))
-        hides = not secrets and has_secrets(key)
-        row[direction] = _json(redact_json(key, direction, body) if hides and isinstance(body, dict) else body)
+        hides_secrets = not secrets and has_secrets(key)
+        row[direction] = _json(redact_json(key, direction, body) if hides_secrets and isinstance(body, dict) else body)
 
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _ends(connection: str | None) -> Row:
+def _parse_endpoints(connection: str | None) -> Row:
     """Return the endpoints in a broker's connection name: broker address, client address and a number."""
     parts = (connection or "").split("-")
     ports = [(index, match) for index, part in enumerate(parts) if (match := _PORT_PATTERN.search(part))]

@@ -17,21 +17,21 @@ import numpy as np
 
 from kafkaframes.capture import _kernels_streams as kernels
 from kafkaframes.capture import layout
-from kafkaframes.capture._kernels_frames import copy_stretches, gather, take_frames
+from kafkaframes.capture._kernels_frames import copy_frame_rows, copy_ranges, gather_frames
 from kafkaframes.capture.coverage import Coverage
-from kafkaframes.capture.layout import FILE_SHIFT
+from kafkaframes.capture.layout import FILE_NUMBER_SHIFT
 from kafkaframes.capture.packets import Bytes, CaptureWindow, Ints, PacketReader
-from kafkaframes.capture.unread import connection_entries, gap_entries
+from kafkaframes.capture.unread import list_connection_entries, list_gap_entries
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
 MAX_WAITING_SEGMENTS: Final = 200_000  # most segments of one side that wait after missing bytes
 MAX_WAITING_BYTES: Final = 64 << 20  # most bytes of one side that wait after missing bytes
 MAX_CARRIED_BYTES: Final = 96 << 20  # carried bytes of all connections, above which waits are shortened to bound memory
-ENDED_CONNECTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
+ENDED_CONNECTION_RETENTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
 MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended ones are forgotten
 _SCRATCH_ROWS: Final = 1 << 12
-_NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
+_NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMN_COUNT), np.int64), np.zeros(0, np.int64))
 
 
 @dataclass
@@ -39,7 +39,7 @@ class WindowResult:
     """The results of one window. The arrays are valid until the next pass is requested.
 
     Attributes:
-        buf, extents: bytes of the frames (see :meth:`bytes_of`).
+        buf, extents: bytes of the frames (see :meth:`frame_bytes`).
         rows: segments, in the packet columns of ``layout.py``.
         frames, calls, gaps: tables in the columns of ``layout.py``.
         connections, connection_count: table of connections, and the number of its rows.
@@ -62,7 +62,7 @@ class WindowResult:
     new_numbers: Ints | None
     forgotten_connections: tuple[Ints, Ints]
 
-    def bytes_of(self, frame_rows: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
+    def frame_bytes(self, frame_rows: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
         """Return the bytes of frames, concatenated, and the start of each frame in them, plus the end of the last one.
 
         Args:
@@ -73,13 +73,13 @@ class WindowResult:
         starts = np.zeros(len(frame_rows) + 1, np.int64)
         np.cumsum(self.frames[frame_rows, layout.F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
         out = np.empty(max(int(starts[-1]), 1), np.uint8)
-        gather(self.buf, self.extents, self.frames, np.ascontiguousarray(frame_rows), lead, starts, out)
+        gather_frames(self.buf, self.extents, self.frames, np.ascontiguousarray(frame_rows), lead, starts, out)
         return out, starts
 
-    def facts_of(self, call_rows: Ints) -> Ints:
+    def frame_columns(self, call_rows: Ints) -> Ints:
         """Return one array per column of frames. A frame -1 has -1, or 0 for flags and missing bytes."""
-        out = np.empty((layout.FRAME_COLUMNS, len(call_rows)), np.int64)
-        take_frames(self.frames, np.ascontiguousarray(call_rows), out)
+        out = np.empty((layout.FRAME_COLUMN_COUNT, len(call_rows)), np.int64)
+        copy_frame_rows(self.frames, np.ascontiguousarray(call_rows), out)
         return out
 
 
@@ -125,30 +125,30 @@ class Streams:
         self._new_numbers: Ints | None = None
         self._forgotten_connections = _NO_CONNECTIONS
         self.ports = np.array(sorted(set(ports)), np.int64)
-        self.pending = np.zeros((0, layout.FRAME_COLUMNS), np.int64)
+        self.pending = np.zeros((0, layout.FRAME_COLUMN_COUNT), np.int64)
         self._scratch = np.zeros(_SCRATCH_ROWS, np.uint8)
         self._small = [np.zeros(64, np.int64) for _ in range(4)]
 
     def __iter__(self) -> Iterator[WindowResult]:
         for window in self.packets:
-            traffic = self._pass(window)
+            traffic = self._build_pass(window)
             yield traffic
             if (
                 not traffic.last
             ):  # after the last pass, the table still contains all connections that were not forgotten
-                self._carry(traffic)
-                self._forget(int(traffic.rows[:, layout.TIME].max(initial=0)))
+                self._carry_over(traffic)
+                self._forget_ended(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
-    def _pass(self, window: CaptureWindow) -> WindowResult:
+    def _build_pass(self, window: CaptureWindow) -> WindowResult:
         connections = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
         order, starts = _sort_rows(rows, connections.count)
-        self._note_positions(connections.table, connections.count)
-        extents = np.empty((len(rows) + 1, layout.EXTENT_COLUMNS), np.int64)
+        self._set_pending_ranges(connections.table, connections.count)
+        extents = np.empty((len(rows) + 1, layout.EXTENT_COLUMN_COUNT), np.int64)
         guess = 2 * len(rows) + len(self.pending) + 4096
         tables = [
             np.empty((guess, columns), np.int64)
-            for columns in (layout.FRAME_COLUMNS, layout.CALL_COLUMNS, layout.GAP_COLUMNS)
+            for columns in (layout.FRAME_COLUMN_COUNT, layout.CALL_COLUMN_COUNT, layout.GAP_COLUMN_COUNT)
         ]
         latest = int(rows[:, layout.TIME].max()) if len(rows) else 0
         haste = len(self.packets.carried[0]) > self.held_bytes
@@ -172,13 +172,13 @@ class Streams:
             window.last, new_numbers=self._new_numbers, forgotten_connections=self._forgotten_connections,
         )  # fmt: skip
 
-    def _forget(self, now: int) -> None:
+    def _forget_ended(self, now: int) -> None:
         """Forget connections that ended a while ago if there are many, so that memory is bounded by the open ones."""
         connections = self.packets.connections
         self._new_numbers, self._forgotten_connections = None, _NO_CONNECTIONS
         if connections.count < self._look_at:
             return
-        is_forgotten = connections.select_closed_before(now - ENDED_CONNECTION_NS)
+        is_forgotten = connections.select_closed_before(now - ENDED_CONNECTION_RETENTION_NS)
         is_forgotten[self.pending[:, layout.F_CONNECTION]] = False
         buf, rows = self.packets.carried
         is_forgotten[rows[:, layout.DIRECTION] >> 1] = False
@@ -187,14 +187,14 @@ class Streams:
         if not len(numbers):
             return
         self._forgotten_connections = connections.table[numbers].copy(), numbers
-        self._new_numbers = connections.keep(~is_forgotten)
+        self._new_numbers = connections.keep_connections(~is_forgotten)
         self.pending[:, layout.F_CONNECTION] = self._new_numbers[self.pending[:, layout.F_CONNECTION]]
         rows[:, layout.DIRECTION] = 2 * self._new_numbers[rows[:, layout.DIRECTION] >> 1] + (
             rows[:, layout.DIRECTION] & 1
         )
         self.packets.carried = buf, rows
 
-    def _note_positions(self, connections: Ints, count: int) -> None:
+    def _set_pending_ranges(self, connections: Ints, count: int) -> None:
         """Write the range of its waiting frames to each connection's row."""
         connections[:count, layout.PENDING_START] = 0
         connections[:count, layout.PENDING_END] = 0
@@ -205,14 +205,14 @@ class Streams:
             connections[owners, layout.PENDING_START] = first
             connections[owners, layout.PENDING_END] = first + counts
 
-    def _carry(self, traffic: WindowResult) -> None:
+    def _carry_over(self, traffic: WindowResult) -> None:
         """Carry over unprocessed segments and unmatched frames to the next window."""
         waiting = np.flatnonzero(traffic.frames[:, layout.F_DONE] == 0)
         carried_rows = _select_unfinished_rows(traffic)
         frames = traffic.frames[waiting]
         frames = frames[np.argsort(frames[:, layout.F_CONNECTION], kind="stable")]
         waiting = waiting[np.argsort(traffic.frames[waiting, layout.F_CONNECTION], kind="stable")]
-        frame_bytes, frame_starts = traffic.bytes_of(waiting)
+        frame_bytes, frame_starts = traffic.frame_bytes(waiting)
         sizes = carried_rows[:, layout.CAPTURED]
         indexes = np.zeros(len(carried_rows) + 1, np.int64)
         np.cumsum(sizes, out=indexes[1:])
@@ -220,7 +220,7 @@ class Streams:
         out = np.empty(total, np.uint8)
         out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
         indexes += int(frame_starts[-1])
-        copy_stretches(traffic.buf, np.stack([carried_rows[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
+        copy_ranges(traffic.buf, np.stack([carried_rows[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
         frames[:, layout.F_POSITION] = frame_starts[:-1]
         frames[:, layout.F_BEGIN] = 0
         carried_rows[:, layout.POSITION] = indexes[:-1]
@@ -233,11 +233,11 @@ def passes_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[Windo
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for traffic in streams:
         coverage.update(packets.take_unread())
-        coverage.add_gaps(gap_entries(traffic.gaps, packets.files, traffic.file))
-        coverage.update(connection_entries(traffic.forgotten_connections[0], packets.files, has_ports=has_ports))
+        coverage.add_gaps(list_gap_entries(traffic.gaps, packets.files, traffic.file))
+        coverage.update(list_connection_entries(traffic.forgotten_connections[0], packets.files, has_ports=has_ports))
         yield traffic
     connections = packets.connections
-    coverage.update(connection_entries(connections.table[: connections.count], packets.files, has_ports=has_ports))
+    coverage.update(list_connection_entries(connections.table[: connections.count], packets.files, has_ports=has_ports))
     coverage.update(packets.take_unread())
 
 
@@ -258,7 +258,7 @@ def _select_unfinished_rows(traffic: WindowResult) -> Ints:
     owners = rows[:, layout.DIRECTION] >> 1
     sides = rows[:, layout.DIRECTION] & 1
     protocol = traffic.connections[owners, layout.PROTOCOL]
-    read_end = traffic.connections[owners, layout.SIDE + sides * layout.SIDE_COLUMNS + layout.AT]
+    read_end = traffic.connections[owners, layout.FIRST_SIDE_COLUMN + sides * layout.SIDE_COLUMN_COUNT + layout.AT]
     unread = (protocol == layout.UNDECIDED) | (
         (protocol == layout.KAFKA) & (rows[:, layout.OFFSET] + rows[:, layout.CAPTURED] > read_end)
     )
@@ -266,10 +266,10 @@ def _select_unfinished_rows(traffic: WindowResult) -> Ints:
     return unread_rows
 
 
-def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
+def parse_ports(text: str | Sequence[int]) -> tuple[int, ...]:
     """Return ports given as ``9092,9093`` or as numbers.
 
-    >>> ports_of("9092, 9094-9096")
+    >>> parse_ports("9092, 9094-9096")
     (9092, 9094, 9095, 9096)
     """
     if not isinstance(text, str):
@@ -301,7 +301,7 @@ class CallFilter(NamedTuple):
         for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):
             has_frame = calls[:, column] >= 0
             ends = np.maximum(
-                ends, np.where(has_frame, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_SHIFT, -1)
+                ends, np.where(has_frame, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_NUMBER_SHIFT, -1)
             )
             is_damaged |= has_frame & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
         has_request = calls[:, layout.CALL_REQUEST] >= 0

@@ -12,12 +12,22 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import ErrorCodes
+from kafkaframes.capture.bodies import ErrorCodeColumns
 from kafkaframes.capture.columns import ERRORS_TYPE, RECORD_SET_TYPE, RECORDS_TYPE, CaptureColumn, schema_of
 from kafkaframes.capture.coverage import UnreadData
-from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FILE_MASK, FILE_SHIFT, FIRST_NUMBER, PORTS
+from kafkaframes.capture.layout import (
+    A_HIGH,
+    A_LOW,
+    B_HIGH,
+    B_LOW,
+    CLIENT,
+    FILE_NUMBER_MASK,
+    FILE_NUMBER_SHIFT,
+    FIRST_NUMBER,
+    PORTS,
+)
 from kafkaframes.capture.packets import Ints
-from kafkaframes.capture.unread import GAP_KINDS
+from kafkaframes.capture.unread import ENTRY_KINDS_OF_GAPS
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 from kafkaframes.records.layout import CODECS
@@ -47,14 +57,14 @@ def address_text(high: int, low: int) -> str:
     return str(ipaddress.IPv6Address((high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
 
 
-def ends_of(row: Ints) -> Endpoints:
+def endpoints_of(row: Ints) -> Endpoints:
     """Return the endpoints of a connection's row. If the client is unknown, side A is reported as the client."""
     a = address_text(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
     b = address_text(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
     client, server = (b, a) if row[CLIENT] == 1 else (a, b)
     number = int(row[FIRST_NUMBER])
-    file = number >> FILE_SHIFT
-    packet_text = f"{file}.{number & FILE_MASK}" if file else str(number & FILE_MASK)
+    file = number >> FILE_NUMBER_SHIFT
+    packet_text = f"{file}.{number & FILE_NUMBER_MASK}" if file else str(number & FILE_NUMBER_MASK)
     return Endpoints(*client, *server, f"{_join_address(*client)}-{_join_address(*server)}-{packet_text}")
 
 
@@ -62,7 +72,7 @@ def _join_address(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-class NamedBodies:
+class BodyConverter:
     """A conversion of call bodies to the field names of a Kafka release."""
 
     def __init__(self, release: str, apis: Apis) -> None:
@@ -86,7 +96,7 @@ class NamedBodies:
         return pa.array([self.text(body, api_key, direction) for body in bodies.to_pylist()], pa.string())
 
 
-class Names:
+class EndpointCache:
     """A cache of the endpoints of connections."""
 
     def __init__(self) -> None:
@@ -103,7 +113,7 @@ class Names:
         for row in rows:
             ends = self._ends.get(row)
             if ends is None:
-                ends = self._ends[row] = ends_of(connections[row])
+                ends = self._ends[row] = endpoints_of(connections[row])
             result.append(ends)
         return result
 
@@ -128,7 +138,7 @@ Row = dict[str, Any]
 FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
-def batch_of(
+def build_batch(
     rows: Sequence[Row], columns: Sequence[CaptureColumn], typed_arrays: Mapping[str, pa.Array] = MappingProxyType({})
 ) -> pa.RecordBatch:
     """Return rows as an Arrow batch with the given columns. ``typed_arrays`` has columns that are already computed."""
@@ -144,60 +154,71 @@ def _microseconds(nanoseconds: int) -> int | None:
     return nanoseconds // 1000 if nanoseconds >= 0 else None
 
 
-def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: FactsOf) -> Iterable[Row]:
+def build_connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: FactsOf) -> Iterable[Row]:
     """Yield a row for each connection. ``facts_of`` returns its software name and version, and its principal."""
     for number, row in zip(numbers.tolist(), table, strict=True):
-        end = ends_of(row)
+        end = endpoints_of(row)
         client = 1 if row[layout.CLIENT] == 1 else 0
-        sides = [layout.SIDE + client * layout.SIDE_COLUMNS, layout.SIDE + (1 - client) * layout.SIDE_COLUMNS]
-        asks, answers = ({k: int(row[base + k]) for k in range(layout.SIDE_COLUMNS)} for base in sides)
+        sides = [
+            layout.FIRST_SIDE_COLUMN + client * layout.SIDE_COLUMN_COUNT,
+            layout.FIRST_SIDE_COLUMN + (1 - client) * layout.SIDE_COLUMN_COUNT,
+        ]
+        request_side, response_side = (
+            {k: int(row[base + k]) for k in range(layout.SIDE_COLUMN_COUNT)} for base in sides
+        )
         name, version, principal = facts_of(number)
         yield {
             "connection": end.label,
-            "protocol": layout.PROTOCOLS[int(row[layout.PROTOCOL])],
+            "protocol": layout.PROTOCOL_NAMES[int(row[layout.PROTOCOL])],
             "clientAddress": end.client,
             "clientPort": end.client_port,
             "serverAddress": end.server,
             "serverPort": end.server_port,
             "firstTime": _microseconds(int(row[layout.FIRST_TIME])),
             "lastTime": _microseconds(int(row[layout.LAST_TIME])),
-            "clientPackets": asks[layout.SIDE_PACKETS],
-            "serverPackets": answers[layout.SIDE_PACKETS],
-            "clientBytes": asks[layout.SIDE_BYTES],
-            "serverBytes": answers[layout.SIDE_BYTES],
-            "requests": asks[layout.FRAMES],
-            "responses": answers[layout.FRAMES],
-            "gaps": asks[layout.GAPS] + answers[layout.GAPS],
-            "beginsInCapture": asks[layout.INITIAL] >= 0 or answers[layout.INITIAL] >= 0,
-            "closed": "rst" if row[layout.RESET] else "fin" if asks[layout.ENDED] or answers[layout.ENDED] else None,
+            "clientPackets": request_side[layout.SIDE_PACKETS],
+            "serverPackets": response_side[layout.SIDE_PACKETS],
+            "clientBytes": request_side[layout.SIDE_BYTES],
+            "serverBytes": response_side[layout.SIDE_BYTES],
+            "requests": request_side[layout.FRAMES],
+            "responses": response_side[layout.FRAMES],
+            "gaps": request_side[layout.GAPS] + response_side[layout.GAPS],
+            "beginsInCapture": request_side[layout.INITIAL] >= 0 or response_side[layout.INITIAL] >= 0,
+            "closed": "rst"
+            if row[layout.RESET]
+            else "fin"
+            if request_side[layout.ENDED] or response_side[layout.ENDED]
+            else None,
             "softwareName": name,
             "softwareVersion": version,
             "principal": principal,
-            "file": files[int(row[layout.FIRST_NUMBER]) >> FILE_SHIFT],
+            "file": files[int(row[layout.FIRST_NUMBER]) >> FILE_NUMBER_SHIFT],
         }
 
 
-def gap_rows(gaps: Ints, connections: Ints, names: Names, files: Sequence[str], file: int) -> Iterable[Row]:
+def build_gap_rows(
+    gaps: Ints, connections: Ints, names: EndpointCache, files: Sequence[str], file: int
+) -> Iterable[Row]:
     """Yield a row for each gap in a stream."""
     for gap in gaps.tolist():
         (end,) = names.resolve(connections, [gap[layout.G_DIRECTION] >> 1])
         number = gap[layout.G_NUMBER]
         yield {
-            "file": files[number >> FILE_SHIFT] if number >= 0 else files[file],
+            "file": files[number >> FILE_NUMBER_SHIFT] if number >= 0 else files[file],
             "connection": end.label,
             "side": "server" if gap[layout.G_RESPONSE] else "client",
             "offset": gap[layout.G_OFFSET],
             "sizeBytes": gap[layout.G_SIZE],
-            "kind": GAP_KINDS[gap[layout.G_REASON]],
+            "kind": ENTRY_KINDS_OF_GAPS[gap[layout.G_REASON]],
             "reason": layout.GAP_REASONS[gap[layout.G_REASON]],
             "packets": None,
             "connections": None,
             "time": _microseconds(gap[layout.G_TIME]),
-            "packet": number & FILE_MASK if number >= 0 else None,
+            "packet": number & FILE_NUMBER_MASK if number >= 0 else None,
         }
 
 
-def unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
+def build_unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
     """Yield a row for each entry of unread data other than gaps in streams."""
     for entry in entries:
         yield {
@@ -215,8 +236,8 @@ def unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
         }
 
 
-def packet_batch(
-    rows: Ints, connections: Ints, names: Names, files: Sequence[str], columns: Sequence[CaptureColumn]
+def build_packet_batch(
+    rows: Ints, connections: Ints, names: EndpointCache, files: Sequence[str], columns: Sequence[CaptureColumn]
 ) -> pa.RecordBatch:
     """Return a row for each TCP packet."""
     order = np.argsort(rows[:, layout.NUMBER], kind="stable")
@@ -226,17 +247,23 @@ def packet_batch(
     ends = names.resolve(connections, unique.tolist())
     side = rows[:, layout.DIRECTION] & 1
     by_client = side == np.where(connections[owners, layout.CLIENT] == 1, 1, 0)
-    start = connections[owners, layout.SIDE + side * layout.SIDE_COLUMNS + layout.START]
+    start = connections[owners, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT + layout.START]
     array_makers: dict[str, Callable[[], pa.Array]] = {
         "time": lambda: pa.array(rows[:, layout.TIME] // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-        "file": lambda: pa.array(files, pa.string()).take(pa.array(rows[:, layout.NUMBER] >> FILE_SHIFT, pa.int64())),
-        "packet": lambda: pa.array(rows[:, layout.NUMBER] & FILE_MASK, pa.int64()),
+        "file": lambda: pa.array(files, pa.string()).take(
+            pa.array(rows[:, layout.NUMBER] >> FILE_NUMBER_SHIFT, pa.int64())
+        ),
+        "packet": lambda: pa.array(rows[:, layout.NUMBER] & FILE_NUMBER_MASK, pa.int64()),
         "connection": lambda: _take_values([endpoint.label for endpoint in ends], inverse, pa.string()),
-        "sourceAddress": lambda: _either(ends, inverse, by_client, "client", "server", pa.string()),
-        "sourcePort": lambda: _either(ends, inverse, by_client, "client_port", "server_port", pa.int32()),
-        "targetAddress": lambda: _either(ends, inverse, ~by_client, "client", "server", pa.string()),
-        "targetPort": lambda: _either(ends, inverse, ~by_client, "client_port", "server_port", pa.int32()),
-        "flags": lambda: _flags(rows[:, layout.FLAGS]),
+        "sourceAddress": lambda: _select_endpoint_field(ends, inverse, by_client, "client", "server", pa.string()),
+        "sourcePort": lambda: _select_endpoint_field(
+            ends, inverse, by_client, "client_port", "server_port", pa.int32()
+        ),
+        "targetAddress": lambda: _select_endpoint_field(ends, inverse, ~by_client, "client", "server", pa.string()),
+        "targetPort": lambda: _select_endpoint_field(
+            ends, inverse, ~by_client, "client_port", "server_port", pa.int32()
+        ),
+        "flags": lambda: _flag_names(rows[:, layout.FLAGS]),
         "streamOffset": lambda: pa.array(rows[:, layout.OFFSET] - start, pa.int64()),
         "sizeBytes": lambda: pa.array(rows[:, layout.LENGTH], pa.int64()),
         "capturedBytes": lambda: pa.array(rows[:, layout.CAPTURED], pa.int64()),
@@ -248,17 +275,19 @@ def _take_values(values: list[Any], indexes: Any, kind: pa.DataType) -> pa.Array
     return pa.array(values, kind).take(pa.array(indexes, pa.int64()))
 
 
-def _either(ends: list[Endpoints], inverse: Any, first: Any, entry: str, other: str, kind: pa.DataType) -> pa.Array:
-    values = [getattr(end, entry) for end in ends] + [getattr(end, other) for end in ends]
+def _select_endpoint_field(
+    ends: list[Endpoints], inverse: Any, first: Any, entry: str, other_entry: str, kind: pa.DataType
+) -> pa.Array:
+    values = [getattr(end, entry) for end in ends] + [getattr(end, other_entry) for end in ends]
     return _take_values(values, np.where(first, inverse, inverse + len(ends)), kind)
 
 
-def _flags(flags: Ints) -> pa.Array:
+def _flag_names(flags: Ints) -> pa.Array:
     texts = [",".join(name for bit, name in _FLAG_NAMES if number & bit) for number in range(256)]
     return _take_values(texts, flags, pa.string())
 
 
-def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
+def build_error_column(result: Sequence[ErrorCodeColumns], valid: Any) -> pa.Array:
     """Return the column of errors. The errors of each call keep their order."""
     rows = np.concatenate([np.zeros(0, np.int64), *(error.rows for error in result)])
     order = np.argsort(rows, kind="stable")
@@ -272,7 +301,7 @@ def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS_TYPE, mask=pa.array(~valid, pa.bool_()))
 
 
-def summary_column(count: int, indexes: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
+def build_summary_column(count: int, indexes: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
     """Return the column of record summaries."""
     owners = np.concatenate([np.zeros(0, np.int64), *indexes])
     table = np.concatenate([np.zeros((0, 72), np.int64), *counts]).reshape(-1, 24, 3)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.bodies import Kind
+from kafkaframes.capture.bodies import MessageKind
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import (
     CONFIG_FIELDS,
@@ -24,7 +24,7 @@ from kafkaframes.errors.sensitive import (
     REQUEST,
     RESPONSE,
     SECRET_FIELDS,
-    envelope_field,
+    envelope_field_of,
     is_secret,
 )
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
@@ -52,26 +52,26 @@ class ApiTypes:
     @cached_property
     def request(self) -> pa.DataType:
         """The type of requests."""
-        return self._union(REQUEST)
+        return self._merged_type(REQUEST)
 
     @cached_property
     def response(self) -> pa.DataType:
         """The type of responses."""
-        return self._union(RESPONSE)
+        return self._merged_type(RESPONSE)
 
     def type_of(self, direction: str) -> pa.DataType:
         """Return the type of requests or responses."""
         return self.request if direction == REQUEST else self.response
 
-    def _union(self, direction: str) -> pa.DataType:
+    def _merged_type(self, direction: str) -> pa.DataType:
         versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
-        kinds = (Kind(self.api_key, version, direction, self.apis) for version in versions)
+        kinds = (MessageKind(self.api_key, version, direction, self.apis) for version in versions)
         return _merge_types([kind.columns([]).type.field("body").type for kind in kinds if kind.is_known])
 
     def align_bodies(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Convert bodies of one version to the common type. Bodies with an error and credentials become null."""
         hidden_paths = frozenset() if self.secrets else frozenset(SECRET_FIELDS.get((self.api_key, direction), ()))
-        name = None if self.secrets else envelope_field(self.api_key, direction)
+        name = None if self.secrets else envelope_field_of(self.api_key, direction)
         hidden_paths |= {(name,)} if name is not None else set()
         configs = frozenset() if self.secrets else frozenset(CONFIG_FIELDS.get((self.api_key, direction), ()))
         result = _align_array(body, self.type_of(direction), (), hidden_paths, configs)
@@ -111,7 +111,7 @@ def _align_array(
                 deeper = (*path, field.name)
                 parts.append(_align_array(array.field(field.name), field.type, deeper, hidden_paths, configs))
         if path in configs:
-            parts = _without_values(parts, kind)
+            parts = _remove_secret_values(parts, kind)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind):
         values = _align_array(array.values, kind.value_type, path, hidden_paths, configs)
@@ -121,7 +121,7 @@ def _align_array(
     return array.cast(kind)
 
 
-def _without_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
+def _remove_secret_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
     """Set the values of secret configurations, which are identified by name, to null."""
     names = max(kind.get_field_index(name) for name in CONFIG_NAME_FIELDS)
     values = kind.get_field_index("value")
@@ -136,16 +136,16 @@ def _without_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
 SIZE_SUFFIX: Final = "SizeInBytes"
 
 
-def with_records(value: object, records: str | None = "") -> object:
+def replace_record_sizes(value: object, records: str | None = "") -> object:
     """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
     if isinstance(value, dict):
         fields_without_sizes = {
-            name: with_records(item, records) for name, item in value.items() if not name.endswith(SIZE_SUFFIX)
+            name: replace_record_sizes(item, records) for name, item in value.items() if not name.endswith(SIZE_SUFFIX)
         }
         return fields_without_sizes | {
             name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)
         }
-    return [with_records(item, records) for item in value] if isinstance(value, list) else value
+    return [replace_record_sizes(item, records) for item in value] if isinstance(value, list) else value
 
 
 def build_typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[str, pa.Array]:
@@ -176,12 +176,12 @@ def _build_structs(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: s
 def _encode_body(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:
     """Return a logged body as bytes, or None with an error added to the row if it cannot be encoded."""
     version = row["apiVersion"]
-    kind = Kind(types.api_key, version, direction, types.apis)
+    kind = MessageKind(types.api_key, version, direction, types.apis)
     if not kind.is_known:
         _add_error(row, f"{direction}: version {version} is not known")
         return None
     try:
-        body = kind.message_class.from_json(with_records(json.loads(row[direction]), None), version)
+        body = kind.message_class.from_json(replace_record_sizes(json.loads(row[direction]), None), version)
         data: bytes = body.encode(version)
     except (KafkaframesError, TypeError) as error:
         _add_error(row, f"{direction}: {error}")

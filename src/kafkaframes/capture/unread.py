@@ -22,7 +22,7 @@ from kafkaframes.capture.coverage import (
     UNSUPPORTED,
     UnreadData,
 )
-from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
+from kafkaframes.capture.layout import FILE_NUMBER_MASK, FILE_NUMBER_SHIFT
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,7 +35,7 @@ _GAP_KINDS: Final = {
     layout.BEFORE: BOUNDARY,
     layout.AFTER: BOUNDARY,
 }
-GAP_KINDS: Final = tuple(_GAP_KINDS[reason] for reason in range(len(layout.GAP_REASONS)))
+ENTRY_KINDS_OF_GAPS: Final = tuple(_GAP_KINDS[reason] for reason in range(len(layout.GAP_REASONS)))
 
 _LLC_DESCRIPTION: Final = "IEEE 802.2 (spanning tree, CDP, IS-IS)"
 # Ethertypes that cannot contain TCP, then ethertypes that can but are not supported.
@@ -97,9 +97,9 @@ _IP_PROTOCOLS: Final = {
     137: "MPLS in IP",
     143: "Ethernet in IP",
 }
-_UNREAD_TUNNELS: Final = frozenset({55, 94, 97, 98, 108, 115, 137, 143})
+_UNREAD_TUNNEL_PROTOCOLS: Final = frozenset({55, 94, 97, 98, 108, 115, 137, 143})
 _IPSEC_PORT_PLACEHOLDER: Final = 50
-_UDP_TUNNELS: Final = {
+_UDP_TUNNEL_OF_PORT: Final = {
     4500: "IPsec",
     51820: "WireGuard",
     1701: "L2TP",
@@ -109,11 +109,11 @@ _UDP_TUNNELS: Final = {
     6635: "MPLS in UDP",
     37008: "TZSP",
 }
-_ENCRYPTED_UDP: Final = frozenset({4500, 51820})
+_ENCRYPTED_UDP_PORTS: Final = frozenset({4500, 51820})
 _FIRST_PPP_CONTROL_PROTOCOL: Final = 0x8000  # PPP protocol numbers from here on are control protocols
 
 
-def gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadData]:
+def list_gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadData]:
     """Yield an entry for each file and reason of stream gaps.
 
     Args:
@@ -123,23 +123,23 @@ def gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadD
     """
     if not len(gaps):
         return
-    numbers = np.where(gaps[:, layout.G_NUMBER] >= 0, gaps[:, layout.G_NUMBER] >> FILE_SHIFT, file)
+    numbers = np.where(gaps[:, layout.G_NUMBER] >= 0, gaps[:, layout.G_NUMBER] >> FILE_NUMBER_SHIFT, file)
     keys, indexes = np.unique(np.stack([numbers, gaps[:, layout.G_REASON]]), axis=1, return_inverse=True)
     sizes = np.bincount(indexes.ravel(), np.maximum(gaps[:, layout.G_SIZE], 0)).astype(np.int64)
     for (number, reason), size in zip(keys.T.tolist(), sizes.tolist(), strict=True):
-        yield UnreadData(GAP_KINDS[reason], layout.GAP_REASONS[reason], files[number], size_bytes=size)
+        yield UnreadData(ENTRY_KINDS_OF_GAPS[reason], layout.GAP_REASONS[reason], files[number], size_bytes=size)
 
 
-ONE_DIRECTION: Final = "one direction of the connection is not in the capture"
+ONE_DIRECTION_REASON: Final = "one direction of the connection is not in the capture"
 TLS_REASON: Final = "encrypted (TLS)"
 UNKNOWN_REASON: Final = "the protocol of the connection is not recognised"
-CUT_REASON: Final = "the payload is cut by the snap length"
-STRAY_REASON: Final = "TCP segments with a sequence number far from all others of the connection"
-STARTED_REASON: Final = "the connection began before the capture"
+SNAP_LENGTH_REASON: Final = "the payload is cut by the snap length"
+STRAY_SEGMENTS_REASON: Final = "TCP segments with a sequence number far from all others of the connection"
+EARLIER_START_REASON: Final = "the connection began before the capture"
 OTHER_TCP_REASON: Final = "another protocol over TCP"
 
 
-def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) -> Iterator[UnreadData]:
+def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) -> Iterator[UnreadData]:
     """Yield an entry for each file and reason of unread connections.
 
     Args:
@@ -149,7 +149,10 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
     """
     if not len(table):
         return
-    sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :][:, : layout.SIDE_COLUMNS] for side in (0, 1)]
+    sides = [
+        table[:, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT :][:, : layout.SIDE_COLUMN_COUNT]
+        for side in (0, 1)
+    ]
     packets, sizes, cut_counts, stray = (
         np.stack([side[:, column] for side in sides], axis=1)
         for column in (layout.SIDE_PACKETS, layout.SIDE_BYTES, layout.CUT_SEGMENTS, layout.STRAY_SEGMENTS)
@@ -163,15 +166,15 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
     is_cut = (cut_packets > 0) & (is_undecided | (is_other & (not has_ports)))
     is_silent = _is_silent_client(table, sides, packets, sizes)
     is_unknown = is_undecided & has_payload & ~is_cut
-    file_numbers = table[:, layout.FIRST_NUMBER] >> FILE_SHIFT
+    file_numbers = table[:, layout.FIRST_NUMBER] >> FILE_NUMBER_SHIFT
     rules = (
         (ENCRYPTED, TLS_REASON, protocol == layout.TLS, total, None),
-        (CUT, CUT_REASON, is_cut, total, cut_packets),
+        (CUT, SNAP_LENGTH_REASON, is_cut, total, cut_packets),
         (UNKNOWN, UNKNOWN_REASON, is_unknown & ~is_silent, total, None),
         (OTHER, OTHER_TCP_REASON, (is_other & ~is_cut) | (is_unknown & is_silent), total, None),
-        (LOST, ONE_DIRECTION, is_kafka & (packets.min(axis=1) == 0) & (total > 0), total, None),
-        (LOST, STRAY_REASON, ~is_other & (stray.sum(axis=1) > 0), None, stray.sum(axis=1)),
-        (BOUNDARY, STARTED_REASON, is_kafka & ~has_start, None, None),
+        (LOST, ONE_DIRECTION_REASON, is_kafka & (packets.min(axis=1) == 0) & (total > 0), total, None),
+        (LOST, STRAY_SEGMENTS_REASON, ~is_other & (stray.sum(axis=1) > 0), None, stray.sum(axis=1)),
+        (BOUNDARY, EARLIER_START_REASON, is_kafka & ~has_start, None, None),
     )
     for kind, reason, mask, byte_counts, packet_counts in rules:
         for number in np.unique(file_numbers[mask]).tolist():
@@ -198,7 +201,7 @@ def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: 
     return result
 
 
-def packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
+def list_packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
     """Yield an entry for each kind of packet without a readable TCP segment.
 
     Args:
@@ -211,15 +214,15 @@ def packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
         yield UnreadData(
             kind,
             reason,
-            files[number >> FILE_SHIFT],
+            files[number >> FILE_NUMBER_SHIFT],
             size_bytes=row[layout.U_BYTES],
             packets=row[layout.U_PACKETS],
-            number=number & FILE_MASK,
+            number=number & FILE_NUMBER_MASK,
             time_ns=row[layout.U_TIME],
         )
 
 
-def link_text(link: int) -> str:
+def format_link_type(link: int) -> str:
     """Return the number of a link type with its name, if it is known."""
     return f"link type {link} ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else f"link type {link}"
 
@@ -227,7 +230,7 @@ def link_text(link: int) -> str:
 def _packet_reason(link: int, ethertype: int, protocol: int, problem: int) -> tuple[str, str]:
     """Return the kind and the reason of a coverage entry for packets."""
     if problem == layout.UNREAD_LINK:
-        return UNSUPPORTED, f"{link_text(link)} is not read"
+        return UNSUPPORTED, f"{format_link_type(link)} is not read"
     if problem == layout.MANY_KINDS:
         return UNSUPPORTED, f"more kinds of packets, after {layout.MAX_UNREAD_KINDS - 1} others"
     if problem == layout.NESTED_HEADERS:
@@ -246,8 +249,8 @@ def _carrier_text(ethertype: int) -> str:
 def _protocol_reason(protocol: int) -> tuple[str, str]:
     port, protocol = protocol >> headers.UDP_PORT_SHIFT, protocol & 0xFF
     if port:
-        kind = ENCRYPTED if port in _ENCRYPTED_UDP else UNSUPPORTED
-        return kind, f"UDP port {port} ({_UDP_TUNNELS[port]}) is not read"
+        kind = ENCRYPTED if port in _ENCRYPTED_UDP_PORTS else UNSUPPORTED
+        return kind, f"UDP port {port} ({_UDP_TUNNEL_OF_PORT[port]}) is not read"
     name = (
         f"IP protocol {protocol} ({_IP_PROTOCOLS[protocol]})"
         if protocol in _IP_PROTOCOLS
@@ -255,13 +258,13 @@ def _protocol_reason(protocol: int) -> tuple[str, str]:
     )
     if protocol == _IPSEC_PORT_PLACEHOLDER:
         return ENCRYPTED, f"{name} is not read"
-    return (UNSUPPORTED, f"{name} is not read") if protocol in _UNREAD_TUNNELS else (OTHER, name)
+    return (UNSUPPORTED, f"{name} is not read") if protocol in _UNREAD_TUNNEL_PROTOCOLS else (OTHER, name)
 
 
 def _ethertype_reason(link: int, ethertype: int) -> tuple[str, str]:
     if ethertype < 0:
         return UNSUPPORTED, f"neither IPv4 nor IPv6 (link type {link})"
-    if ethertype >= headers.PPP_ETHERTYPE:
+    if ethertype >= headers.PPP_ETHERTYPE_BASE:
         number = ethertype & 0xFFFF
         if number >= _FIRST_PPP_CONTROL_PROTOCOL:
             return OTHER, f"PPP protocol 0x{number:04x}"

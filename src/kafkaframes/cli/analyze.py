@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.capture.coverage import Coverage
-from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
+from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, is_traffic
 from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, specs_option, workers_option
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
@@ -70,7 +70,7 @@ def _is_capture(source: str) -> bool:
 
     if not is_traffic(source):
         return False
-    if os.path.isfile(source) and not CAPTURE_NAME.search(os.path.basename(source)):
+    if os.path.isfile(source) and not CAPTURE_NAME_PATTERN.search(os.path.basename(source)):
         if is_request_log(source):
             raise OptionError(f"{source}: a request log has no records; give a capture or a log")
         return False

@@ -16,7 +16,7 @@ import click
 
 from kafkaframes.cli.options import Command, json_option_of, specs_option, with_options
 from kafkaframes.cli.text import say
-from kafkaframes.errors import NO_SUCH_PATH, CorruptRecordError, OptionError, path_error_text
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, CorruptRecordError, OptionError, format_path_error
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.framing import frame
 from kafkaframes.protocol.messages.annotate import (
@@ -49,7 +49,7 @@ def read_bytes(source: str) -> bytes:
     except OSError:
         pass  # hex digits can be too long for a file name
     if not set(source.encode()) <= _HEX_CHARACTERS:
-        raise OptionError(f"{NO_SUCH_PATH} (at {source[:60]}), and not hex digits")
+        raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {source[:60]}), and not hex digits")
     return _from_hex(source)
 
 
@@ -352,7 +352,7 @@ def _read_json(source: str) -> Any:
         try:
             text = Path(source).read_text()
         except OSError as error:
-            raise OptionError(f"{path_error_text(error, source[:60])}, and not JSON") from None
+            raise OptionError(f"{format_path_error(error, source[:60])}, and not JSON") from None
     try:
         return json.loads(text)
     except ValueError as error:

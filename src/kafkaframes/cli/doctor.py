@@ -126,7 +126,7 @@ def check_kernels() -> Iterator[CheckResult]:
     if directories.requires_plain():
         advice = f"unset {directories.PLAIN_VARIABLE}, which is for debugging"
         yield CheckResult("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
-    units = demand.units()
+    units = demand.list_units()
     ready = [unit for unit in units if unit.file is not None]
     result = f"{len(ready)} of {len(units)} kernel files are compiled"
     if len(ready) == len(units):
@@ -135,7 +135,7 @@ def check_kernels() -> Iterator[CheckResult]:
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
         if not workers.has_numba():
-            advice = f"the others run as plain Python, several hundred times slower; {workers.HOW_TO_GET_NUMBA}"
+            advice = f"the others run as plain Python, several hundred times slower; {workers.NUMBA_INSTALL_COMMAND}"
         yield CheckResult("kernels", "note", result, advice)
     for entry in directories.list_folders():
         if entry.distrust:

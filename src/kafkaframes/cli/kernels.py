@@ -40,7 +40,7 @@ def warm(packages: tuple[str, ...], decoders: bool) -> None:
     for old in list(demand.find_unused_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
     package_prefixes = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
-    kernel_files = [unit for unit in demand.units() if unit.module.startswith(package_prefixes)]
+    kernel_files = [unit for unit in demand.list_units() if unit.module.startswith(package_prefixes)]
     missing = [unit.module for unit in kernel_files if unit.file is None]
     if missing:
         demand.compile_modules(missing, folder=folder, report=demand.print_progress, on_done=_progress(len(missing)))
@@ -63,19 +63,19 @@ def status() -> None:
 
     Exit status: 1 if one would have to be compiled.
     """
-    click.echo(f"compiled for: {target.target().name}")
+    click.echo(f"compiled for: {target.detect_target().name}")
     for entry in directories.list_folders():
         state = f"not used: {entry.distrust}" if entry.distrust else "written to" if entry.writable else "read"
         click.echo(f"{entry.source}: {entry.folder} ({state})")
     try:
-        click.echo(f"C compiler: {' '.join(demand.c_compiler())}")
+        click.echo(f"C compiler: {' '.join(demand.find_c_compiler())}")
     except demand.LinkError as error:
         click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
     if directories.requires_plain():
         click.echo(f"{directories.PLAIN_VARIABLE} is 1: kernels run as plain Python, several hundred times slower")
-    units = demand.units()
+    units = demand.list_units()
     if any(unit.file is None for unit in units) and not workers.has_numba():
-        click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.HOW_TO_GET_NUMBA})")
+        click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.NUMBA_INSTALL_COMMAND})")
     for unit in units:
         click.echo(f"{unit.module.removeprefix('kafkaframes.')}: {unit.file or 'not compiled'}")
     if any(unit.file is None for unit in units):
@@ -128,7 +128,7 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
         os.environ[target.TARGET_VARIABLE] = architecture
         demand.clear_caches()
     try:
-        demand.c_compiler()
+        demand.find_c_compiler()
     except demand.LinkError as error:
         raise click.ClickException(str(error)) from None
     kind = next((kind for suffix, kind in _ARCHIVES.items() if to.name.endswith(suffix)), None)
@@ -148,7 +148,7 @@ def _fill(folder: Path, decoders: bool) -> int:
     """Copy compiled kernels into ``folder`` and compile the missing ones there. Return the number of libraries."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[workers.Job] = []
-    for module in demand.sort_by_size(demand.modules()):
+    for module in demand.sort_by_size(demand.list_kernel_modules()):
         name = directories.file_name(module)
         if not _copy_kernel(name, folder):
             jobs.append(("kafkaframes.kernels.demand:compile_unit", module, str(folder)))

@@ -21,7 +21,7 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.text import if_anybody_reads, quiet_option, say
-from kafkaframes.errors import KafkaframesError, PartialFailureError, path_error_text
+from kafkaframes.errors import KafkaframesError, PartialFailureError, format_path_error
 from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import escape_unprintable
 
@@ -262,7 +262,7 @@ def main() -> None:
     except OSError as error:
         has_filename = error.filename is not None
         say(
-            f"kafkaframes: {path_error_text(error, error.filename) if has_filename else error.strerror or error}",
+            f"kafkaframes: {format_path_error(error, error.filename) if has_filename else error.strerror or error}",
             err=True,
         )
         sys.exit(2)

@@ -13,7 +13,7 @@ import click
 
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import say
-from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.jobs.settings import POSITION_METAVAR, PartitionSettings, SourceSettings, choices_of, types_of
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, to_log_bound
@@ -59,7 +59,7 @@ class ExistingPath(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """Check the path."""
         if not os.path.exists(value):
-            raise LogDirError(NO_SUCH_PATH, file=os.fspath(value))
+            raise LogDirError(NO_SUCH_PATH_TEXT, file=os.fspath(value))
         return super().convert(value, param, ctx)
 
 
@@ -74,10 +74,10 @@ ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports 
 
 def ports_in(text: str) -> tuple[int, ...]:
     """Read the brokers' ports; an empty text has none. A value that is not a number is an ``OptionError``."""
-    from kafkaframes.capture.streams import ports_of
+    from kafkaframes.capture.streams import parse_ports
 
     try:
-        return ports_of(text) if text else ()
+        return parse_ports(text) if text else ()
     except ValueError:
         raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
 

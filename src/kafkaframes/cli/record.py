@@ -223,7 +223,7 @@ def redact(
 
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """
-    from kafkaframes.capture.coverage import summary
+    from kafkaframes.capture.coverage import summarize_entries
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.storage.files.atomic import new_file, reject_nested_destination
@@ -254,7 +254,7 @@ def redact(
     if redaction.frames_not_decoded:
         say(f"kafkaframes: {count_text(redaction.frames_not_decoded, 'message')} could not be decoded", err=True)
     if redaction.coverage.unread:
-        say(f"kafkaframes: not read: {summary(redaction.coverage.unread)}", err=True)
+        say(f"kafkaframes: not read: {summarize_entries(redaction.coverage.unread)}", err=True)
     if not redaction.calls:
         say("kafkaframes: no call of Kafka's was found", err=True)
     if not redaction.is_complete or not redaction.calls:

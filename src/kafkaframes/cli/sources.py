@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli.connecting import SERVERS, is_typed, reach_broker
-from kafkaframes.errors import NO_SUCH_PATH, OptionError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError
 from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def are_topics(sources: Sequence[str], servers: str | None) -> bool:
         return True
     if len(paths) < len(sources):
         other = next(source for source in sources if source not in paths)
-        raise OptionError(f"{NO_SUCH_PATH} (at {other}); for a topic, -b HOST:PORT or ${SERVERS} specifies the cluster")
+        raise OptionError(
+            f"{NO_SUCH_PATH_TEXT} (at {other}); for a topic, -b HOST:PORT or ${SERVERS} specifies the cluster"
+        )
     return False
 
 

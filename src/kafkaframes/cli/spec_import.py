@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import click
 
 from kafkaframes.cli.options import ExistingPath, specs_option
-from kafkaframes.errors import NO_SUCH_PATH, OptionError, SpecError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError, SpecError
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec.catalog.importing import PublishedSpec, import_catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
@@ -44,7 +44,7 @@ def read_published(origin: str) -> list[PublishedSpec]:
     elif _GIT_REF.fullmatch(origin):
         result = list(_git(origin))
     else:
-        raise OptionError(f"{NO_SUCH_PATH} (at {origin}), and not a REF:path of a git repository")
+        raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {origin}), and not a REF:path of a git repository")
     if not result:
         raise OptionError(f"{origin} holds no message spec (a .json file with validVersions)")
     return result

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from kafkaframes.cli.spec_import import load_files
-from kafkaframes.errors import OptionError, path_error_text
+from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import SpecChange, worst
@@ -73,7 +73,7 @@ def _function(file: str) -> Callable[[Kip], object]:
     try:
         function = runpy.run_path(file).get("rewrite")
     except OSError as error:
-        raise OptionError(path_error_text(error, file)) from None
+        raise OptionError(format_path_error(error, file)) from None
     if not callable(function):
         raise OptionError(f"{file} has no function rewrite(kip)")
     return function  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ import click
 
 from kafkaframes.cli.options import json_option_of, specs_option
 from kafkaframes.cli.text import print_table
-from kafkaframes.errors import OptionError, path_error_text
+from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import fields_of
@@ -25,7 +25,7 @@ def find_specs(name: str) -> list[MessageSpec]:
         try:
             return [load_message(Path(name).read_bytes(), file=name)]
         except OSError as error:
-            raise OptionError(path_error_text(error, name)) from None
+            raise OptionError(format_path_error(error, name)) from None
     halves = [half for half in (f"{name}Request", f"{name}Response") if half in catalog.names()]
     if name not in catalog.names() and halves:
         return [catalog.load(half) for half in halves]

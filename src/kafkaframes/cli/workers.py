@@ -253,10 +253,10 @@ EXIT_UNREAD: Final = 1
 
 def exit_if_unread(coverage: Coverage) -> None:
     """Print the unread parts of captures and request logs. If there are any, exit with the status for them."""
-    from kafkaframes.capture.coverage import summary
+    from kafkaframes.capture.coverage import summarize_entries
 
     if coverage.unread:
-        say(f"kafkaframes: not read: {summary(coverage.unread)}", err=True)
+        say(f"kafkaframes: not read: {summarize_entries(coverage.unread)}", err=True)
         sys.exit(EXIT_UNREAD)
 
 

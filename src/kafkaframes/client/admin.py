@@ -49,7 +49,7 @@ from kafkaframes.client.response_rows import ItemError, iterate_partition_rows, 
 from kafkaframes.client.settings import ClientSettings, check_choice, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import (
-    COORDINATOR_MOVED,
+    COORDINATOR_MOVED_CODES,
     BrokerError,
     ErrorCode,
     KafkaframesError,
@@ -69,8 +69,8 @@ CONFIG_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _CLASSIC_GROUP_ERRORS: Final = frozenset(
     {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND}
 )  # a classic group
-_RETRIABLE_COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
-_RETRIABLE_FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
+_RETRIABLE_COMMIT_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
+_RETRIABLE_FETCH_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
 TopicItem = TypeVar("TopicItem", bound=str | UUID)
 _TOPIC_STATE_VERSION: Final = 6  # first version of DeleteTopics with topic states instead of names
 
@@ -620,7 +620,9 @@ class AsyncAdmin(
             return {row.group_id: error_of_row(row, f"group {row.group_id}") for row in response.results}
 
         coordinators = CoordinatorLookup(self._cluster)
-        require_success(await self._request_items(group_ids, coordinators, delete_at_coordinator, COORDINATOR_MOVED))
+        require_success(
+            await self._request_items(group_ids, coordinators, delete_at_coordinator, COORDINATOR_MOVED_CODES)
+        )
 
     async def group_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None

@@ -26,7 +26,7 @@ from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import require_rows
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.messages.objects import Message
 
@@ -489,7 +489,7 @@ class ClusterClient:
         self, code: int, action: str, key: str, kind: int = GROUP, *, message: str | None = None
     ) -> None:
         """Raise the error of a coordinator's error code. If the coordinator has moved, look it up again next time."""
-        if code in COORDINATOR_MOVED:
+        if code in COORDINATOR_MOVED_CODES:
             self.forget_coordinator(key, kind)
         if code:
             raise broker_error(code, action, message)

@@ -30,10 +30,10 @@ from kafkaframes.client.group_requests import (
 )
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import MEMBER_FENCED, BrokerError, ErrorCode
+from kafkaframes.errors import MEMBER_FENCED_CODES, BrokerError, ErrorCode
 
 _JOIN, _LEAVE, _LEAVE_TEMPORARILY = 0, -1, -2  # special member epochs
-_IMMEDIATE_HEARTBEAT_ERRORS: Final = MEMBER_FENCED | {ErrorCode.STALE_MEMBER_EPOCH}
+_IMMEDIATE_HEARTBEAT_ERRORS: Final = MEMBER_FENCED_CODES | {ErrorCode.STALE_MEMBER_EPOCH}
 
 
 class ConsumerMember:
@@ -177,7 +177,7 @@ class ConsumerMember:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self._reset_membership()
-        elif code in MEMBER_FENCED:
+        elif code in MEMBER_FENCED_CODES:
             self._reset_membership()
         elif not is_retriable(error):
             self._host.raise_later(error)

@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, broker_error
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
 _GROUP_LIST_VERSION: Final = 8  # first version of OffsetFetch with several groups
@@ -253,5 +253,5 @@ def _refresh_stale_entry(cluster: ClusterClient, group_id: str, partition: Topic
     """Refresh a topic's id before the next attempt if the topic was recreated. Look up a coordinator that has moved."""
     if code == ErrorCode.UNKNOWN_TOPIC_ID:
         cluster.cluster.expire(partition.topic)
-    if code in COORDINATOR_MOVED:
+    if code in COORDINATOR_MOVED_CODES:
         cluster.forget_coordinator(group_id)

@@ -22,7 +22,7 @@ from kafkaframes.client.fetch_session import (
 )
 from kafkaframes.client.metadata import Node, TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import iterate_partition_rows, require_rows
-from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
+from kafkaframes.errors import LEADER_MOVED_CODES, BrokerError, broker_error
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID
 
@@ -107,7 +107,7 @@ async def list_offsets(
                 if isinstance(answer, OffsetAndTimestamp):
                     result[partition] = answer
                 else:
-                    if answer in LEADER_MOVED:
+                    if answer in LEADER_MOVED_CODES:
                         cluster.cluster.expire(partition.topic)
                     errors.append(broker_error(answer, f"offsets of {partition}"))
         if errors:

@@ -25,7 +25,7 @@ from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.sequencing import FinishedBatch, Sequencer
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
-from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.errors import LEADER_MOVED_CODES, ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import FETCH, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
@@ -380,7 +380,7 @@ class Sender:
         ):
             pass
         else:
-            if answer.error_code in LEADER_MOVED:
+            if answer.error_code in LEADER_MOVED_CODES:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
             error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
             if is_retriable(error):
@@ -508,7 +508,7 @@ async def produce_raw(
     rows = [row for topic in response.responses for row in topic.partition_responses]
     answer = require_one_row(rows, f"produce to {partition}")
     if answer.error_code:
-        if answer.error_code in LEADER_MOVED:
+        if answer.error_code in LEADER_MOVED_CODES:
             cluster.cluster.topics.pop(partition.topic, None)
         raise broker_error(answer.error_code, f"produce to {partition}", answer.error_message)
     return int(answer.base_offset)

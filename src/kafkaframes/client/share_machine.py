@@ -52,7 +52,7 @@ from kafkaframes.client.share_session import (
     ShareSession,
 )
 from kafkaframes.errors import (
-    LEADER_MOVED,
+    LEADER_MOVED_CODES,
     BrokerError,
     CorruptRecordError,
     ErrorCode,
@@ -649,7 +649,7 @@ class ShareMachine:
 
     def _process_fetch_error(self, partition_id: PartitionId, error: BrokerError) -> None:
         """Look up the leader again after a retriable error. The next poll raises other errors."""
-        if error.code not in LEADER_MOVED and not is_retriable(error):
+        if error.code not in LEADER_MOVED_CODES and not is_retriable(error):
             self.raise_later(error)
             return
         partition = self.partition_of(partition_id)

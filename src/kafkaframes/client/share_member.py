@@ -20,7 +20,7 @@ from typing import Final
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.share_requests import JOIN_EPOCH, LEAVE_EPOCH, ShareHeartbeat, ShareHeartbeatResponse
 from kafkaframes.client.share_session import PartitionId
-from kafkaframes.errors import COORDINATOR_MOVED, MEMBER_FENCED, BrokerError
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, MEMBER_FENCED_CODES, BrokerError
 
 _MAX_LEAVE_RETRIES: Final = 2
 
@@ -129,13 +129,13 @@ class ShareMember:
             return None
         self._in_flight = self._sent_topics = None
         if request.epoch == LEAVE_EPOCH:  # if it fails for good, the session expires at the coordinator
-            has_moved = isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED
+            has_moved = isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED_CODES
             self._must_leave = has_moved and self._leave_failures < _MAX_LEAVE_RETRIES
             self._leave_failures += 1
             return None
         self._due = now + self._backoff_s(self._failures)
         self._failures += 1
-        if isinstance(error, BrokerError) and error.code in MEMBER_FENCED:
+        if isinstance(error, BrokerError) and error.code in MEMBER_FENCED_CODES:
             self._reset_membership()
             return None
         return None if is_retriable(error) else error

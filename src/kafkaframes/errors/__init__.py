@@ -3,11 +3,11 @@
 ``__all__`` lists the exceptions. The other names are for the packages above.
 """
 
-from kafkaframes.errors.codes import COORDINATOR_MOVED as COORDINATOR_MOVED
-from kafkaframes.errors.codes import LEADER_MOVED as LEADER_MOVED
-from kafkaframes.errors.codes import MEMBER_FENCED as MEMBER_FENCED
+from kafkaframes.errors.codes import COORDINATOR_MOVED_CODES as COORDINATOR_MOVED_CODES
+from kafkaframes.errors.codes import LEADER_MOVED_CODES as LEADER_MOVED_CODES
+from kafkaframes.errors.codes import MEMBER_FENCED_CODES as MEMBER_FENCED_CODES
 from kafkaframes.errors.codes import ErrorCode as ErrorCode
-from kafkaframes.errors.exceptions import NO_SUCH_PATH as NO_SUCH_PATH
+from kafkaframes.errors.exceptions import NO_SUCH_PATH_TEXT as NO_SUCH_PATH_TEXT
 from kafkaframes.errors.exceptions import (
     AppendRefusedError,
     AuthenticationError,
@@ -40,8 +40,8 @@ from kafkaframes.errors.exceptions import (
 from kafkaframes.errors.exceptions import RecordRefusal as RecordRefusal
 from kafkaframes.errors.exceptions import broker_error as broker_error
 from kafkaframes.errors.exceptions import code_of as code_of
+from kafkaframes.errors.exceptions import format_path_error as format_path_error
 from kafkaframes.errors.exceptions import import_extra as import_extra
-from kafkaframes.errors.exceptions import path_error_text as path_error_text
 
 __all__ = [
     "AppendRefusedError",

@@ -193,7 +193,7 @@ class ErrorCode(IntEnum):
 
 
 # The client's metadata is stale and must be refreshed before a retry (Kafka's InvalidMetadataException).
-LEADER_MOVED: Final = frozenset(
+LEADER_MOVED_CODES: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -211,10 +211,10 @@ LEADER_MOVED: Final = frozenset(
     }
 )
 # The client must look up the coordinator again before a retry, or wait until it is ready.
-COORDINATOR_MOVED: Final = frozenset(
+COORDINATOR_MOVED_CODES: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 # The coordinator does not have the member with this epoch. The member must join again.
-MEMBER_FENCED: Final = frozenset(
+MEMBER_FENCED_CODES: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
 )

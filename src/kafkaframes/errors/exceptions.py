@@ -50,7 +50,7 @@ def _restore_error(kind: type[KafkaframesError], args: tuple[Any, ...], attribut
     return error
 
 
-class _PathError(KafkaframesError):
+class _LocatedError(KafkaframesError):
     """An error with its location: the path of a field, and optionally a file and a byte position."""
 
     def __init__(
@@ -78,11 +78,11 @@ class _PathError(KafkaframesError):
         return f"{self.reason} (at {', '.join(parts)})" if parts else self.reason
 
 
-class SpecError(_PathError):
+class SpecError(_LocatedError):
     """A message spec is invalid. Kafka's generator would reject it, too."""
 
 
-class EncodeError(_PathError):
+class EncodeError(_LocatedError):
     """A value cannot be encoded at this version.
 
     Attributes:
@@ -93,7 +93,7 @@ class EncodeError(_PathError):
     rows: tuple[int, ...] = ()
 
 
-class DecodeError(_PathError):
+class DecodeError(_LocatedError):
     """Data is invalid. ``path`` is the field's path, ``position`` its first byte."""
 
 
@@ -105,16 +105,16 @@ class CorruptRecordError(DecodeError):
     """A CRC, length, count or framing of a record or batch does not match its bytes."""
 
 
-NO_SUCH_PATH: Final = "no such file or directory"  # the words of all errors about a path that does not exist
+NO_SUCH_PATH_TEXT: Final = "no such file or directory"  # the words of all errors about a path that does not exist
 
 
-def path_error_text(error: OSError, path: str) -> str:
-    """Return an operating system's error about a path as text. A missing path has the words of ``NO_SUCH_PATH``."""
-    reason = NO_SUCH_PATH if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+def format_path_error(error: OSError, path: str) -> str:
+    """Return an operating system's error about a path as text: ``NO_SUCH_PATH_TEXT`` if the path is missing."""
+    reason = NO_SUCH_PATH_TEXT if isinstance(error, FileNotFoundError) else error.strerror or str(error)
     return f"{reason} (at {path})"
 
 
-class LogDirError(_PathError):
+class LogDirError(_LocatedError):
     """A log directory, or a file in it, is invalid. ``file`` is the file's path."""
 
 
@@ -429,13 +429,13 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
         names: names by Python name. ``NAME=false`` is the name of a flag that disables a setting.
     """
 
-    def name_of(match: re.Match[str]) -> str:
+    def replace_match(match: re.Match[str]) -> str:
         disabled = match[2] or ""
         if disabled and f"{match[1]}{disabled}" in names:
             return names[f"{match[1]}{disabled}"]
         return names[match[1]] + disabled if match[1] in names else match[0]
 
-    return _SETTING_NAME_PATTERN.sub(name_of, text)
+    return _SETTING_NAME_PATTERN.sub(replace_match, text)
 
 
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-REDACTED: Final = "(redacted)"
+REDACTED_TEXT: Final = "(redacted)"
 REQUEST, RESPONSE = "request", "response"
 
 _SECRET_WORDS: Final = (
@@ -94,7 +94,7 @@ def redact_value(name: str, value: Any) -> Any:
     'http://(redacted)@host/?token=(redacted)&v=1'
     """
     if value is not None and is_secret(name):
-        return REDACTED
+        return REDACTED_TEXT
     return redact_text(value) if isinstance(value, str) else value
 
 
@@ -106,17 +106,17 @@ def redact_text(text: str) -> str:
     >>> redact_text("https://a:b@host/x?sig=1&se=2 Authorization: Bearer eyJ.x")
     'https://(redacted)@host/x?sig=(redacted)&se=2 Authorization: (redacted)'
     """
-    text = _URL_USER_PATTERN.sub(f"{REDACTED}@", text)
-    text = _URL_PARAMETER_PATTERN.sub(_match_redactor("="), text)
-    text = _AUTHORIZATION_PATTERN.sub(REDACTED, text)
-    return _NAME_VALUE_PATTERN.sub(_match_redactor(None), text)
+    text = _URL_USER_PATTERN.sub(f"{REDACTED_TEXT}@", text)
+    text = _URL_PARAMETER_PATTERN.sub(_create_match_redactor("="), text)
+    text = _AUTHORIZATION_PATTERN.sub(REDACTED_TEXT, text)
+    return _NAME_VALUE_PATTERN.sub(_create_match_redactor(None), text)
 
 
-def _match_redactor(equals: str | None) -> Callable[[re.Match[str]], str]:
+def _create_match_redactor(equals: str | None) -> Callable[[re.Match[str]], str]:
     def redact_match(match: re.Match[str]) -> str:
         if not is_secret(match["name"]) or _API_KEY_PATTERN.fullmatch(match[0]) is not None:
             return match[0]
-        return f"{match['name']}{equals or match['equals']}{REDACTED}"
+        return f"{match['name']}{equals or match['equals']}{REDACTED_TEXT}"
 
     return redact_match
 
@@ -126,7 +126,7 @@ def has_secrets(api_key: int) -> bool:
     return api_key in _REDACTED_API_KEYS
 
 
-def envelope_field(api_key: int, direction: str) -> str | None:
+def envelope_field_of(api_key: int, direction: str) -> str | None:
     """Return the field of an Envelope that contains the forwarded message; None for other APIs."""
     return _ENVELOPE_FIELDS.get((api_key, direction))
 
@@ -140,14 +140,14 @@ def redact_json(api_key: int, direction: str, body: dict[str, Any]) -> dict[str,
     for path in SECRET_FIELDS.get((api_key, direction), ()):
         for holder in _objects_at(body, path[:-1]):
             if isinstance(holder, dict) and holder.get(path[-1]):
-                holder[path[-1]] = REDACTED
+                holder[path[-1]] = REDACTED_TEXT
     for path in CONFIG_FIELDS.get((api_key, direction), ()):
         for config in _objects_at(body, path):
             if isinstance(config, dict) and config.get("value") is not None and is_secret(_config_name(config)):
-                config["value"] = REDACTED
-    name = envelope_field(api_key, direction)
+                config["value"] = REDACTED_TEXT
+    name = envelope_field_of(api_key, direction)
     if name is not None and body.get(name) and _is_forwarded_secret(direction, body[name]):
-        body[name] = REDACTED
+        body[name] = REDACTED_TEXT
     return body
 
 
@@ -156,7 +156,7 @@ def redact_message(api_key: int, direction: str, message: Any) -> Any:
     if not has_secrets(api_key):
         return message
     message = copy.deepcopy(message)
-    field = envelope_field(api_key, direction)
+    field = envelope_field_of(api_key, direction)
     paths = SECRET_FIELDS.get((api_key, direction), ()) + (((field,),) if field is not None else ())
     for path in paths:
         for holder in _objects_at(message, path[:-1]):
@@ -172,7 +172,7 @@ def _redact_attribute(holder: Any, field: str) -> None:
     name = _attribute_name(field)
     value = getattr(holder, name, None)
     if value:
-        setattr(holder, name, REDACTED.encode() if isinstance(value, bytes) else REDACTED)
+        setattr(holder, name, REDACTED_TEXT.encode() if isinstance(value, bytes) else REDACTED_TEXT)
 
 
 def _attribute_name(field: str) -> str:

@@ -2,9 +2,10 @@
 
 A kernel file is ordinary Python that uses numba's types, LLVM's and its own helper functions. If its kernels are
 already compiled, its import must not import numba, which takes longer than most commands. Numba's and LLVM's names are
-therefore ``Deferred`` objects, which record the attributes and calls, and decorators return objects that record the
-function. Before a compilation, ``resolve`` evaluates them: each function is copied, and the globals of the copy have
-their actual values. The modules themselves do not change. ``plain.py`` does the same to run kernels as plain Python.
+therefore ``DeferredExpression`` objects, which record the attributes and calls, and decorators return objects that
+record the function. Before a compilation, ``resolve`` evaluates them: each function is copied, and the globals of the
+copy have their actual values. The modules themselves do not change. ``plain.py`` does the same to run kernels as plain
+Python.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any, Final
 
 # Without reference counts: the caller owns every array. Atomic counters for the arrays of each device call took more
 # than half of the time of index_records (2026-11-21).
-OPTIONS: Final = {"nogil": True, "_nrt": False}
+COMPILE_OPTIONS: Final = {"nogil": True, "_nrt": False}
 # Functions that only kernels call need no wrapper for Python.
-INSIDE: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+DEVICE_COMPILE_OPTIONS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # id of a loaded machine-code function -> its kernel. Other kernels that call the function are compiled with the kernel.
 KERNEL_BY_FUNCTION_ID: Final[dict[int, Any]] = {}
 
 
-class Deferred:
+class DeferredExpression:
     """An expression of numba or LLVM that is evaluated before a compilation, such as ``types.int64(types.int64)``."""
 
     __slots__ = ("_arguments", "_evaluate", "_name", "_values")
@@ -35,27 +36,27 @@ class Deferred:
         self._name = name
         self._arguments = arguments
 
-    def __getattr__(self, name: str) -> Deferred:
+    def __getattr__(self, name: str) -> DeferredExpression:
         if name.startswith("_"):  # copy, pickle and doctest look for such attributes; numba's names do not begin so
             raise AttributeError(name)
-        return Deferred(lambda: getattr(resolve(self), name), name)
+        return DeferredExpression(lambda: getattr(resolve(self), name), name)
 
-    def __call__(self, *args: Any, **options: Any) -> Deferred:
+    def __call__(self, *args: Any, **options: Any) -> DeferredExpression:
         """Record a call."""
 
         def evaluate() -> Any:
             keywords = {name: resolve(value) for name, value in options.items()}
             return resolve(self)(*map(resolve, args), **keywords)
 
-        return Deferred(evaluate, self._name, args)
+        return DeferredExpression(evaluate, self._name, args)
 
 
-def defer_module(name: str) -> Deferred:
+def defer_module(name: str) -> DeferredExpression:
     """Return a module that is imported before the first compilation."""
-    return Deferred(lambda: importlib.import_module(name))
+    return DeferredExpression(lambda: importlib.import_module(name))
 
 
-class Table(Deferred):
+class ConstantTable(DeferredExpression):
     """A constant array that is computed when a kernel that uses it is compiled, or run as plain Python."""
 
     __slots__ = ()
@@ -63,10 +64,10 @@ class Table(Deferred):
 
 def defer_table(function: Callable[..., Any], *args: Any) -> Any:
     """Return a constant array that is computed when a kernel that uses it is compiled, or run as plain Python."""
-    return Table(lambda: function(*args))
+    return ConstantTable(lambda: function(*args))
 
 
-class Device:
+class DeviceFunction:
     """A function that kernels call. A call from Python, as in tests, compiles it for the argument types."""
 
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None = None, **options: Any) -> None:
@@ -81,7 +82,7 @@ class Device:
     @cached_property
     def dispatcher(self) -> Any:
         """Numba's dispatcher of this function, for the compilation of its callers."""
-        return _create_dispatcher(self.py_func, **INSIDE, **self.options)
+        return _create_dispatcher(self.py_func, **DEVICE_COMPILE_OPTIONS, **self.options)
 
 
 class Intrinsic:
@@ -102,12 +103,12 @@ class Intrinsic:
 def _create_dispatcher(function: Callable[..., Any], **options: Any) -> Any:
     import numba
 
-    return numba.njit(**OPTIONS, **options)(copy_function(function))
+    return numba.njit(**COMPILE_OPTIONS, **options)(copy_function(function))
 
 
 def resolve(value: Any) -> Any:
     """Return the value of a deferred expression, the dispatcher of a function, or any other value unchanged."""
-    if isinstance(value, Deferred):
+    if isinstance(value, DeferredExpression):
         if not value._values:
             value._values.append(value._evaluate())
         return value._values[0]
@@ -191,4 +192,4 @@ class Kernel:
     @cached_property
     def dispatcher(self) -> Any:
         """Numba's dispatcher of this function, for the compilation of other kernels."""
-        return _create_dispatcher(self.py_func, **INSIDE)
+        return _create_dispatcher(self.py_func, **DEVICE_COMPILE_OPTIONS)

@@ -32,10 +32,10 @@ from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.kernels import directories, workers
-from kafkaframes.kernels.deferred import KERNELS_BY_MODULE, OPTIONS, Kernel, copy_function, resolve
-from kafkaframes.kernels.target import target
+from kafkaframes.kernels.deferred import COMPILE_OPTIONS, KERNELS_BY_MODULE, Kernel, copy_function, resolve
+from kafkaframes.kernels.target import detect_target
 
-MAX_WAIT_SECONDS: Final = 900
+MAX_LOCK_WAIT_SECONDS: Final = 900
 _LOCK_FILE: Final = "compiling.lock"
 
 is_quiet = False  # True while a command without progress messages runs
@@ -74,7 +74,7 @@ def load_without_library(kernel: Kernel) -> Callable[..., Any]:
     from kafkaframes.kernels import plain  # imports numpy, which the help of a command does not need
 
     _warn_about_plain_python()
-    return plain.run(kernel)
+    return plain.create_plain_kernel(kernel)
 
 
 @cache
@@ -84,7 +84,7 @@ def _warn_about_plain_python() -> None:
         return
     print_progress(
         "kernels are not compiled for this machine, and numba is not installed to compile them; they run as plain "
-        f"Python, several hundred times slower: {workers.HOW_TO_GET_NUMBA}"
+        f"Python, several hundred times slower: {workers.NUMBA_INSTALL_COMMAND}"
     )
 
 
@@ -103,7 +103,7 @@ def compile_modules(
         report: called with progress messages.
         on_done: called after each job.
     """
-    with cache_lock(folder, report):
+    with hold_cache_lock(folder, report):
         clear_caches()
         missing = [name for name in modules if not is_compiled(name)]
         if missing:
@@ -139,7 +139,7 @@ def numba_folder(module: str) -> Path | None:
 def numba_folder_name(module: str) -> str:
     """Return the name of numba's cache folder for a module."""
     path = directories.module_path(module)  # numba's cache is only valid for this path and modification time
-    key = f"{directories.source_digest(path)} {path} {path.stat().st_mtime_ns}"
+    key = f"{directories.digest_sources(path)} {path} {path.stat().st_mtime_ns}"
     return f"numba-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
@@ -147,29 +147,29 @@ def compile_with_numba(kernel: Kernel) -> Callable[..., Any]:
     """Compile a kernel with numba, or load it from numba's cache."""
     import numba
 
-    before, folder = numba.config.CACHE_DIR, numba_folder(kernel.__module__)
+    paths_before, folder = numba.config.CACHE_DIR, numba_folder(kernel.__module__)
     if folder is not None:
         folder.mkdir(mode=0o700, exist_ok=True)
         numba.config.CACHE_DIR = str(folder)  # numba reads it when it decorates a function
     try:
         signatures = [resolve(signature) for signature in kernel.signatures]
-        function: Callable[..., Any] = numba.njit(signatures, cache=folder is not None, **OPTIONS)(
+        function: Callable[..., Any] = numba.njit(signatures, cache=folder is not None, **COMPILE_OPTIONS)(
             copy_function(kernel.py_func)
         )
     finally:
-        numba.config.CACHE_DIR = before
+        numba.config.CACHE_DIR = paths_before
     return function
 
 
 @contextmanager
-def cache_lock(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
+def hold_cache_lock(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a cache folder. After 15 minutes, continue without the lock, as its holder probably hangs."""
     descriptor = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _try_lock(descriptor):
             report("waiting for another process that compiles kernels")
-            end = time.monotonic() + MAX_WAIT_SECONDS
-            while not _try_lock(descriptor) and time.monotonic() < end:
+            deadline = time.monotonic() + MAX_LOCK_WAIT_SECONDS
+            while not _try_lock(descriptor) and time.monotonic() < deadline:
                 time.sleep(0.1)
         yield
     finally:
@@ -186,13 +186,13 @@ def _try_lock(descriptor: int) -> bool:
 
 def sort_by_size(modules: Sequence[str]) -> list[str]:
     """Sort modules by the size of their source, largest first, which keeps all cores busy."""
-    return sorted(modules, key=lambda name: -directories.source_size(directories.module_path(name)))
+    return sorted(modules, key=lambda name: -directories.measure_sources(directories.module_path(name)))
 
 
 def clear_caches() -> None:
     """Clear the caches about compiled kernels and the C compiler."""
     directories.clear_caches()
-    c_compiler.cache_clear()
+    find_c_compiler.cache_clear()
 
 
 def print_progress(text: str) -> None:
@@ -215,7 +215,7 @@ def write_kernels(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
     if not kernels:
         return
     try:
-        c_compiler()
+        find_c_compiler()
     except LinkError:
         for kernel in kernels:
             compile_with_numba(kernel)
@@ -225,7 +225,7 @@ def write_kernels(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
     from kafkaframes.kernels import objects
 
     object_file, entries = objects.compile_object(kernels)
-    link_library(object_file, objects.header(entries), folder / name)
+    link_library(object_file, objects.write_header(entries), folder / name)
 
 
 # ------------------------------------------------------------ from an object file to a library
@@ -243,14 +243,14 @@ class LinkError(Exception):
 
 
 @cache
-def c_compiler() -> tuple[str, ...]:
+def find_c_compiler() -> tuple[str, ...]:
     """Return the command of the C compiler for this target.
 
     Raises:
         LinkError: a C compiler is not installed, or kernels cannot be compiled ahead for this processor.
     """
     command = shlex.split(os.environ.get(COMPILER_VARIABLE, "cc"))
-    if not target().triple:
+    if not detect_target().triple:
         raise LinkError("kernels cannot be compiled ahead for this processor")
     if shutil.which(command[0]) is None:
         raise LinkError(f"C compiler not found: {command[0]} (${COMPILER_VARIABLE} is the compiler's command)")
@@ -269,16 +269,16 @@ def link_library(object_file: bytes, header: str, target_path: Path) -> None:
         (build / "unit.o").write_bytes(object_file)
         library = build / "unit.so"
         glue = str(build / "glue.o")
-        _run([*c_compiler(), *_COMPILER_FLAGS, f"-I{build}", str(_GLUE_SOURCE), "-o", glue])
-        options = _MACOS_LINKER_FLAGS if target().is_macos else _LINUX_LINKER_FLAGS
-        _run([*c_compiler(), "-shared", "-s", *options, glue, str(build / "unit.o"), "-o", str(library)])
+        _run_command([*find_c_compiler(), *_COMPILER_FLAGS, f"-I{build}", str(_GLUE_SOURCE), "-o", glue])
+        options = _MACOS_LINKER_FLAGS if detect_target().is_macos else _LINUX_LINKER_FLAGS
+        _run_command([*find_c_compiler(), "-shared", "-s", *options, glue, str(build / "unit.o"), "-o", str(library)])
         copy = target_path.with_name(f".{target_path.name}.{os.getpid()}")
         shutil.copyfile(library, copy)
         copy.chmod(0o644)
         copy.replace(target_path)
 
 
-def _run(command: Sequence[str]) -> None:
+def _run_command(command: Sequence[str]) -> None:
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
         raise LinkError(f"{command[0]} failed: {(process.stderr.strip().splitlines() or ['no message'])[-1]}")
@@ -292,27 +292,27 @@ MAX_UNUSED_SECONDS: Final = 30 * 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class KernelUnit:
     """The kernels of one module. ``file`` is their library or numba's cache folder, None if they are not compiled."""
 
     module: str
     file: Path | None
 
 
-def modules() -> list[str]:
+def list_kernel_modules() -> list[str]:
     """Return the names of the modules that have kernels."""
-    paths = sorted(directories.kernel_files())
+    paths = sorted(directories.list_kernel_files())
     return [
         directories.module_name(path) for path in paths if _KERNEL_DECORATOR.search(path.read_text(encoding="utf-8"))
     ]
 
 
-def units() -> list[Unit]:
+def list_units() -> list[KernelUnit]:
     """Return all units, compiled or not."""
-    return [Unit(module, _file_of(module)) for module in modules()]
+    return [KernelUnit(module, _find_file(module)) for module in list_kernel_modules()]
 
 
-def _file_of(module: str) -> Path | None:
+def _find_file(module: str) -> Path | None:
     file = directories.find_unit(directories.file_name(module))
     if file is None and is_compiled(module):
         return numba_folder(module)

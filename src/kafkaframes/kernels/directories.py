@@ -30,22 +30,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.kernels.target import target
+from kafkaframes.kernels.target import detect_target
 
 PACKAGE_DIRECTORY = Path(__file__).parent.parent
 BUNDLED_DIRECTORY: Final = Path(__file__).parent / "compiled"
-READ_VARIABLE: Final = "KAFKAFRAMES_KERNELS"
+KERNEL_FOLDER_VARIABLE: Final = "KAFKAFRAMES_KERNELS"
 CACHE_VARIABLE: Final = "KAFKAFRAMES_CACHE_DIR"
 PLAIN_VARIABLE: Final = "KAFKAFRAMES_PLAIN_KERNELS"
 LIBRARY_SUFFIX: Final = ".abi3.so"
 # Part of every digest. Increase it after a change of how kernels are compiled or called.
 _DIGEST_VERSION: Final = b"2"
 _IMPORT_PATTERN: Final = re.compile(r"^from (kafkaframes[\w.]*) import (.*)$", re.MULTILINE)
-_OTHER_USERS_MODE: Final = stat.S_IWGRP | stat.S_IWOTH
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class UnitFolder:
     """A folder of units. ``distrust`` is the reason why it is not trusted; ``writable`` is true for a cache folder."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Folder:
     writable: bool
 
 
-def kernel_files() -> Iterator[Path]:
+def list_kernel_files() -> Iterator[Path]:
     """Yield the kernel files of the package."""
     return PACKAGE_DIRECTORY.rglob("_kernels*.py")
 
@@ -75,24 +75,24 @@ def module_path(module: str) -> Path:
 
 
 @cache
-def source_digest(path: Path) -> str:
+def digest_sources(path: Path) -> str:
     """Return the digest of a kernel file and its imports, for the target of this machine."""
-    digest = hashlib.sha256(_DIGEST_VERSION + target().name.encode())
-    for part in sorted(_with_imports(path)):
+    digest = hashlib.sha256(_DIGEST_VERSION + detect_target().name.encode())
+    for part in sorted(_find_sources(path)):
         digest.update(_read_source(part).encode())
     return digest.hexdigest()[:16]
 
 
 @cache
-def source_size(path: Path) -> int:
+def measure_sources(path: Path) -> int:
     """Return the size of all sources that are compiled into the kernels of a file, in characters."""
-    return sum(len(_read_source(part)) for part in _with_imports(path))
+    return sum(len(_read_source(part)) for part in _find_sources(path))
 
 
 def file_name(module: str, name: str = "") -> str:
     """Return the file name of a module's unit. ``name`` replaces the module in it, if one module has several units."""
     unit = name or module.removeprefix("kafkaframes.")
-    return f"{unit}-{target().name}-{source_digest(module_path(module))}{LIBRARY_SUFFIX}"
+    return f"{unit}-{detect_target().name}-{digest_sources(module_path(module))}{LIBRARY_SUFFIX}"
 
 
 def find_unit(name: str) -> Path | None:
@@ -105,32 +105,32 @@ def find_unit(name: str) -> Path | None:
         if (
             folder.distrust is None
             and path.exists()
-            and (folder.folder == BUNDLED_DIRECTORY or _reason_for_distrust(path) is None)
+            and (folder.folder == BUNDLED_DIRECTORY or _explain_distrust(path) is None)
         ):
             return path
     return None
 
 
 @cache
-def list_folders() -> tuple[Folder, ...]:
+def list_folders() -> tuple[UnitFolder, ...]:
     """List the folders in which units are searched, and those that are not trusted, for ``status`` and ``doctor``."""
-    result = [Folder(BUNDLED_DIRECTORY, "the package", None, False)]
-    for path in filter(None, os.environ.get(READ_VARIABLE, "").split(os.pathsep)):
-        result.append(_folder(Path(path), f"${READ_VARIABLE}", make=False))
-    for path in filter(None, (folder_of() for folder_of in EXTRA_FOLDERS)):
+    result = [UnitFolder(BUNDLED_DIRECTORY, "the package", None, False)]
+    for path in filter(None, os.environ.get(KERNEL_FOLDER_VARIABLE, "").split(os.pathsep)):
+        result.append(_create_folder(Path(path), f"${KERNEL_FOLDER_VARIABLE}", may_create=False))
+    for path in filter(None, (folder_of() for folder_of in EXTRA_FOLDER_FUNCTIONS)):
         if os.path.isdir(path):
-            result.append(_folder(Path(path), "files of the Spark job", make=False))
+            result.append(_create_folder(Path(path), "files of the Spark job", may_create=False))
     return (*result, *cache_folders())
 
 
-def cache_folders() -> Iterator[Folder]:
+def cache_folders() -> Iterator[UnitFolder]:
     """Yield the cache folders up to the first writable one, and create them if they do not exist."""
     for folder, source in _cache_paths():
-        cache = _folder(folder, source, make=True)
+        cache = _create_folder(folder, source, may_create=True)
         yield cache
         if cache.writable:
             return
-    yield _temporary_cache()
+    yield _create_temporary_cache()
 
 
 def _cache_paths() -> Iterator[tuple[Path, str]]:
@@ -151,21 +151,31 @@ def cache_folder() -> Path | None:
 
 def clear_caches() -> None:
     """Read the environment and the disk again in later calls. Loaded kernels stay loaded."""
-    for function in (load_unit, list_folders, source_digest, source_size, target, _temporary_cache, _read_source):
+    for function in (
+        load_unit,
+        list_folders,
+        digest_sources,
+        measure_sources,
+        detect_target,
+        _create_temporary_cache,
+        _read_source,
+    ):
         function.cache_clear()
 
 
-def _folder(folder: Path, source: str, *, make: bool) -> Folder:
-    if make:
+def _create_folder(folder: Path, source: str, *, may_create: bool) -> UnitFolder:
+    if may_create:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            return Folder(folder, source, f"cannot be created: {error.strerror}", False)
-    distrust = _reason_for_distrust(folder)
-    return Folder(folder, source, distrust, make and distrust is None and os.access(folder, os.W_OK | os.X_OK))
+            return UnitFolder(folder, source, f"cannot be created: {error.strerror}", False)
+    distrust = _explain_distrust(folder)
+    return UnitFolder(
+        folder, source, distrust, may_create and distrust is None and os.access(folder, os.W_OK | os.X_OK)
+    )
 
 
-def _reason_for_distrust(path: Path) -> str | None:
+def _explain_distrust(path: Path) -> str | None:
     """Return why another user could replace the code at ``path``; None if no other user can.
 
     The parent folders count as well: a user who can rename one of them can replace its content. In a folder with the
@@ -180,7 +190,7 @@ def _reason_for_distrust(path: Path) -> str | None:
     trusted_users = (os.getuid(), 0)
     if status.st_uid not in trusted_users:
         return f"belongs to user {status.st_uid}, neither to this user nor to root"
-    if status.st_mode & _OTHER_USERS_MODE:
+    if status.st_mode & _WRITABLE_BY_OTHERS:
         return f"other users can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
     for parent, status in parents:
         if status.st_uid not in trusted_users:
@@ -191,27 +201,29 @@ def _reason_for_distrust(path: Path) -> str | None:
 
 
 @cache
-def _temporary_cache() -> Folder:
+def _create_temporary_cache() -> UnitFolder:
     """Return this user's folder in the system's temporary folder.
 
     If another user has created a folder with its name, a folder with a random name is created. Later processes
     recognize it by its owner.
     """
     base, name, source = Path(tempfile.gettempdir()), f"kafkaframes-{os.getuid()}", "the temporary folder"
-    plain = _folder(base / name, source, make=True)
-    if plain.writable and not plain.folder.is_symlink():
-        return plain
+    plain_folder = _create_folder(base / name, source, may_create=True)
+    if plain_folder.writable and not plain_folder.folder.is_symlink():
+        return plain_folder
     for folder in sorted(base.glob(f"{name}-*")):
-        earlier = _folder(folder, source, make=False)
-        if earlier.distrust is None and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
-            return Folder(folder, source, None, os.access(folder, os.W_OK | os.X_OK))
+        earlier_folder = _create_folder(folder, source, may_create=False)
+        if earlier_folder.distrust is None and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+            return UnitFolder(folder, source, None, os.access(folder, os.W_OK | os.X_OK))
     try:
-        return _folder(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base)), source, make=True)
+        return _create_folder(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base)), source, may_create=True)
     except OSError as error:
-        return Folder(plain.folder, source, plain.distrust or f"cannot be created: {error.strerror}", False)
+        return UnitFolder(
+            plain_folder.folder, source, plain_folder.distrust or f"cannot be created: {error.strerror}", False
+        )
 
 
-def _with_imports(path: Path) -> set[Path]:
+def _find_sources(path: Path) -> set[Path]:
     """Return a kernel file and all kernel files that it imports, directly or indirectly."""
     files, queue = {path}, [path]
     while queue:
@@ -238,7 +250,7 @@ def _read_source(path: Path) -> str:
 
 # Functions that return further folders of compiled kernels, such as the one with the files of a Spark job. They are
 # called in each search, and their folders need the same trust as all other folders.
-EXTRA_FOLDERS: list[Callable[[], str | None]] = []
+EXTRA_FOLDER_FUNCTIONS: list[Callable[[], str | None]] = []
 
 
 UNIT_MODULE: Final = "kafkaframes_unit"  # module name of every unit's library

@@ -24,15 +24,15 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.np import arrayobj
 
-from kafkaframes.kernels.deferred import INSIDE, OPTIONS, Kernel, copy_function, resolve
-from kafkaframes.kernels.target import Target, target
+from kafkaframes.kernels.deferred import COMPILE_OPTIONS, DEVICE_COMPILE_OPTIONS, Kernel, copy_function, resolve
+from kafkaframes.kernels.target import Target, detect_target
 
-_C_LIBRARY = frozenset(("memcpy", "memmove", "memset", "memcmp"))
-_WORD = ir.IntType(64)
+_C_LIBRARY_FUNCTIONS = frozenset(("memcpy", "memmove", "memset", "memcmp"))
+_WORD_TYPE = ir.IntType(64)
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class KernelArgument:
     """An argument of a kernel, for ``glue.c``.
 
     Attributes:
@@ -67,7 +67,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KernelEntry:
     """A kernel in an object file.
 
     Attributes:
@@ -79,17 +79,17 @@ class Entry:
 
     name: str
     symbol: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[KernelArgument, ...]
     results: int
 
 
 @global_compiler_lock  # type: ignore[untyped-decorator]
-def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
+def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[KernelEntry]]:
     """Compile kernels to an object file, and return it with the list of its kernels.
 
     This process cannot run kernels afterwards, because numba no longer creates machine code.
     """
-    machine_target, context = target(), cpu_target.target_context
+    machine_target, context = detect_target(), cpu_target.target_context
     _configure_numba(machine_target)
     machine = _create_machine(machine_target)
     unit = llvm.parse_assembly(str(context.codegen()._create_empty_module("unit")))
@@ -114,7 +114,7 @@ def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
 def _reject_external_functions(unit: Any) -> None:
     """Raise if the kernels call external functions that the C library does not have, such as numba's runtime."""
     externals = {function.name for function in unit.functions if function.is_declaration}
-    missing = {name for name in externals if not name.startswith("llvm.")} - _C_LIBRARY
+    missing = {name for name in externals if not name.startswith("llvm.")} - _C_LIBRARY_FUNCTIONS
     if missing:
         raise TypeError(f"kernels call functions of numba's runtime: {', '.join(sorted(missing))}")
 
@@ -135,29 +135,29 @@ def _configure_numba(machine_target: Target) -> None:
     codegen._data_layout = str(codegen._tm.target_data)
     empty = JITCPUCodegen._create_empty_module
 
-    def create(self: Any, name: str) -> Any:
+    def create_module(self: Any, name: str) -> Any:
         module = empty(self, name)
         module.triple = machine_target.triple
         return module
 
-    JITCPUCodegen._create_empty_module = create
+    JITCPUCodegen._create_empty_module = create_module
     JITCPUCodegen._add_module = lambda self, module: None
     JITCodeLibrary._finalize_specific = lambda self: None
     JITCodeLibrary.get_pointer_to_function = lambda self, name: 1  # numba stores it in a function that is not called
     JITCPUCodegen.set_env = lambda self, name, environment: None
 
 
-def _add_kernel(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
+def _add_kernel(unit: Any, context: Any, number: int, kernel: Kernel) -> KernelEntry:
     """Compile a kernel, write its entry function, and link both into the unit."""
     (signature,) = map(resolve, kernel.signatures)
-    dispatcher = njit(**OPTIONS, **INSIDE)(copy_function(kernel.py_func))
+    dispatcher = njit(**COMPILE_OPTIONS, **DEVICE_COMPILE_OPTIONS)(copy_function(kernel.py_func))
     dispatcher.compile(signature)
     (compiled,) = dispatcher.overloads.values()
-    entry = Entry(
+    entry = KernelEntry(
         kernel.__name__,
         f"kafkaframes_{number}",
-        tuple(map(_argument, signature.args)),
-        _result_count(compiled.signature),
+        tuple(map(_describe_argument, signature.args)),
+        _count_results(compiled.signature),
     )
     library = context.codegen().create_library(entry.symbol)
     module = context.create_module(entry.symbol)
@@ -171,50 +171,50 @@ def _add_kernel(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
 
 def _write_entry_function(module: Any, context: Any, symbol: str, compiled: Any) -> None:
     """Write ``int32 symbol(const int64 *words, int64 *results)``, which returns 0 unless the kernel failed."""
-    pointer = _WORD.as_pointer()
+    pointer = _WORD_TYPE.as_pointer()
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), [pointer, pointer]), symbol)
     builder = ir.IRBuilder(function.append_basic_block())
-    words = _Words(builder, function.args[0])
+    words = _ArgumentWords(builder, function.args[0])
     signature = compiled.signature
     values = [_read_argument(context, builder, kind, words) for kind in signature.args]
     callee = context.declare_function(module, compiled.fndesc)
     status, result = context.call_conv.call_function(builder, callee, signature.return_type, signature.args, values)
-    count = _result_count(signature)
+    count = _count_results(signature)
     parts = [] if count < 0 else [result] if count == 0 else cgutils.unpack_tuple(builder, result)
     for index, part in enumerate(parts):
         builder.store(part, builder.gep(function.args[1], [ir.Constant(ir.IntType(32), index)]))
     builder.ret(builder.zext(status.is_error, ir.IntType(32)))
 
 
-class _Words:
+class _ArgumentWords:
     """An iterator over the argument words of an entry function."""
 
     def __init__(self, builder: Any, start: Any) -> None:
         self.builder, self.start, self.index = builder, start, 0
 
-    def next(self) -> Any:
+    def next_word(self) -> Any:
         address = self.builder.gep(self.start, [ir.Constant(ir.IntType(32), self.index)])
         self.index += 1
         return self.builder.load(address)
 
 
-def _read_argument(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
+def _read_argument(context: Any, builder: Any, kind: Any, words: _ArgumentWords) -> Any:
     """Read one argument in the form that numba's calling convention requires."""
     if isinstance(kind, types.BaseTuple):
         return context.make_tuple(builder, kind, [_read_argument(context, builder, part, words) for part in kind])
     if isinstance(kind, types.Buffer):
         return _read_array(context, builder, kind, words)
     if isinstance(kind, types.Boolean):
-        return builder.trunc(words.next(), ir.IntType(1))
-    return words.next()
+        return builder.trunc(words.next_word(), ir.IntType(1))
+    return words.next_word()
 
 
-def _read_array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
+def _read_array(context: Any, builder: Any, kind: Any, words: _ArgumentWords) -> Any:
     """Create numba's structure for a C-contiguous array from its address and shape."""
     array, element = context.make_array(kind)(context, builder), context.get_data_type(kind.dtype)
-    data = builder.inttoptr(words.next(), element.as_pointer())
-    shape = [words.next() for _ in range(kind.ndim)]
-    step = ir.Constant(_WORD, kind.dtype.bitwidth // 8)
+    data = builder.inttoptr(words.next_word(), element.as_pointer())
+    shape = [words.next_word() for _ in range(kind.ndim)]
+    step = ir.Constant(_WORD_TYPE, kind.dtype.bitwidth // 8)
     strides = [step]
     for extent in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], extent))
@@ -225,27 +225,27 @@ def _read_array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
     return array._getvalue()
 
 
-def _argument(kind: Any) -> Argument:
+def _describe_argument(kind: Any) -> KernelArgument:
     if isinstance(kind, types.Boolean):
-        return Argument("t")
+        return KernelArgument("t")
     if isinstance(kind, types.Bytes | types.ByteArray):
-        return Argument("b", writable=bool(kind.mutable))
+        return KernelArgument("b", writable=bool(kind.mutable))
     if isinstance(kind, types.Array):
-        return Argument("a", *_element(kind))
+        return KernelArgument("a", *_describe_element(kind))
     if isinstance(kind, types.UniTuple):
-        return Argument("m", *_element(kind.dtype), count=kind.count)
+        return KernelArgument("m", *_describe_element(kind.dtype), count=kind.count)
     if kind == types.int64:
-        return Argument("i")
+        return KernelArgument("i")
     raise TypeError(f"a kernel has an argument of type {kind}; glue.c does not support it")
 
 
-def _element(kind: Any) -> tuple[str, int, int, bool]:
+def _describe_element(kind: Any) -> tuple[str, int, int, bool]:
     if kind.layout != "C":
         raise TypeError(f"a kernel has an argument of type {kind}; it must be C-contiguous")
     return ("i" if kind.dtype.signed else "u"), kind.dtype.bitwidth // 8, kind.ndim, kind.mutable
 
 
-def _result_count(signature: Any) -> int:
+def _count_results(signature: Any) -> int:
     """Return -1 for no result, 0 for one number, else the length of a tuple of numbers."""
     kind = signature.return_type
     if kind == types.none:
@@ -257,7 +257,7 @@ def _result_count(signature: Any) -> int:
     raise TypeError(f"a kernel returns {kind}; glue.c does not support it")
 
 
-def header(entries: Sequence[Entry]) -> str:
+def write_header(entries: Sequence[KernelEntry]) -> str:
     """Return ``unit.h``, which declares an object file's kernels for ``glue.c``."""
     lines = [
         "#include <stdint.h>",

@@ -1,7 +1,7 @@
 """Kernels as plain Python, for machines without a compiled library and without numba. Slow, with equal results.
 
 The functions are the kernels' own. Their numbers are numpy's 64-bit numbers, which overflow like machine words, and
-``Array`` returns each element as such a number. Operations on addresses, such as ``wire._kernels.load_i64``, are
+``KernelArray`` returns each element as such a number. Operations on addresses, such as ``wire._kernels.load_i64``, are
 implemented here with ctypes. Each ``@intrinsic`` refers to its implementation.
 """
 
@@ -16,22 +16,22 @@ import numpy as np
 
 from kafkaframes.kernels.deferred import (
     KERNEL_BY_FUNCTION_ID,
-    Device,
+    ConstantTable,
+    DeviceFunction,
     FunctionCopies,
     Intrinsic,
     Kernel,
-    Table,
     is_kernel_helper,
     resolve,
 )
 
-_WORD: Final = (1 << 64) - 1
+_WORD_MASK: Final = (1 << 64) - 1
 _memory: Final = ctypes.pythonapi.PyMemoryView_FromMemory
 _memory.restype, _memory.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
-_WRITABLE: Final = 0x200  # PyBUF_WRITE
+_WRITABLE_BUFFER_FLAG: Final = 0x200  # PyBUF_WRITE
 
 
-def run(kernel: Kernel) -> Callable[..., Any]:
+def create_plain_kernel(kernel: Kernel) -> Callable[..., Any]:
     """Return a function that runs a kernel as plain Python, with the same arguments as the compiled kernel."""
     function, (signature,) = _copies.copy_function(kernel.py_func), kernel.signatures
 
@@ -54,9 +54,9 @@ def _convert_argument(value: Any, kind: Any) -> Any:
         element = kind._arguments[0]._name
         if not (isinstance(value, np.ndarray) and value.dtype.name == element and value.flags.c_contiguous):
             raise TypeError(f"expected a C-contiguous array of {element}, not {value!r:.60}")
-        return Array(value)
+        return KernelArray(value)
     if isinstance(value, bytes | bytearray):
-        return Array(np.frombuffer(value, np.uint8))
+        return KernelArray(np.frombuffer(value, np.uint8))
     if isinstance(value, tuple):
         return tuple(_convert_argument(part, kind._arguments[0]) for part in value)
     return value if isinstance(value, bool) else np.int64(index(value))
@@ -64,13 +64,13 @@ def _convert_argument(value: Any, kind: Any) -> Any:
 
 def _to_plain(value: Any) -> Any:
     """Replace a global of a kernel file by its equivalent in plain Python."""
-    if isinstance(value, Table):
+    if isinstance(value, ConstantTable):
         value = resolve(value)
     if isinstance(value, np.ndarray):
-        return Array(value)
+        return KernelArray(value)
     if isinstance(value, Intrinsic):
         return value.plain
-    if isinstance(value, Device):
+    if isinstance(value, DeviceFunction):
         return value.plain or _copies.copy_function(value.py_func)
     if isinstance(value, Kernel):
         return _copies.copy_function(value.py_func)
@@ -85,7 +85,7 @@ def _to_plain(value: Any) -> Any:
 _copies: Final = FunctionCopies(_to_plain)
 
 
-class Array:
+class KernelArray:
     """An array for kernels. Elements are read as 64-bit numbers, and written with their lowest bits."""
 
     __slots__ = ("_values", "_wide", "address", "shape", "size")
@@ -100,29 +100,29 @@ class Array:
         return self._wide(self._values[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._values[index] = np.uint64(int(value) & _WORD).astype(self._values.dtype)
+        self._values[index] = np.uint64(int(value) & _WORD_MASK).astype(self._values.dtype)
 
     def __len__(self) -> int:
         """Return the length of the first dimension."""
         return int(self.shape[0])
 
 
-def _address(array: Any, position: Any) -> int:
+def _address_at(array: Any, position: Any) -> int:
     """Return the address of a byte. ``array`` is an array or an address."""
-    return int(array.address if type(array) is Array else array) + int(position)
+    return int(array.address if type(array) is KernelArray else array) + int(position)
 
 
-def address_of(array: Array) -> Any:
+def address_of(array: KernelArray) -> Any:
     """Return the address of an array's first byte."""
     return np.int64(array.address)
 
 
-def load(bits: int, *, signed: bool, big_endian: bool = True, element_bytes: int = 1) -> Callable[..., Any]:
+def create_loader(bits: int, *, signed: bool, big_endian: bool = True, element_bytes: int = 1) -> Callable[..., Any]:
     """Return a function that loads an integer of ``bits`` at an index of an array or address."""
     order: Any = "big" if big_endian else "little"
 
     def load_integer(array: Any, index: Any) -> Any:
-        data = ctypes.string_at(_address(array, index * element_bytes), bits // 8)
+        data = ctypes.string_at(_address_at(array, index * element_bytes), bits // 8)
         return np.int64(int.from_bytes(data, order, signed=signed))
 
     return load_integer
@@ -130,46 +130,46 @@ def load(bits: int, *, signed: bool, big_endian: bool = True, element_bytes: int
 
 def load_u64_le(array: Any, position: Any) -> Any:
     """Load an unsigned 64-bit little-endian integer."""
-    return np.uint64(int.from_bytes(ctypes.string_at(_address(array, position), 8), "little"))
+    return np.uint64(int.from_bytes(ctypes.string_at(_address_at(array, position), 8), "little"))
 
 
-def store(bits: int, *, big_endian: bool, element_bytes: int = 1) -> Callable[..., Any]:
+def create_storer(bits: int, *, big_endian: bool, element_bytes: int = 1) -> Callable[..., Any]:
     """Return a function that stores the lowest ``bits`` of an integer at an index of an array or address."""
     order: Any = "big" if big_endian else "little"
 
     def store_integer(array: Any, index: Any, value: Any) -> None:
         data = (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, order)
-        ctypes.memmove(_address(array, index * element_bytes), data, bits // 8)
+        ctypes.memmove(_address_at(array, index * element_bytes), data, bits // 8)
 
     return store_integer
 
 
-def bytes_of(array: Any, start: Any, end: Any) -> bytes:
+def read_bytes(array: Any, start: Any, end: Any) -> bytes:
     """Return the bytes between two positions of an array or address."""
-    return ctypes.string_at(_address(array, start), int(end) - int(start))
+    return ctypes.string_at(_address_at(array, start), int(end) - int(start))
 
 
-def put_bytes(array: Any, content: bytes) -> None:
+def write_bytes(array: Any, content: bytes) -> None:
     """Write bytes to the start of an array or to an address."""
-    ctypes.memmove(_address(array, 0), content, len(content))
+    ctypes.memmove(_address_at(array, 0), content, len(content))
 
 
-def copy(target: Any, to: Any, source: Any, start: Any, size: Any) -> None:
+def copy_bytes(target: Any, target_start: Any, source: Any, start: Any, size: Any) -> None:
     """Copy ``source[start:start + size]`` to ``target[to:]``."""
-    ctypes.memmove(_address(target, to), _address(source, start), int(size))
+    ctypes.memmove(_address_at(target, target_start), _address_at(source, start), int(size))
 
 
-def array_at(dtype: Any) -> Callable[..., Any]:
+def create_array_view(dtype: Any) -> Callable[..., Any]:
     """Return a function that returns the memory at an address as an array of ``size`` elements."""
 
-    def view_array(address: Any, size: Any) -> Array:
-        memory = _memory(int(address), int(size) * np.dtype(dtype).itemsize, _WRITABLE)
-        return Array(np.ndarray((int(size),), dtype, memory))
+    def view_array(address: Any, size: Any) -> KernelArray:
+        memory = _memory(int(address), int(size) * np.dtype(dtype).itemsize, _WRITABLE_BUFFER_FLAG)
+        return KernelArray(np.ndarray((int(size),), dtype, memory))
 
     return view_array
 
 
-def call(bits: int) -> Callable[..., Any]:
+def create_call(bits: int) -> Callable[..., Any]:
     """Return a function that calls the C function at an address. Its arguments are words, its result has ``bits``."""
     result: Any = ctypes.c_int64 if bits == 64 else ctypes.c_int32
 
@@ -183,6 +183,6 @@ def do_nothing(*args: Any) -> None:
     """Do nothing: the equivalent of an intrinsic that only makes machine code faster."""
 
 
-def not_called(*args: Any) -> Any:
+def reject_call(*args: Any) -> Any:
     """Raise NotImplementedError: plain Python replaces all callers of the intrinsic."""
     raise NotImplementedError

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 # Level 3 of the x86-64 psABI, with Linux's names (abm is LZCNT), and carry-less multiplication.
-_LEVEL_3: Final = frozenset(
+_X86_64_V3_FLAGS: Final = frozenset(
     ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave", "sse4_2", "popcnt", "pclmulqdq"]
 )
 
@@ -52,7 +52,7 @@ TARGETS: Final = {
         "x86_64-unknown-linux-gnu",
         "x86-64-v3",
         "+pclmul",
-        _LEVEL_3,
+        _X86_64_V3_FLAGS,
         ("manylinux_2_17_x86_64", "musllinux_1_1_x86_64"),
     ),
     "aarch64": Target(
@@ -74,36 +74,40 @@ TARGETS: Final = {
         "armv8-a-macos", "arm64-apple-macosx11.0.0", "apple-m1", "+neon", tags=("macosx_11_0_arm64",)
     ),
 }
-OTHER: Final = Target("this-machine", "", "", "")
+THIS_MACHINE: Final = Target("this-machine", "", "", "")
 TARGET_VARIABLE: Final = (
     "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value is OTHER
 )
 
 
 @cache
-def target() -> Target:
-    """Return the target for this machine, or ``OTHER`` to compile for this processor only."""
+def detect_target() -> Target:
+    """Return the target for this machine, or ``THIS_MACHINE`` to compile for this processor only."""
     if key := os.environ.get(TARGET_VARIABLE):
-        return TARGETS.get(key, OTHER)
+        return TARGETS.get(key, THIS_MACHINE)
     prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
     is_free_threaded = "t" in sys.abiflags  # such a Python has no stable ABI: the layout of its objects differs
-    candidate = OTHER if prefix is None or is_free_threaded else TARGETS.get(prefix + platform.machine().lower(), OTHER)
-    return candidate if candidate.is_macos or candidate.flags <= _processor_flags(candidate) else OTHER
+    candidate = (
+        THIS_MACHINE
+        if prefix is None or is_free_threaded
+        else TARGETS.get(prefix + platform.machine().lower(), THIS_MACHINE)
+    )
+    return candidate if candidate.is_macos or candidate.flags <= _read_processor_flags(candidate) else THIS_MACHINE
 
 
 def has_crc32c() -> bool:
     """Return whether kernels may use the x86 instruction for CRC-32C (SSE 4.2)."""
-    return _has("sse4_2", "sse4.2")
+    return _has_feature("sse4_2", "sse4.2")
 
 
-def has_carryless() -> bool:
+def has_carryless_multiplication() -> bool:
     """Return whether kernels may use the x86 instruction for carry-less multiplication."""
-    return _has("pclmulqdq", "pclmul")
+    return _has_feature("pclmulqdq", "pclmul")
 
 
-def _has(flag: str, feature: str) -> bool:
-    machine_target = target()
-    if machine_target is not OTHER:
+def _has_feature(flag: str, feature: str) -> bool:
+    machine_target = detect_target()
+    if machine_target is not THIS_MACHINE:
         return flag in machine_target.flags
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -114,7 +118,7 @@ def _has(flag: str, feature: str) -> bool:
     return bool(llvm.get_host_cpu_features().get(feature, False))
 
 
-def _processor_flags(target: Target) -> frozenset[str]:
+def _read_processor_flags(target: Target) -> frozenset[str]:
     """Return the flags of the first processor. Its list is in the first 16 KiB of ``/proc/cpuinfo``."""
     if not target.flags:
         return frozenset()

@@ -20,7 +20,7 @@ from typing import Final
 from kafkaframes.errors import KafkaframesError
 
 Job = tuple[str, ...]
-HOW_TO_GET_NUMBA: Final = "pip install 'kafkaframes[compile]'"
+NUMBA_INSTALL_COMMAND: Final = "pip install 'kafkaframes[compile]'"
 
 
 def count_cores() -> int:
@@ -40,12 +40,12 @@ def run_jobs(jobs: Sequence[Job], *, on_done: Callable[[Job], None] = lambda job
         KafkaframesError: a job failed (the others are finished first), or numba is not installed.
     """
     if not has_numba():
-        raise KafkaframesError(f"numba is not installed, and is required to compile kernels: {HOW_TO_GET_NUMBA}")
+        raise KafkaframesError(f"numba is not installed, and is required to compile kernels: {NUMBA_INSTALL_COMMAND}")
     queue, failures = deque(jobs), []
     count = min(count_cores(), len(jobs))
 
-    def serve() -> None:
-        with _start() as process:
+    def run_jobs_of_process() -> None:
+        with _start_worker() as process:
             assert process.stdin is not None
             assert process.stdout is not None
             while queue:
@@ -60,13 +60,13 @@ def run_jobs(jobs: Sequence[Job], *, on_done: Callable[[Job], None] = lambda job
             process.stdin.close()
 
     with ThreadPoolExecutor(max(count, 1)) as pool:
-        for future in [pool.submit(serve) for _ in range(count)]:
+        for future in [pool.submit(run_jobs_of_process) for _ in range(count)]:
             future.result()
     if failures:
         raise KafkaframesError(f"kernels could not be compiled: {failures[0]}")
 
 
-def _start() -> subprocess.Popen[str]:
+def _start_worker() -> subprocess.Popen[str]:
     """Start a worker with this process's search path. It exits when its input is closed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "kafkaframes.kernels.workers"]

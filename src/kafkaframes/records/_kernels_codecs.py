@@ -109,7 +109,7 @@ def call(name: str, count: int, bits: int) -> Any:
 
     typed = {2: two, 3: three, 4: four, 5: five, 7: seven}[count]
     typed.__name__ = name
-    return intrinsic(plain.call(bits))(typed)
+    return intrinsic(plain.create_call(bits))(typed)
 
 
 _call_2, _call_3, _call_5 = (call(f"call_{count}", count, 64) for count in (2, 3, 5))
@@ -184,7 +184,7 @@ def _unsnappy_block(data, position, end, out, size):
 
 
 def _plain_unsnappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: Any) -> Any:
-    block = plain.bytes_of(data, position, end)
+    block = plain.read_bytes(data, position, end)
     try:
         size = snappy.decompress_raw_len(block)
         if size > capacity or size > len(block) * SNAPPY_RATIO:
@@ -192,7 +192,7 @@ def _plain_unsnappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: 
         content = bytes(snappy.decompress_raw(block))
     except DecompressionError:
         return UNUSUAL
-    plain.put_bytes(out, content)
+    plain.write_bytes(out, content)
     return np.int64(size)
 
 

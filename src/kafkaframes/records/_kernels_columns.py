@@ -149,7 +149,7 @@ def _array_at(name: str, kind: Any, dtype: Any) -> Any:
         return kind(I64, I64), code
 
     typed.__name__ = name
-    return intrinsic(plain.array_at(dtype))(typed)
+    return intrinsic(plain.create_array_view(dtype))(typed)
 
 
 int64s_at = _array_at("int64s_at", OUT_INT64S, np.int64)

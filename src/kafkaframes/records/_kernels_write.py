@@ -60,7 +60,7 @@ def _store(name: str, bits: int) -> Any:
         return types.none(types.int64, types.int64, types.int64), code
 
     typed.__name__ = name
-    return intrinsic(plain.store(bits, big_endian=True))(typed)
+    return intrinsic(plain.create_storer(bits, big_endian=True))(typed)
 
 
 store_i8, store_i16 = _store("store_i8", 8), _store("store_i16", 16)

@@ -12,7 +12,7 @@ import numpy as np
 
 from kafkaframes.records._kernels_scan import I64
 from kafkaframes.wire._jit import device, inline_device, intrinsic, ir, plain
-from kafkaframes.wire._kernels import _address, load_u8
+from kafkaframes.wire._kernels import _get_byte_pointer, load_u8
 
 _MASK = 0xFFFFFFFF
 _P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
@@ -23,7 +23,7 @@ def _load_le(name: str, bits: int) -> Any:
 
     def typed(typingctx: Any, array: Any, position: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = _address(context, builder, signature.args[0], args[0], args[1])
+            pointer = _get_byte_pointer(context, builder, signature.args[0], args[0], args[1])
             value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
             value.align = 1
             return builder.zext(value, ir.IntType(64))
@@ -31,7 +31,7 @@ def _load_le(name: str, bits: int) -> Any:
         return I64(array, I64), code
 
     typed.__name__ = name
-    return intrinsic(plain.load(bits, signed=False, big_endian=False))(typed)
+    return intrinsic(plain.create_loader(bits, signed=False, big_endian=False))(typed)
 
 
 load_le16, load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)

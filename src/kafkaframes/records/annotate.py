@@ -29,7 +29,7 @@ from kafkaframes.records.layout import (
     HeaderLayout,
 )
 from kafkaframes.wire.checksum import crc32, crc32c
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint, read_varlong
 
 HEADERS, RECORDS = 1, 2  # depths: batch and message headers only; their records as well
@@ -248,7 +248,7 @@ def _blob(drawing: AnnotatedBytes, path: str, *, text: bool = False) -> None:
     if size >= 0:
         raw = drawing.take(size, path)
         if size:
-            drawing.add(size, path, repr(java_text(raw)) if text else _preview(raw))
+            drawing.add(size, path, repr(decode_java_text(raw)) if text else _preview(raw))
 
 
 def _preview(raw: bytes) -> str:

@@ -34,7 +34,7 @@ from kafkaframes.records.reasons import UNREADABLE_FIELD
 from kafkaframes.records.scan import MEMORY, Batches, Bytes, Ints, ScanEnd, as_array, check_crcs, scan, split_into_runs
 from kafkaframes.wire.checksum import crc32
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 from kafkaframes.wire.varint import read_varint
 
 # Batches are decoded in groups of about this many compressed bytes, and at most this many batches.
@@ -66,7 +66,7 @@ class Header(NamedTuple):
     @property
     def key(self) -> str:
         """The key decoded as Java does: U+FFFD replaces bytes that are not UTF-8."""
-        return java_text(self.raw_key)
+        return decode_java_text(self.raw_key)
 
 
 class Record(NamedTuple):

@@ -25,7 +25,7 @@ from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DE
 from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
 from kafkaframes.records.scan import SHORTENED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
@@ -74,7 +74,7 @@ def java_text_array(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([java_text(key) for key in raw.to_pylist()], pa.string())
+        return pa.array([decode_java_text(key) for key in raw.to_pylist()], pa.string())
 
 
 def _sequences(result: Decoded) -> npt.NDArray[np.int32]:

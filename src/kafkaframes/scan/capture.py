@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.capture.columns import TABLE_COLUMNS
 from kafkaframes.capture.coverage import Coverage
-from kafkaframes.capture.files import find_files, natural
+from kafkaframes.capture.files import find_files, natural_sort_key
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.rows import check_names
@@ -74,7 +74,7 @@ def plan_works(files: Sequence[str], options: CaptureReadOptions, *, cores: int)
 def find_finished_files(options: CaptureReadOptions, *, now: float) -> list[str]:
     """Return the complete files: all but the newest, and the newest too after ``quiet_seconds`` without a write."""
     try:
-        files = sorted(find_files(options.paths), key=natural)
+        files = sorted(find_files(options.paths), key=natural_sort_key)
     except OptionError:
         return []
     if files and now - os.path.getmtime(files[-1]) < options.quiet_seconds:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkaframes.errors import CorruptRecordError, OptionError, path_error_text
+from kafkaframes.errors import CorruptRecordError, OptionError, format_path_error
 from kafkaframes.records.arrays import repeat_value
 from kafkaframes.scan.values.columns import decode_to_struct, prepend_schema_ids
 from kafkaframes.scan.values.decoding import DECODE_MODES, JSON, PROTOBUF, DecodingOptions, fetch_subject_schema
@@ -123,7 +123,7 @@ def _read_schema_text(schema: Schema) -> bytes | None:
     try:
         return Path(schema).read_bytes()
     except OSError as error:
-        raise OptionError(f"`schema`: {path_error_text(error, os.fspath(schema))}") from None
+        raise OptionError(f"`schema`: {format_path_error(error, os.fspath(schema))}") from None
 
 
 def _infer_schema(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:

@@ -190,15 +190,15 @@ def scan_capture(
     Raises:
         OptionError: A table, API, release or value does not exist.
     """
-    from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
-    from kafkaframes.capture.streams import ports_of
+    from kafkaframes.capture.reader import ON_DAMAGE_VALUES, CaptureOptions
+    from kafkaframes.capture.streams import parse_ports
     from kafkaframes.protocol.messages.registry import Apis
     from kafkaframes.scan.capture import CaptureReadOptions, CaptureSource
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import check_choice
 
-    check_choice("on_damage", on_damage, ON_DAMAGE)
-    listening = ports_of(ports)
+    check_choice("on_damage", on_damage, ON_DAMAGE_VALUES)
+    listening = parse_ports(ports)
     read = CaptureOptions(
         table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, on_damage=on_damage
     )

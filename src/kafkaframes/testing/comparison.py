@@ -10,7 +10,7 @@ from kafkaframes.records.batch import show_bytes
 
 Expected = Mapping[str, Any] | bytes | str | None
 _RECORD_FIELDS = ("key", "value", "headers", "timestamp", "partition", "offset")
-_MAX_PRINTED_EQUAL = 3
+_MAX_PRINTED_EQUAL_RECORDS = 3
 
 
 def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_order: bool = True) -> None:
@@ -37,9 +37,9 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
         matches = len(actual) == len(targets) and all(map(_matches, actual, targets))
         if matches:
             return
-        lines = _difference_in_order(actual, targets, names, keys)
+        lines = _describe_difference_in_order(actual, targets, names, keys)
     else:
-        lines = _difference_in_any_order(actual, targets, names)
+        lines = _describe_difference_in_any_order(actual, targets, names)
         if not lines:
             return
     counts = f"{len(targets)} expected, {len(actual)} found"
@@ -93,7 +93,7 @@ def _format_value(name: str, content: Any) -> str:
     return show_bytes(content) if isinstance(content, bytes) else repr(content)
 
 
-def _difference_in_order(
+def _describe_difference_in_order(
     actual: Sequence[Any], targets: Sequence[Mapping[str, Any]], names: Sequence[str], keys: Sequence[tuple[str, ...]]
 ) -> list[str]:
     is_uniform = len(set(keys)) <= 1
@@ -111,10 +111,11 @@ def _difference_in_order(
     for kind, first, last, start, stop in SequenceMatcher(None, remaining_targets, right, autojunk=False).get_opcodes():
         if kind == "equal":
             lines += [
-                f"  {row:>5}  {remaining_targets[row]}" for row in range(first, min(last, first + _MAX_PRINTED_EQUAL))
+                f"  {row:>5}  {remaining_targets[row]}"
+                for row in range(first, min(last, first + _MAX_PRINTED_EQUAL_RECORDS))
             ]
-            lines += [f"         ... {last - first - _MAX_PRINTED_EQUAL} equal records"] * (
-                last - first > _MAX_PRINTED_EQUAL
+            lines += [f"         ... {last - first - _MAX_PRINTED_EQUAL_RECORDS} equal records"] * (
+                last - first > _MAX_PRINTED_EQUAL_RECORDS
             )
             continue
         lines += [f"- {row:>5}  {remaining_targets[row]}" for row in range(first, last)]
@@ -122,18 +123,18 @@ def _difference_in_order(
     return lines
 
 
-def _difference_in_any_order(
+def _describe_difference_in_any_order(
     actual: Sequence[Any], targets: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[str]:
-    remaining = list(actual)
+    remaining_rows = list(actual)
     lines = []
     for row, target in enumerate(targets):
-        match = next((index for index, record in enumerate(remaining) if _matches(record, target)), None)
+        match = next((index for index, record in enumerate(remaining_rows) if _matches(record, target)), None)
         if match is None:
             lines.append(f"- {row:>5}  {_format_record(target)}")
         else:
-            del remaining[match]
+            del remaining_rows[match]
     return [
         *lines,
-        *(f"+        {_format_record({name: _get_field(one, name) for name in names})}" for one in remaining),
+        *(f"+        {_format_record({name: _get_field(line, name) for name in names})}" for line in remaining_rows),
     ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_JOURNAL_LIMIT = 100  # default number of requests that GET /journal returns
 _MAX_BODY_BYTES = 256 << 20  # enough for a million records of 100 bytes; only requests with the token are read
-_OPTIONAL_STR = (str, type(None))
+_OPTIONAL_STRING_TYPES = (str, type(None))
 _NUMBER_TYPES = (int, float)
 # Actions of faults: the body's field with the action's argument, the rule's method, and the type of the field.
 _FAULT_ACTIONS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
@@ -71,7 +71,7 @@ class Control:
         self._disk_rules: dict[int, Any] = {}
         self._snapshots: dict[int, Any] = {}
         self._server = HttpServer(
-            self._routes(), host=host, port=port, token=self.token, max_body_bytes=_MAX_BODY_BYTES
+            self._create_routes(), host=host, port=port, token=self.token, max_body_bytes=_MAX_BODY_BYTES
         )
         self.url = self._server.url
         self.port = self._server.port
@@ -80,31 +80,37 @@ class Control:
         """Stop the HTTP server. The broker continues to run."""
         self._server.close()
 
-    def _routes(self) -> list[Route]:
+    def _create_routes(self) -> list[Route]:
         broker = self._broker
         return [
-            Route("GET", "/", self._list, "this list"),
-            Route("GET", "/topics", self._topics, "topics with partitions, settings and end offsets", ()),
+            Route("GET", "/", self._list_routes, "this list"),
+            Route("GET", "/topics", self._list_topics, "topics with partitions, settings and end offsets", ()),
             Route(
                 "POST",
                 "/topics",
-                self._create,
+                self._create_topic,
                 "make one: name, partitions, configs",
                 ("name", "partitions", "configs"),
             ),
-            Route("GET", "/topics/{}/records", self._records, "decoded records; ?partition=", ("partition",)),
-            Route("POST", "/topics/{}/records", self._append, "append: records, partition", ("records", "partition")),
+            Route("GET", "/topics/{}/records", self._list_records, "decoded records; ?partition=", ("partition",)),
+            Route(
+                "POST",
+                "/topics/{}/records",
+                self._append_records,
+                "append: records, partition",
+                ("records", "partition"),
+            ),
             Route("PUT", "/topics/{}/configs", self._configure, "change settings"),
             Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader: node", ("node",)),
             Route("POST", "/topics/{}/partitions/{}/truncate", self._truncate, "cut the log: offset", ("offset",)),
             Route(
                 "POST",
                 "/topics/{}/partitions/{}/tear",
-                self._tear,
+                self._tear_tail,
                 "of a killed broker, cut the tail: bytes",
                 ("bytes",),
             ),
-            Route("GET", "/groups", self._groups, "groups with members and offsets", ()),
+            Route("GET", "/groups", self._list_groups, "groups with members and offsets", ()),
             Route(
                 "PUT",
                 "/coordinators/{}/{}",
@@ -112,30 +118,35 @@ class Control:
                 "move a coordinator: kind, key in the path; node",
                 ("node",),
             ),
-            Route("GET", "/transactions", self._transactions, "transactional ids with their partitions", ()),
-            Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULT_ACTIONS)}"),
-            Route("GET", "/faults", self._faults, "the faults, how many requests matched, and how often each happened"),
-            Route("DELETE", "/faults", self._clear, "remove all, of the disk too"),
-            Route("DELETE", "/faults/{}", self._remove, "remove a rule and release the requests that it holds"),
-            Route("POST", "/faults/{}/release", self._release, "release the requests that it holds"),
+            Route("GET", "/transactions", self._list_transactions, "transactional ids with their partitions", ()),
+            Route("POST", "/faults", self._create_fault, f"make a fault; do: {', '.join(_FAULT_ACTIONS)}"),
+            Route(
+                "GET",
+                "/faults",
+                self._list_faults,
+                "the faults, how many requests matched, and how often each happened",
+            ),
+            Route("DELETE", "/faults", self._clear_faults, "remove all, of the disk too"),
+            Route("DELETE", "/faults/{}", self._remove_fault, "remove a rule and release the requests that it holds"),
+            Route("POST", "/faults/{}/release", self._release_requests, "release the requests that it holds"),
             Route(
                 "POST",
                 "/disk-faults",
-                self._disk_fault,
+                self._create_disk_fault,
                 f"make a fault of the disk; do: {', '.join(_DISK_FAULT_ACTIONS)}",
             ),
-            Route("DELETE", "/disk-faults/{}", self._disk_remove, "remove one"),
+            Route("DELETE", "/disk-faults/{}", self._remove_disk_fault, "remove one"),
             Route(
                 "GET",
                 "/journal",
-                self._journal,
+                self._list_journal,
                 "requests and answers; ?api= version= client_id= last=",
                 ("api", "version", "client_id", "last"),
             ),
-            Route("DELETE", "/journal", lambda request: self._on_broker(broker.journal.clear), "forget them"),
+            Route("DELETE", "/journal", lambda request: self._call_on_broker(broker.journal.clear), "forget them"),
             Route("GET", "/report", lambda request: {"text": broker.report()}, "clients and versions that were seen"),
             Route("GET", "/clock", self._now, "the broker's time"),
-            Route("POST", "/clock/advance", self._advance, "move it forward: seconds", ("seconds",)),
+            Route("POST", "/clock/advance", self._advance_clock, "move it forward: seconds", ("seconds",)),
             Route(
                 "POST",
                 "/kill",
@@ -143,14 +154,14 @@ class Control:
                 "stop as in a crash; power_cut: discard unflushed data",
                 ("power_cut",),
             ),
-            Route("POST", "/restart", self._restart, "stop if it runs, start on the same port"),
+            Route("POST", "/restart", self._restart_broker, "stop if it runs, start on the same port"),
             Route("POST", "/nodes/{}/stop", self._stop_node, "stop a virtual node"),
             Route("POST", "/nodes/{}/start", self._start_node, "bring it back"),
-            Route("POST", "/snapshots", self._snapshot, "store all data of the broker"),
+            Route("POST", "/snapshots", self._take_snapshot, "store all data of the broker"),
             Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
         ]
 
-    def _list(self, request: HttpRequest) -> Any:
+    def _list_routes(self, request: HttpRequest) -> Any:
         return {
             "bootstrap_servers": self._broker.bootstrap_servers,
             "routes": {f"{route.method} {route.path}": route.meaning for route in self._server.routes},
@@ -158,7 +169,7 @@ class Control:
 
     # ---------------------------------------------------------------------------------------------- topics
 
-    def _topics(self, request: HttpRequest) -> Any:
+    def _list_topics(self, request: HttpRequest) -> Any:
         return {
             name: {
                 "topic_id": str(topic.topic_id),
@@ -169,15 +180,15 @@ class Control:
             for name, topic in self._broker.topics.items()
         }
 
-    def _create(self, request: HttpRequest) -> Any:
+    def _create_topic(self, request: HttpRequest) -> Any:
         name, partitions = request.get_field("name", str), request.get_field("partitions", int, 1)
-        self._broker.create_topic(name, partitions, **_configs(request.get_field("configs", dict, {})))
+        self._broker.create_topic(name, partitions, **_to_keyword_arguments(request.get_field("configs", dict, {})))
         return {"name": name, "partitions": partitions}
 
     def _configure(self, request: HttpRequest) -> None:
-        self._broker.configure_topic(request.path[0], **_configs(_object(request)))
+        self._broker.configure_topic(request.path[0], **_to_keyword_arguments(_require_object(request)))
 
-    def _records(self, request: HttpRequest) -> Any:
+    def _list_records(self, request: HttpRequest) -> Any:
         rows = self._broker.records(request.path[0], request.get_number("partition"))
         return [
             {
@@ -190,9 +201,9 @@ class Control:
             for row in rows
         ]
 
-    def _append(self, request: HttpRequest) -> Any:
+    def _append_records(self, request: HttpRequest) -> Any:
         rows = request.get_field("records", list)
-        records = [_record(row, index) for index, row in enumerate(rows)]
+        records = [_describe_record(row, index) for index, row in enumerate(rows)]
         base = (
             self._broker.append(request.path[0], records, partition=request.get_field("partition", int, 0))
             if records
@@ -201,18 +212,20 @@ class Control:
         return {"base_offset": base, "records": len(records)}
 
     def _lead(self, request: HttpRequest) -> None:
-        self._broker.move_leader(request.path[0], _index(request.path[1]), request.get_field("node", int))
+        self._broker.move_leader(request.path[0], _parse_index(request.path[1]), request.get_field("node", int))
 
     def _truncate(self, request: HttpRequest) -> None:
-        self._broker.truncate(request.path[0], _index(request.path[1]), request.get_field("offset", int))
+        self._broker.truncate(request.path[0], _parse_index(request.path[1]), request.get_field("offset", int))
 
-    def _tear(self, request: HttpRequest) -> Any:
-        file_size = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.get_field("bytes", int))
+    def _tear_tail(self, request: HttpRequest) -> Any:
+        file_size = self._broker.tear_tail(
+            request.path[0], _parse_index(request.path[1]), request.get_field("bytes", int)
+        )
         return {"size_bytes": file_size}
 
     # ---------------------------------------------------------------------------------------------- coordinators
 
-    def _groups(self, request: HttpRequest) -> Any:
+    def _list_groups(self, request: HttpRequest) -> Any:
         return {
             name: {
                 "type": group.type,
@@ -226,7 +239,7 @@ class Control:
             for name, group in self._broker.groups.items()
         }
 
-    def _transactions(self, request: HttpRequest) -> Any:
+    def _list_transactions(self, request: HttpRequest) -> Any:
         return {
             name: transaction._asdict()
             | {"partitions": [str(topic_partition) for topic_partition in transaction.partitions]}
@@ -238,8 +251,8 @@ class Control:
 
     # ---------------------------------------------------------------------------------------------- faults
 
-    def _fault(self, request: HttpRequest) -> Any:
-        action = _one_of(request.get_field("do", str), _FAULT_ACTIONS)
+    def _create_fault(self, request: HttpRequest) -> Any:
+        action = _select_value(request.get_field("do", str), _FAULT_ACTIONS)
         conditions = {
             name: value
             for name, kind in _CONDITION_TYPES.items()
@@ -250,24 +263,30 @@ class Control:
             "do", "api", *_OCCURRENCE_FIELDS, *_CONDITION_TYPES, *(() if argument is None else argument[:1])
         )
         values = None if argument is None else request.get_field(argument[0], argument[2])
-        api, optional = request.get_field("api", _OPTIONAL_STR, None), request.get_field("optional", bool, False)
+        api, optional = (
+            request.get_field("api", _OPTIONAL_STRING_TYPES, None),
+            request.get_field("optional", bool, False),
+        )
 
-        def act(rule: Any) -> None:
+        def apply_action(rule: Any) -> None:
             if argument is not None:
                 getattr(rule, argument[1])(values)
             elif action != "observe":
                 getattr(rule, action)()
 
         return self._create_rule(
-            self._rules, lambda: self._broker.on(api, optional=optional, **conditions), act, request
+            self._rules, lambda: self._broker.on(api, optional=optional, **conditions), apply_action, request
         )
 
-    def _disk_fault(self, request: HttpRequest) -> Any:
-        action = _one_of(request.get_field("do", str), _DISK_FAULT_ACTIONS)
+    def _create_disk_fault(self, request: HttpRequest) -> Any:
+        action = _select_value(request.get_field("do", str), _DISK_FAULT_ACTIONS)
         name, kind = _DISK_FAULT_ACTIONS[action]
         request.reject_unknown_fields("do", "effect", "path", *_OCCURRENCE_FIELDS, name)
         values = request.get_field(name, kind)
-        effect, path = request.get_field("effect", _OPTIONAL_STR, None), request.get_field("path", _OPTIONAL_STR, None)
+        effect, path = (
+            request.get_field("effect", _OPTIONAL_STRING_TYPES, None),
+            request.get_field("path", _OPTIONAL_STRING_TYPES, None),
+        )
         optional = request.get_field("optional", bool, False)
 
         def act(rule: Any) -> None:
@@ -277,17 +296,17 @@ class Control:
             self._disk_rules, lambda: self._broker.on_disk(effect, path=path, optional=optional), act, request
         )
 
-    def _on_broker(self, act: Callable[[], Any]) -> Any:
+    def _call_on_broker(self, act: Callable[[], Any]) -> Any:
         """Run a function between two requests of the broker, so that no request sees an intermediate state."""
         return self._broker.call(lambda state: act()) if self._broker.is_running else act()
 
     def _create_rule(
-        self, rules: dict[int, Any], new: Callable[[], Any], act: Callable[[Any], None], request: HttpRequest
+        self, rules: dict[int, Any], create: Callable[[], Any], act: Callable[[Any], None], request: HttpRequest
     ) -> Any:
         """Create a rule and store it under a new number. If an argument is invalid, the rule is removed again."""
 
-        def make() -> Any:
-            rule = new()
+        def create_rule() -> Any:
+            rule = create()
             try:
                 act(rule)
                 after = request.get_field("after", int, 0)
@@ -303,9 +322,9 @@ class Control:
             rules[number] = rule
             return {"id": number}
 
-        return self._on_broker(make)
+        return self._call_on_broker(create_rule)
 
-    def _faults(self, request: HttpRequest) -> Any:
+    def _list_faults(self, request: HttpRequest) -> Any:
         requests = {
             number: {"api": rule.api, "count": rule.count, "occurrences": rule.occurrences}
             for number, rule in self._rules.items()
@@ -316,37 +335,37 @@ class Control:
         }
         return {"faults": requests, "disk_faults": disk}
 
-    def _clear(self, request: HttpRequest) -> None:
+    def _clear_faults(self, request: HttpRequest) -> None:
         self._broker.clear_faults()
         self._rules.clear()
         self._disk_rules.clear()
 
-    def _remove(self, request: HttpRequest) -> None:
+    def _remove_fault(self, request: HttpRequest) -> None:
         rule = _find_by_number(self._rules, request)
-        self._on_broker(rule.remove)
+        self._call_on_broker(rule.remove)
         del self._rules[int(request.path[0])]
 
-    def _release(self, request: HttpRequest) -> Any:
+    def _release_requests(self, request: HttpRequest) -> Any:
         rule = _find_by_number(self._rules, request)
-        return {"released": self._on_broker(rule.release)}
+        return {"released": self._call_on_broker(rule.release)}
 
-    def _disk_remove(self, request: HttpRequest) -> None:
+    def _remove_disk_fault(self, request: HttpRequest) -> None:
         _find_by_number(self._disk_rules, request).remove()
         del self._disk_rules[int(request.path[0])]
 
     # ---------------------------------------------------------------------------------------------- journal and life
 
-    def _journal(self, request: HttpRequest) -> Any:
+    def _list_journal(self, request: HttpRequest) -> Any:
         result = self._broker.journal.requests(
             request.query.get("api"), version=request.get_number("version"), client_id=request.query.get("client_id")
         )
         last = request.get_number("last", _DEFAULT_JOURNAL_LIMIT) or 0
-        return [_entry(entry) for entry in result[-last:]] if last > 0 else []
+        return [_describe_entry(entry) for entry in result[-last:]] if last > 0 else []
 
     def _now(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
 
-    def _advance(self, request: HttpRequest) -> Any:
+    def _advance_clock(self, request: HttpRequest) -> Any:
         seconds = request.get_field("seconds", _NUMBER_TYPES)
         if not 0 <= seconds <= 1e9:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"`seconds` must be between 0 and 1e9, not {seconds}")
@@ -356,17 +375,17 @@ class Control:
     def _kill(self, request: HttpRequest) -> None:
         self._broker.kill(power_cut=request.get_field("power_cut", bool, False))
 
-    def _restart(self, request: HttpRequest) -> Any:
+    def _restart_broker(self, request: HttpRequest) -> Any:
         self._broker.restart()
         return {"bootstrap_servers": self._broker.bootstrap_servers}
 
     def _stop_node(self, request: HttpRequest) -> None:
-        self._broker.stop_node(_index(request.path[0]))
+        self._broker.stop_node(_parse_index(request.path[0]))
 
     def _start_node(self, request: HttpRequest) -> None:
-        self._broker.start_node(_index(request.path[0]))
+        self._broker.start_node(_parse_index(request.path[0]))
 
-    def _snapshot(self, request: HttpRequest) -> Any:
+    def _take_snapshot(self, request: HttpRequest) -> Any:
         number = len(self._snapshots) + 1
         self._snapshots[number] = self._broker.snapshot()
         return {"id": number}
@@ -375,7 +394,7 @@ class Control:
         self._broker.restore(_find_by_number(self._snapshots, request))
 
 
-def _one_of(name: str, values_by_name: Mapping[str, Any]) -> str:
+def _select_value(name: str, values_by_name: Mapping[str, Any]) -> str:
     if name not in values_by_name:
         raise HttpError(
             HTTPStatus.BAD_REQUEST, f"nothing is known of {name[:60]!r}; there are {', '.join(values_by_name)}"
@@ -383,49 +402,49 @@ def _one_of(name: str, values_by_name: Mapping[str, Any]) -> str:
     return name
 
 
-def _index(text: str) -> int:
+def _parse_index(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise HttpError(HTTPStatus.BAD_REQUEST, f"the path requires an integer here, not {text[:60]!r}")
     return int(text)
 
 
 def _find_by_number(rows: dict[int, Any], request: HttpRequest) -> Any:
-    number = _index(request.path[0])
+    number = _parse_index(request.path[0])
     if number not in rows:
         raise HttpError(HTTPStatus.NOT_FOUND, f"there is no number {number} here")
     return rows[number]
 
 
-def _object(request: HttpRequest) -> dict[str, Any]:
+def _require_object(request: HttpRequest) -> dict[str, Any]:
     if not isinstance(request.body, dict):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
     return request.body
 
 
-def _configs(values: dict[str, Any]) -> dict[str, Any]:
+def _to_keyword_arguments(values: dict[str, Any]) -> dict[str, Any]:
     """Return settings as keyword arguments, with the dots of Kafka's names replaced by underscores."""
     return {
         key.replace(".", "_"): value if isinstance(value, bool | int) else str(value) for key, value in values.items()
     }
 
 
-def _record(row: Any, index: int) -> dict[str, Any]:
+def _describe_record(row: Any, index: int) -> dict[str, Any]:
     try:
         return from_json_record(row)
     except EncodeError as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index}: {error}") from None
 
 
-def _entry(entry: Any) -> dict[str, Any]:
+def _describe_entry(entry: Any) -> dict[str, Any]:
     return {
         **{name: getattr(entry, name) for name in ("number", "api", "version", "connection", "peer", "client_id")},
         "software": list(entry.software),
         **{name: getattr(entry, name) for name in ("received_ms", "duration_ms", "fault")},
-        "request": _body(entry.body, entry.version),
-        "response": _body(entry.answer, entry.version),
+        "request": _body_to_json(entry.body, entry.version),
+        "response": _body_to_json(entry.answer, entry.version),
     }
 
 
-def _body(body: Any, version: int) -> Any:
+def _body_to_json(body: Any, version: int) -> Any:
     """Return Kafka's JSON form of a body, with records as their size; None if there is no body."""
     return body.to_json(version, records="size") if hasattr(body, "to_json") else None

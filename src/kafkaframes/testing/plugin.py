@@ -74,13 +74,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Provide a running in-memory broker on a free port, a new one for each test; see ``kafkaframes.Broker``."""
     marker = request.node.get_closest_marker("kafka_broker")
-    yield from _running(request, marker.kwargs if marker is not None else {})
+    yield from _run_broker(request, marker.kwargs if marker is not None else {})
 
 
 @pytest.fixture(scope="session")
 def kafka_broker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Provide one running broker for the whole session. The rules of a test are removed when the test ends."""
-    yield from _running(request, {})
+    yield from _run_broker(request, {})
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def schema_registry() -> Iterator[SchemaRegistry]:
         yield registry
 
 
-def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Broker]:
+def _run_broker(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Broker]:
     bootstrap = request.config.getoption("--kafka-bootstrap")
     if bootstrap:
         yield cast("Broker", ExternalBroker(bootstrap))  # typed as the broker that tests are written for

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 from kafkaframes.broker.network.http_server import HttpError, HttpRequest, HttpServer, Route
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-_BODY_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")
+_ACCEPTED_CONTENT_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")
 SCHEMA_TYPES = ("AVRO", "JSON", "PROTOBUF")
 _COMPATIBILITY_LEVEL = "NONE"
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
@@ -64,7 +64,7 @@ class SchemaRegistry:
         self._by_id: dict[int, Schema] = {}
         self._subjects: dict[str, dict[int, int]] = {}
         self._server = HttpServer(
-            self._routes(), host=host, port=port, content_type=CONTENT_TYPE, body_types=_BODY_TYPES
+            self._create_routes(), host=host, port=port, content_type=CONTENT_TYPE, body_types=_ACCEPTED_CONTENT_TYPES
         )
         self.url = self._server.url
         self.port = self._server.port
@@ -90,7 +90,7 @@ class SchemaRegistry:
             HttpError: the schema is invalid.
         """
         text = schema if isinstance(schema, str) else json.dumps(schema)
-        return self._register(subject, _schema_of(text, schema_type, []))
+        return self._register(subject, _parse_schema(text, schema_type, []))
 
     def subjects(self) -> dict[str, dict[int, Schema]]:
         """Return the schemas of each subject, by version."""
@@ -111,50 +111,50 @@ class SchemaRegistry:
 
     # ---------------------------------------------------------------------------------------------- over HTTP
 
-    def _routes(self) -> list[Route]:
+    def _create_routes(self) -> list[Route]:
         return [
             Route("GET", "/", lambda request: {}),
             Route("GET", "/subjects", lambda request: sorted(self._subjects)),
-            Route("POST", "/subjects/{}", self._look_up),
-            Route("DELETE", "/subjects/{}", self._delete),
-            Route("GET", "/subjects/{}/versions", lambda request: sorted(self._versions(request.path[0]))),
+            Route("POST", "/subjects/{}", self._look_up_schema),
+            Route("DELETE", "/subjects/{}", self._delete_subject),
+            Route("GET", "/subjects/{}/versions", lambda request: sorted(self._find_versions(request.path[0]))),
             Route("POST", "/subjects/{}/versions", self._post),
             Route("GET", "/subjects/{}/versions/{}", self._version),
             Route("GET", "/subjects/{}/versions/{}/schema", self._bare),
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
             Route("GET", "/schemas/types", lambda request: list(SCHEMA_TYPES)),
-            Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).to_json()),
+            Route("GET", "/schemas/ids/{}", lambda request: self._find_by_id(request.path[0]).to_json()),
             Route("GET", "/schemas/guids/{}", lambda request: self._find_by_guid(request.path[0]).to_json()),
-            Route("GET", "/schemas/ids/{}/schema", lambda request: _load_schema(self._of_id(request.path[0]))),
+            Route("GET", "/schemas/ids/{}/schema", lambda request: _load_schema(self._find_by_id(request.path[0]))),
             Route("GET", "/schemas/ids/{}/versions", self._list_schema_versions),
             Route("GET", "/config", lambda request: {"compatibilityLevel": _COMPATIBILITY_LEVEL}),
-            Route("PUT", "/config", _set_level),
+            Route("PUT", "/config", _set_compatibility_level),
             Route("GET", "/config/{}", lambda request: {"compatibilityLevel": _COMPATIBILITY_LEVEL}),
-            Route("PUT", "/config/{}", _set_level),
+            Route("PUT", "/config/{}", _set_compatibility_level),
             Route("GET", "/mode", lambda request: {"mode": "READWRITE"}),
-            Route("POST", "/compatibility/subjects/{}/versions/{}", self._compatible),
+            Route("POST", "/compatibility/subjects/{}/versions/{}", self._check_compatibility),
         ]
 
     def _post(self, request: HttpRequest) -> Any:
         return {"id": self._register(request.path[0], _read_schema(request))}
 
-    def _look_up(self, request: HttpRequest) -> Any:
+    def _look_up_schema(self, request: HttpRequest) -> Any:
         subject, schema = request.path[0], _read_schema(request)
         number = self._ids.get(schema)
-        for version, entry in self._versions(subject).items():
+        for version, entry in self._find_versions(subject).items():
             if entry == number:
                 return self._version_as_json(subject, version)
         raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
 
     def _version(self, request: HttpRequest) -> Any:
-        return self._version_as_json(request.path[0], self._number_of(*request.path))
+        return self._version_as_json(request.path[0], self._parse_version(*request.path))
 
     def _bare(self, request: HttpRequest) -> Any:
-        return _load_schema(self._by_id[self._versions(request.path[0])[self._number_of(*request.path)]])
+        return _load_schema(self._by_id[self._find_versions(request.path[0])[self._parse_version(*request.path)]])
 
     def _list_schema_versions(self, request: HttpRequest) -> Any:
         number = _id_of(request.path[0])
-        self._of_id(request.path[0])
+        self._find_by_id(request.path[0])
         with self._lock:
             return [
                 {"subject": subject, "version": version}
@@ -163,14 +163,14 @@ class SchemaRegistry:
                 if schema_id == number
             ]
 
-    def _delete(self, request: HttpRequest) -> Any:
-        versions = sorted(self._versions(request.path[0]))
+    def _delete_subject(self, request: HttpRequest) -> Any:
+        versions = sorted(self._find_versions(request.path[0]))
         with self._lock:
             self._subjects.pop(request.path[0], None)
         return versions
 
     def _delete_version(self, request: HttpRequest) -> Any:
-        version = self._number_of(*request.path)
+        version = self._parse_version(*request.path)
         with self._lock:
             versions = self._subjects[request.path[0]]
             versions.pop(version, None)
@@ -178,27 +178,27 @@ class SchemaRegistry:
                 del self._subjects[request.path[0]]
         return version
 
-    def _compatible(self, request: HttpRequest) -> Any:
+    def _check_compatibility(self, request: HttpRequest) -> Any:
         """Respond like a registry with level NONE: every valid schema is compatible."""
         _read_schema(request)
-        self._number_of(*request.path)
+        self._parse_version(*request.path)
         return {"is_compatible": True}
 
-    def _versions(self, subject: str) -> dict[int, int]:
+    def _find_versions(self, subject: str) -> dict[int, int]:
         with self._lock:
             if subject not in self._subjects:
                 raise HttpError(HTTPStatus.NOT_FOUND, f"Subject '{subject}' not found.", _NO_SUBJECT)
             return dict(self._subjects[subject])
 
-    def _number_of(self, subject: str, version: str) -> int:
-        versions = self._versions(subject)
-        number = max(versions) if version in ("latest", "-1") else _version_of(version)
+    def _parse_version(self, subject: str, version: str) -> int:
+        versions = self._find_versions(subject)
+        number = max(versions) if version in ("latest", "-1") else _parse_version_number(version)
         if number not in versions:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Version {number} not found.", _NO_VERSION)
         return number
 
     def _version_as_json(self, subject: str, version: int) -> dict[str, Any]:
-        number = self._versions(subject)[version]
+        number = self._find_versions(subject)[version]
         return {"subject": subject, "version": version, "id": number, **self._by_id[number].to_json()}
 
     def guid_of(self, schema_id: int) -> str:
@@ -213,7 +213,7 @@ class SchemaRegistry:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
         return result
 
-    def _of_id(self, text: str) -> Schema:
+    def _find_by_id(self, text: str) -> Schema:
         result = self._by_id.get(_id_of(text))
         if result is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
@@ -226,12 +226,12 @@ def _guid_of(schema: Schema) -> str:
 
 def _read_schema(request: HttpRequest) -> Schema:
     text = request.get_field("schema", str)
-    return _schema_of(
+    return _parse_schema(
         text, request.get_field("schemaType", str, SCHEMA_TYPES[0]), request.get_field("references", list, [])
     )
 
 
-def _schema_of(text: str, schema_type: str, references: list[Any]) -> Schema:
+def _parse_schema(text: str, schema_type: str, references: list[Any]) -> Schema:
     if schema_type not in SCHEMA_TYPES:
         _reject_schema(f"Invalid schema type {schema_type[:60]}, there are {', '.join(SCHEMA_TYPES)}")
     if not text.strip():
@@ -256,7 +256,7 @@ def _id_of(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
 
 
-def _version_of(text: str) -> int:
+def _parse_version_number(text: str) -> int:
     number = _id_of(text)
     if number < 1:
         reason = f"The specified version '{text[:60]}' is not a valid version id"
@@ -264,7 +264,7 @@ def _version_of(text: str) -> int:
     return number
 
 
-def _set_level(request: HttpRequest) -> Any:
+def _set_compatibility_level(request: HttpRequest) -> Any:
     level = request.get_field("compatibility", str)
     if level != _COMPATIBILITY_LEVEL:
         reason = f"this registry does not check compatibility: {_COMPATIBILITY_LEVEL}, not {level[:60]}"

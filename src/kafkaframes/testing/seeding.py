@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
 Row = Mapping[str, Any]
-WHOLE_ROW = "*"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WHOLE_ROW_COLUMN = "*"
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def seed(
@@ -54,29 +54,29 @@ def seed(
         EncodeError: a column is unknown, or a value is neither text nor bytes; ``path`` names row and column.
         AppendRefusedError: the topic does not accept a record. In this case no record is appended.
     """
-    rows = _rows_of(Path(source)) if isinstance(source, str | PathLike) else list(source)
-    records = [_record(row, index, key, value) for index, row in enumerate(rows)]
+    rows = _read_rows(Path(source)) if isinstance(source, str | PathLike) else list(source)
+    records = [_to_record(row, index, key, value) for index, row in enumerate(rows)]
     if records:
         broker.append(topic, records, partition=partition)
     return len(records)
 
 
-def _rows_of(path: Path) -> list[Row]:
+def _read_rows(path: Path) -> list[Row]:
     readers: dict[str, Callable[[Path], list[Row]]] = {
-        ".jsonl": _json_lines,
-        ".ndjson": _json_lines,
-        ".csv": _csv,
-        ".parquet": _parquet,
-        ".arrow": _arrow,
-        ".feather": _arrow,
-        ".log": _segment,
+        ".jsonl": _read_json_lines,
+        ".ndjson": _read_json_lines,
+        ".csv": _read_csv,
+        ".parquet": _read_parquet,
+        ".arrow": _read_arrow,
+        ".feather": _read_arrow,
+        ".log": _read_segment,
     }
     if path.suffix not in readers:
         raise OptionError(f"nothing is known of files named *{path.suffix}; there are {', '.join(readers)}")
     return readers[path.suffix](path)
 
 
-def _json_lines(path: Path) -> list[Row]:
+def _read_json_lines(path: Path) -> list[Row]:
     rows: list[Row] = []
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if line.strip():
@@ -87,24 +87,24 @@ def _json_lines(path: Path) -> list[Row]:
     return rows
 
 
-def _csv(path: Path) -> list[Row]:
+def _read_csv(path: Path) -> list[Row]:
     limit = csv.field_size_limit(sys.maxsize)  # 128 KiB by default
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
-            return [_csv_row(row, f"{path}, line {reader.line_num}") for row in reader]
+            return [_convert_csv_row(row, f"{path}, line {reader.line_num}") for row in reader]
     except csv.Error as error:
         raise OptionError(f"{path}: {error}") from None
     finally:
         csv.field_size_limit(limit)
 
 
-def _csv_row(row: dict[str, Any], position: str) -> Row:
+def _convert_csv_row(row: dict[str, Any], position: str) -> Row:
     """Return a row of text with timestamps as numbers and headers as lists: the columns of ``kafkaframes export``."""
     if None in row or None in row.values():
         raise OptionError(f"{position}: the number of fields differs from that of the first line")
     try:
-        for name, convert in (("timestamp", _timestamp_ms), ("headers", parse_json)):
+        for name, convert in (("timestamp", _parse_timestamp_ms), ("headers", parse_json)):
             if name in row:
                 row[name] = convert(row[name]) if row[name] else None
     except (EncodeError, ValueError) as error:
@@ -112,35 +112,35 @@ def _csv_row(row: dict[str, Any], position: str) -> Row:
     return row
 
 
-def _timestamp_ms(text: str) -> int:
+def _parse_timestamp_ms(text: str) -> int:
     if text.removeprefix("-").isdecimal():
         return int(text)
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return (moment - _UNIX_EPOCH) // timedelta(milliseconds=1)
 
 
-def _parquet(path: Path) -> list[Row]:
+def _read_parquet(path: Path) -> list[Row]:
     import pyarrow.parquet as pq
 
-    return _table_rows(pq.read_table(path))
+    return _rows_of_table(pq.read_table(path))
 
 
-def _arrow(path: Path) -> list[Row]:
+def _read_arrow(path: Path) -> list[Row]:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
-        return _table_rows(pa.ipc.open_file(source).read_all())
+        return _rows_of_table(pa.ipc.open_file(source).read_all())
 
 
-def _segment(path: Path) -> list[Row]:
+def _read_segment(path: Path) -> list[Row]:
     from kafkaframes.scan.functions import read_records
 
     batches = read_records(path, columns=["timestamp", "key", "value", "headers"], control_records=False)
-    return _table_rows(batches.read_all())
+    return _rows_of_table(batches.read_all())
 
 
-def _table_rows(table: pa.Table) -> list[Row]:
+def _rows_of_table(table: pa.Table) -> list[Row]:
     """Return the rows of a table, timestamps in milliseconds."""
     import pyarrow as pa
 
@@ -152,12 +152,12 @@ def _table_rows(table: pa.Table) -> list[Row]:
     return rows
 
 
-def _record(row: Row, index: int, key: str | None, value: str | None) -> dict[str, Any]:
+def _to_record(row: Row, index: int, key: str | None, value: str | None) -> dict[str, Any]:
     """Return a row as a record: key, value, timestamp and headers."""
     if key is None and value is None and isinstance(row, Mapping) and not {"key", "value"}.intersection(row):
         raise OptionError(
             f"row {index} has no column key or value among {', '.join(map(str, row))}; name them with key= and value=, "
-            f"or pass value={WHOLE_ROW!r} to write each row as a JSON object"
+            f"or pass value={WHOLE_ROW_COLUMN!r} to write each row as a JSON object"
         )
     try:
         return from_json_record(row if key is None and value is None else _map_row(row, key, value))
@@ -170,18 +170,18 @@ def _map_row(row: Row, key: str | None, value: str | None) -> Row:
     if not isinstance(row, Mapping):
         raise EncodeError(f"a row is a mapping of columns, not {type(row).__name__}")
     for name in (key, value):
-        if name not in (None, WHOLE_ROW) and name not in row:
+        if name not in (None, WHOLE_ROW_COLUMN) and name not in row:
             raise OptionError(f"no column {name!r} among {', '.join(row)}")
     key_column = key or "key"
     value_fields = {name: content for name, content in row.items() if name != key_column}
-    if value == WHOLE_ROW or (value is None and "value" not in row):
-        return {"key": _bytes(row.get(key_column)), "value": _bytes(value_fields)}
+    if value == WHOLE_ROW_COLUMN or (value is None and "value" not in row):
+        return {"key": _to_bytes(row.get(key_column)), "value": _to_bytes(value_fields)}
     value_column = value or "value"
     content = value_fields.pop(value_column, row[value_column])
-    return {**value_fields, "key": _bytes(row.get(key_column)), "value": _bytes(content)}
+    return {**value_fields, "key": _to_bytes(row.get(key_column)), "value": _to_bytes(content)}
 
 
-def _bytes(value: Any) -> bytes | None:
+def _to_bytes(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes | str):
         return from_json_bytes(value)
     return from_json_bytes(json.dumps(value, default=str, ensure_ascii=False))

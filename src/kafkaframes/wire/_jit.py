@@ -17,15 +17,15 @@ from kafkaframes.kernels import directories, plain
 from kafkaframes.kernels.deferred import (
     KERNEL_BY_FUNCTION_ID,
     KERNELS_BY_MODULE,
-    Device,
+    DeviceFunction,
     Intrinsic,
     Kernel,
     defer_module,
     defer_table,
 )
-from kafkaframes.kernels.target import has_carryless, has_crc32c
+from kafkaframes.kernels.target import has_carryless_multiplication, has_crc32c
 
-__all__ = ["defer_table", "has_carryless", "has_crc32c", "plain"]
+__all__ = ["defer_table", "has_carryless_multiplication", "has_crc32c", "plain"]
 
 types: Any = defer_module("numba.types")
 _private: Any = defer_module("kafkaframes.kernels.objects")  # the only file that imports private parts of numba
@@ -49,7 +49,7 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     """Declare a kernel: a function that Python calls, compiled for ``signatures`` (numba types)."""
 
     def declare_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-        declaration = Kernel(function, signatures, _load)
+        declaration = Kernel(function, signatures, _load_kernel)
         KERNELS_BY_MODULE.setdefault(function.__module__, []).append(declaration)
         run = directories.load_kernel(function.__module__, function.__name__)
         if run is None:
@@ -60,7 +60,7 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     return declare_kernel
 
 
-def _load(kernel: Kernel) -> Callable[..., Any]:
+def _load_kernel(kernel: Kernel) -> Callable[..., Any]:
     from kafkaframes.kernels import demand  # imports modules that are only needed for a compilation
 
     return demand.load_or_compile(kernel)
@@ -68,12 +68,12 @@ def _load(kernel: Kernel) -> Callable[..., Any]:
 
 def device(function: Callable[..., Any]) -> Any:
     """Declare a function that kernels call."""
-    return Device(function)
+    return DeviceFunction(function)
 
 
 def inline_device(function: Callable[..., Any]) -> Any:
     """Declare a small function on a hot path that is inlined: a call would pass each array as seven words."""
-    return Device(function, forceinline=True)
+    return DeviceFunction(function, forceinline=True)
 
 
 def intrinsic(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -83,4 +83,4 @@ def intrinsic(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
 
 def device_with_plain(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
     """Declare a function that kernels call, with a different function for plain Python."""
-    return lambda function: Device(function, in_python)
+    return lambda function: DeviceFunction(function, in_python)

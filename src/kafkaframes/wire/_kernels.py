@@ -19,7 +19,7 @@ from kafkaframes.wire._jit import (
     defer_table,
     device,
     device_with_plain,
-    has_carryless,
+    has_carryless_multiplication,
     has_crc32c,
     intrinsic,
     ir,
@@ -33,10 +33,10 @@ OK, TRUNCATED, OVERLONG = 0, 1, 2
 # Whether the processor has the CRC-32C instruction of SSE 4.2. Without it, the checksum uses tables.
 HAS_CRC32C = has_crc32c()
 # Whether the processor has carry-less multiplication, with which CRC-32 processes 16 bytes at a time.
-HAS_CARRYLESS = has_carryless()
+HAS_CARRYLESS_MULTIPLICATION = has_carryless_multiplication()
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
+def _get_byte_pointer(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
     """Return a pointer to a byte of an array. ``array`` is an array or its address (int64)."""
     if isinstance(array_type, types.Integer):
         return builder.gep(builder.inttoptr(array, ir.IntType(8).as_pointer()), [position])
@@ -44,14 +44,14 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, position: 
     return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [position])
 
 
-def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
+def _create_load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
     """Return an intrinsic that loads a big-endian integer of ``bits`` at any position."""
 
-    def define(typingctx: Any, array: Any, position: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def define_load(typingctx: Any, array: Any, position: Any) -> Any:
+        def generate_load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
             pointer = builder.bitcast(
-                _address(context, builder, signature.args[0], args[0], args[1]), width.as_pointer()
+                _get_byte_pointer(context, builder, signature.args[0], args[0], args[1]), width.as_pointer()
             )
             value = builder.load(pointer)
             value.align = 1
@@ -60,38 +60,38 @@ def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
             extend = builder.sext if signed else builder.zext
             return value if bits == 64 else extend(value, ir.IntType(64))
 
-        return result(array, types.int64), code
+        return result(array, types.int64), generate_load
 
-    define.__name__ = name
-    return intrinsic(plain.load(bits, signed=signed))(define)
-
-
-load_u8 = _load("load_u8", 8, types.int64, signed=False)
-load_i8 = _load("load_i8", 8, types.int64, signed=True)
-load_i16 = _load("load_i16", 16, types.int64, signed=True)
-load_i32 = _load("load_i32", 32, types.int64, signed=True)
-load_u32 = _load("load_u32", 32, types.int64, signed=False)
-load_i64 = _load("load_i64", 64, types.int64, signed=True)
+    define_load.__name__ = name
+    return intrinsic(plain.create_loader(bits, signed=signed))(define_load)
 
 
-def _store_item(name: str, bits: int) -> Any:
+load_u8 = _create_load("load_u8", 8, types.int64, signed=False)
+load_i8 = _create_load("load_i8", 8, types.int64, signed=True)
+load_i16 = _create_load("load_i16", 16, types.int64, signed=True)
+load_i32 = _create_load("load_i32", 32, types.int64, signed=True)
+load_u32 = _create_load("load_u32", 32, types.int64, signed=False)
+load_i64 = _create_load("load_i64", 64, types.int64, signed=True)
+
+
+def _create_store(name: str, bits: int) -> Any:
     """Return an intrinsic that stores an element of ``bits`` in an array or at an address."""
 
-    def define(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def define_store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+        def generate_store(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
-            start = _address(context, builder, signature.args[0], args[0], ir.Constant(ir.IntType(64), 0))
+            start = _get_byte_pointer(context, builder, signature.args[0], args[0], ir.Constant(ir.IntType(64), 0))
             pointer = builder.gep(builder.bitcast(start, width.as_pointer()), [args[1]])
             builder.store(args[2] if bits == 64 else builder.trunc(args[2], width), pointer).align = 1
             return context.get_dummy_value()
 
-        return types.none(array, types.int64, types.int64), code
+        return types.none(array, types.int64, types.int64), generate_store
 
-    define.__name__ = name
-    return intrinsic(plain.store(bits, big_endian=False, element_bytes=bits // 8))(define)
+    define_store.__name__ = name
+    return intrinsic(plain.create_storer(bits, big_endian=False, element_bytes=bits // 8))(define_store)
 
 
-store_item_8, store_item_32, store_item_64 = (_store_item(f"store_item_{bits}", bits) for bits in (8, 32, 64))
+store_item_8, store_item_32, store_item_64 = (_create_store(f"store_item_{bits}", bits) for bits in (8, 32, 64))
 
 
 @intrinsic(plain.address_of)
@@ -102,57 +102,57 @@ def address_of(typingctx: Any, array: Any) -> Any:
     20 ns per call). A call with addresses costs nothing.
     """
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         return builder.ptrtoint(data, ir.IntType(64))
 
-    return types.int64(array), code
+    return types.int64(array), generate_address
 
 
 @intrinsic(plain.load_u64_le)
 def _load_u64_le(typingctx: Any, array: Any, position: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+    def generate_load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _get_byte_pointer(context, builder, signature.args[0], args[0], args[1])
         value = builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()))
         value.align = 1
         return value
 
-    return types.uint64(array, types.int64), code
+    return types.uint64(array, types.int64), generate_load
 
 
-@intrinsic(plain.copy)
+@intrinsic(plain.copy_bytes)
 def copy_bytes(typingctx: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
     """Copy ``source[start:start + size]`` to ``target[to:]`` with LLVM's memcpy, without numba's overlap checks."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        there = _address(context, builder, signature.args[0], args[0], args[1])
-        here = _address(context, builder, signature.args[2], args[2], args[3])
+    def generate_copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        there = _get_byte_pointer(context, builder, signature.args[0], args[0], args[1])
+        here = _get_byte_pointer(context, builder, signature.args[2], args[2], args[3])
         cgutils.raw_memcpy(builder, there, here, args[4], 1)
         return context.get_dummy_value()
 
-    return types.none(target, types.int64, source, types.int64, types.int64), code
+    return types.none(target, types.int64, source, types.int64, types.int64), generate_copy
 
 
-def _copy(size: int) -> Any:
+def _create_copy(size: int) -> Any:
     """Return an intrinsic that copies ``size`` bytes with one load and one store. Both arrays must contain them."""
 
-    def define(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def define_copy(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+        def generate_copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             block = ir.VectorType(ir.IntType(8), size).as_pointer()
-            there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
-            here = builder.bitcast(_address(context, builder, signature.args[2], args[2], args[3]), block)
+            there = builder.bitcast(_get_byte_pointer(context, builder, signature.args[0], args[0], args[1]), block)
+            here = builder.bitcast(_get_byte_pointer(context, builder, signature.args[2], args[2], args[3]), block)
             value = builder.load(here)
             value.align = 1
             builder.store(value, there).align = 1
             return context.get_dummy_value()
 
-        return types.none(target, types.int64, source, types.int64), code
+        return types.none(target, types.int64, source, types.int64), generate_copy
 
-    define.__name__ = f"copy_{size}"
-    return intrinsic(lambda target, to, source, start: plain.copy(target, to, source, start, size))(define)
+    define_copy.__name__ = f"copy_{size}"
+    return intrinsic(lambda target, to, source, start: plain.copy_bytes(target, to, source, start, size))(define_copy)
 
 
-copy_16, copy_32 = _copy(16), _copy(32)
+copy_16, copy_32 = _create_copy(16), _create_copy(32)
 
 
 # ----------------------------------------------------------------------------------------------- varints
@@ -210,7 +210,7 @@ def read_varlong(buf, position, end):
 # --------------------------------------------------------------------------------------------- checksums
 
 
-def _slices(polynomial: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def _compute_slice_tables(polynomial: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the tables that advance a reflected CRC over ``count`` bytes at once."""
     tables = np.zeros((count, 256), np.uint32)
     for byte in range(256):
@@ -224,10 +224,10 @@ def _slices(polynomial: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]
     return tables
 
 
-def _zeros(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def _compute_zero_tables(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return four tables, one per byte of the CRC, that advance a reflected CRC over ``size`` zero bytes."""
 
-    def times(matrix: list[int], vector: int) -> int:
+    def multiply(matrix: list[int], vector: int) -> int:
         result = 0
         for row in matrix:
             if vector & 1:
@@ -240,21 +240,24 @@ def _zeros(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     bits = size * 8
     while bits:
         if bits & 1:
-            power = matrix if power is None else [times(matrix, row) for row in power]
-        matrix = [times(matrix, row) for row in matrix]
+            power = matrix if power is None else [multiply(matrix, row) for row in power]
+        matrix = [multiply(matrix, row) for row in matrix]
         bits >>= 1
     assert power is not None
     tables = np.zeros((4, 256), np.uint32)
     for byte in range(256):
         for index in range(4):
-            tables[index, byte] = times(power, byte << (8 * index))
+            tables[index, byte] = multiply(power, byte << (8 * index))
     return tables
 
 
-_CRC32 = defer_table(_slices, 0xEDB88320, 16)
-_CRC32C = defer_table(_slices, 0x82F63B78, 16)
+_CRC32_TABLES = defer_table(_compute_slice_tables, 0xEDB88320, 16)
+_CRC32C_TABLES = defer_table(_compute_slice_tables, 0x82F63B78, 16)
 _LONG, _SHORT = 2048, 256  # sizes in bytes of the three interleaved streams
-_OVER_LONG, _OVER_SHORT = defer_table(_zeros, 0x82F63B78, _LONG), defer_table(_zeros, 0x82F63B78, _SHORT)
+_OVER_LONG, _OVER_SHORT = (
+    defer_table(_compute_zero_tables, 0x82F63B78, _LONG),
+    defer_table(_compute_zero_tables, 0x82F63B78, _SHORT),
+)
 
 
 @device
@@ -282,7 +285,7 @@ def _crc_of_16(low, high, tables):
 
 
 @device
-def _crc_go_on(buf, position, end, value, tables):
+def _continue_crc(buf, position, end, value, tables):
     """Advance the CRC ``value`` over ``buf[position:end]``."""
     byte = np.uint64(0xFF)
     while position + 16 <= end:
@@ -309,50 +312,52 @@ def _crc_go_on(buf, position, end, value, tables):
 
 @device
 def _crc_by_tables(buf, start, end, tables):
-    return _crc_go_on(buf, start, end, np.uint64(0xFFFFFFFF), tables)
+    return _continue_crc(buf, start, end, np.uint64(0xFFFFFFFF), tables)
 
 
 def _plain_crc32(buf: Any, start: Any, end: Any) -> Any:
     from kafkaframes.wire import checksum
 
-    return np.int64(checksum.crc32(plain.bytes_of(buf, start, end)))
+    return np.int64(checksum.crc32(plain.read_bytes(buf, start, end)))
 
 
 def _plain_crc32c(buf: Any, start: Any, end: Any) -> Any:
     from kafkaframes.wire import checksum
 
-    return np.int64(checksum.crc32c(plain.bytes_of(buf, start, end)))
+    return np.int64(checksum.crc32c(plain.read_bytes(buf, start, end)))
 
 
 @device_with_plain(_plain_crc32)
 def _crc32_by_tables(buf, start, end):
-    return _crc_by_tables(buf, start, end, _CRC32)
+    return _crc_by_tables(buf, start, end, _CRC32_TABLES)
 
 
-@intrinsic(plain.not_called)
-def _fold(typingctx: Any, low: Any, high: Any, by_low: Any, by_high: Any) -> Any:
+@intrinsic(plain.reject_call)
+def _multiply_carryless(typingctx: Any, low: Any, high: Any, by_low: Any, by_high: Any) -> Any:
     """Multiply two 64-bit polynomials by two others without carries, and add the 128-bit products."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate_multiplication(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pair = ir.VectorType(ir.IntType(64), 2)
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(pair, [pair, pair, ir.IntType(8)]), "llvm.x86.pclmulqdq"
         )
-        value, by = (_pair(builder, pair, *args[:2]), _pair(builder, pair, *args[2:]))
+        value, by = (_create_pair(builder, pair, *args[:2]), _create_pair(builder, pair, *args[2:]))
         products = [builder.call(function, [value, by, ir.Constant(ir.IntType(8), which)]) for which in (0x00, 0x11)]
         both = builder.xor(*products)
         parts = [builder.extract_element(both, ir.Constant(ir.IntType(32), which)) for which in (0, 1)]
         return context.make_tuple(builder, signature.return_type, parts)
 
-    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64, types.uint64), code
+    return types.UniTuple(types.uint64, 2)(
+        types.uint64, types.uint64, types.uint64, types.uint64
+    ), generate_multiplication
 
 
-def _pair(builder: Any, pair: Any, low: Any, high: Any) -> Any:
+def _create_pair(builder: Any, pair: Any, low: Any, high: Any) -> Any:
     value = builder.insert_element(ir.Constant(pair, ir.Undefined), low, ir.Constant(ir.IntType(32), 0))
     return builder.insert_element(value, high, ir.Constant(ir.IntType(32), 1))
 
 
-def _power(bits: int) -> Any:
+def _compute_power(bits: int) -> Any:
     """Return x^bits modulo the polynomial of CRC-32, reflected, in the form for carry-less multiplication."""
     value = 1 << 31
     for _ in range(bits):
@@ -361,14 +366,14 @@ def _power(bits: int) -> Any:
 
 
 # Factors that advance the lower and the higher half of 16 bytes over 64 bytes, and over 16 bytes.
-_BY_64, _BY_64_HIGH, _BY_16, _BY_16_HIGH = (_power(bits) for bits in (512 + 32, 512 - 32, 128 + 32, 128 - 32))
+_BY_64, _BY_64_HIGH, _BY_16, _BY_16_HIGH = (_compute_power(bits) for bits in (512 + 32, 512 - 32, 128 + 32, 128 - 32))
 
 
 @device_with_plain(_plain_crc32)
 def _crc32_by_folding(buf, start, end):
     """Return the CRC-32. Fold all but the last bytes into 16 bytes with the same CRC, in four lanes if possible."""
     if end - start < 32:
-        return _crc_by_tables(buf, start, end, _CRC32)
+        return _crc_by_tables(buf, start, end, _CRC32_TABLES)
     low, high = _load_u64_le(buf, start) ^ np.uint64(0xFFFFFFFF), _load_u64_le(buf, start + 8)
     position = start + 16
     if end - start >= 128:
@@ -377,32 +382,32 @@ def _crc32_by_folding(buf, start, end):
         low3, high3 = _load_u64_le(buf, start + 48), _load_u64_le(buf, start + 56)
         position = start + 64
         while position + 64 <= end:
-            low, high = _fold(low, high, _BY_64, _BY_64_HIGH)
-            low1, high1 = _fold(low1, high1, _BY_64, _BY_64_HIGH)
-            low2, high2 = _fold(low2, high2, _BY_64, _BY_64_HIGH)
-            low3, high3 = _fold(low3, high3, _BY_64, _BY_64_HIGH)
+            low, high = _multiply_carryless(low, high, _BY_64, _BY_64_HIGH)
+            low1, high1 = _multiply_carryless(low1, high1, _BY_64, _BY_64_HIGH)
+            low2, high2 = _multiply_carryless(low2, high2, _BY_64, _BY_64_HIGH)
+            low3, high3 = _multiply_carryless(low3, high3, _BY_64, _BY_64_HIGH)
             low, high = low ^ _load_u64_le(buf, position), high ^ _load_u64_le(buf, position + 8)
             low1, high1 = low1 ^ _load_u64_le(buf, position + 16), high1 ^ _load_u64_le(buf, position + 24)
             low2, high2 = low2 ^ _load_u64_le(buf, position + 32), high2 ^ _load_u64_le(buf, position + 40)
             low3, high3 = low3 ^ _load_u64_le(buf, position + 48), high3 ^ _load_u64_le(buf, position + 56)
             position += 64
-        low, high = _fold(low, high, _BY_16, _BY_16_HIGH)
-        low, high = _fold(low ^ low1, high ^ high1, _BY_16, _BY_16_HIGH)
-        low, high = _fold(low ^ low2, high ^ high2, _BY_16, _BY_16_HIGH)
+        low, high = _multiply_carryless(low, high, _BY_16, _BY_16_HIGH)
+        low, high = _multiply_carryless(low ^ low1, high ^ high1, _BY_16, _BY_16_HIGH)
+        low, high = _multiply_carryless(low ^ low2, high ^ high2, _BY_16, _BY_16_HIGH)
         low, high = low ^ low3, high ^ high3
     while position + 16 <= end:
-        low, high = _fold(low, high, _BY_16, _BY_16_HIGH)
+        low, high = _multiply_carryless(low, high, _BY_16, _BY_16_HIGH)
         low, high = low ^ _load_u64_le(buf, position), high ^ _load_u64_le(buf, position + 8)
         position += 16
-    return _crc_go_on(buf, position, end, _crc_of_16(low, high, _CRC32), _CRC32)
+    return _continue_crc(buf, position, end, _crc_of_16(low, high, _CRC32_TABLES), _CRC32_TABLES)
 
 
-crc32_of = _crc32_by_folding if HAS_CARRYLESS else _crc32_by_tables
+crc32_of = _crc32_by_folding if HAS_CARRYLESS_MULTIPLICATION else _crc32_by_tables
 
 
-def _crc_step(name: str, bits: int) -> Any:
-    def define(typingctx: Any, value: Any, data: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _create_crc_step(name: str, bits: int) -> Any:
+    def define_step(typingctx: Any, value: Any, data: Any) -> Any:
+        def generate_step(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             wide, narrow = ir.IntType(64), ir.IntType(32)
             if bits == 64:
                 function = cgutils.get_or_insert_function(
@@ -416,17 +421,17 @@ def _crc_step(name: str, bits: int) -> Any:
             value = builder.call(function, [builder.trunc(args[0], narrow), builder.trunc(args[1], byte)])
             return builder.zext(value, wide)
 
-        return types.uint64(types.uint64, types.uint64), code
+        return types.uint64(types.uint64, types.uint64), generate_step
 
-    define.__name__ = name
-    return intrinsic(plain.not_called)(define)
+    define_step.__name__ = name
+    return intrinsic(plain.reject_call)(define_step)
 
 
-_crc_8_bytes, _crc_1_byte = _crc_step("crc_8_bytes", 64), _crc_step("crc_1_byte", 8)
+_crc_8_bytes, _crc_1_byte = _create_crc_step("crc_8_bytes", 64), _create_crc_step("crc_1_byte", 8)
 
 
 @device
-def _advance(value, tables):
+def _advance_crc(value, tables):
     byte = np.uint64(0xFF)
     return np.uint64(
         tables[0, value & byte]
@@ -437,7 +442,7 @@ def _advance(value, tables):
 
 
 @device
-def _three_streams(buf, position, end, value, size, tables):
+def _advance_three_streams(buf, position, end, value, size, tables):
     """Process three parts in parallel: the instruction has a latency of three cycles, and one can start per cycle."""
     while position + 3 * size <= end:
         second, third = np.uint64(0), np.uint64(0)
@@ -445,15 +450,15 @@ def _three_streams(buf, position, end, value, size, tables):
             value = _crc_8_bytes(value, _load_u64_le(buf, here))
             second = _crc_8_bytes(second, _load_u64_le(buf, here + size))
             third = _crc_8_bytes(third, _load_u64_le(buf, here + 2 * size))
-        value = _advance(_advance(value, tables) ^ second, tables) ^ third
+        value = _advance_crc(_advance_crc(value, tables) ^ second, tables) ^ third
         position += 3 * size
     return position, value
 
 
 @device_with_plain(_plain_crc32c)
 def _crc32c_by_instruction(buf, start, end):
-    position, value = _three_streams(buf, start, end, np.uint64(0xFFFFFFFF), _LONG, _OVER_LONG)
-    position, value = _three_streams(buf, position, end, value, _SHORT, _OVER_SHORT)
+    position, value = _advance_three_streams(buf, start, end, np.uint64(0xFFFFFFFF), _LONG, _OVER_LONG)
+    position, value = _advance_three_streams(buf, position, end, value, _SHORT, _OVER_SHORT)
     while position + 8 <= end:
         value = _crc_8_bytes(value, _load_u64_le(buf, position))
         position += 8
@@ -465,7 +470,7 @@ def _crc32c_by_instruction(buf, start, end):
 
 @device_with_plain(_plain_crc32c)
 def _crc32c_by_tables(buf, start, end):
-    return _crc_by_tables(buf, start, end, _CRC32C)
+    return _crc_by_tables(buf, start, end, _CRC32C_TABLES)
 
 
 crc32c_of = _crc32c_by_instruction if HAS_CRC32C else _crc32c_by_tables

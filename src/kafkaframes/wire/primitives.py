@@ -24,7 +24,7 @@ from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
-class Part:
+class DeferredBytes:
     """Bytes that are not in memory yet. ``len(part)`` returns their number, ``bytes(part)`` reads them.
 
     ``Message.encode_parts`` passes a part on without reading it.
@@ -58,7 +58,7 @@ def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, in
     return bytes(buf[position:end]), end
 
 
-def _make_fixed_size(fmt: str, name: str) -> tuple[Reader, Writer]:
+def _create_fixed_size_codec(fmt: str, name: str) -> tuple[Reader, Writer]:
     layout = struct.Struct(fmt)
     size = layout.size
 
@@ -77,7 +77,7 @@ def _make_fixed_size(fmt: str, name: str) -> tuple[Reader, Writer]:
 
 
 #: Type name in a spec -> ``struct`` format character, for types of a fixed size.
-FORMATS: Final = {
+STRUCT_FORMATS: Final = {
     "bool": "?",  # every byte other than 0 is true
     "int8": "b",
     "int16": "h",
@@ -89,7 +89,7 @@ FORMATS: Final = {
     "uuid": "16s",
 }
 _FIXED_SIZE_CODECS: Final = {
-    name: _make_fixed_size(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"
+    name: _create_fixed_size_codec(f">{letter}", name) for name, letter in STRUCT_FORMATS.items() if name != "uuid"
 }
 read_int8, write_int8 = _FIXED_SIZE_CODECS["int8"]
 read_int16, _ = _FIXED_SIZE_CODECS["int16"]
@@ -138,10 +138,10 @@ def uuid_from_text(text: str) -> UUID:
 _SURROGATE_PATTERN = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
-def java_text(data: bytes) -> str:
+def decode_java_text(data: bytes) -> str:
     """Decode UTF-8 like Java's ``new String(bytes, UTF_8)``: each malformed sequence becomes one U+FFFD.
 
-    >>> java_text(b"a\\xffb"), java_text(b"\\xed\\xa0\\x80")
+    >>> decode_java_text(b"a\\xffb"), decode_java_text(b"\\xed\\xa0\\x80")
     ('a\\ufffdb', '\\ufffd')
     """
     try:
@@ -150,7 +150,7 @@ def java_text(data: bytes) -> str:
         return _SURROGATE_PATTERN.sub(b"\xff", data).decode(errors="replace")
 
 
-def text_to_utf8(text: str) -> bytes:
+def encode_java_text(text: str) -> bytes:
     """Encode UTF-8 like Java's ``getBytes(UTF_8)``: a lone surrogate becomes ``?``."""
     if not isinstance(text, str):
         raise EncodeError(f"{text!r} is not a str")
@@ -175,7 +175,7 @@ def write_compact_length(out: bytearray, length: int) -> None:
     write_unsigned_varint(out, length + 1)
 
 
-def _make_nullable(
+def _create_nullable_codec(
     length_type: tuple[Reader, Writer], from_raw: Callable[[bytes], Any], to_raw: Callable[[Any], bytes], name: str
 ) -> tuple[Reader, Writer]:
     """Return the reader and the writer of a nullable type that is encoded as its length and its bytes."""
@@ -210,25 +210,25 @@ def _to_bytes(value: bytes) -> bytes:
     return bytes(value)
 
 
-SIZE_OF_FIXED_TYPE: Final = {name: struct.calcsize(f">{letter}") for name, letter in FORMATS.items()}
+SIZE_OF_FIXED_TYPE: Final = {name: struct.calcsize(f">{letter}") for name, letter in STRUCT_FORMATS.items()}
 INTEGER_RANGES: Final = {
     name: (0, (1 << 8 * size) - 1) if name.startswith("u") else (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1)
     for name, size in SIZE_OF_FIXED_TYPE.items()
     if "int" in name
 }
 # type name in a spec -> (reader, writer); PRIMITIVES for versions that are not flexible, COMPACT_PRIMITIVES for others
-PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
+PRIMITIVE_CODECS: Final[dict[str, tuple[Reader, Writer]]] = {
     **_FIXED_SIZE_CODECS,
     "uuid": (read_uuid, write_uuid),
-    "string": _make_nullable(_FIXED_SIZE_CODECS["int16"], java_text, text_to_utf8, "string"),
-    "bytes": _make_nullable(_FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"),
-    "records": _make_nullable(
+    "string": _create_nullable_codec(_FIXED_SIZE_CODECS["int16"], decode_java_text, encode_java_text, "string"),
+    "bytes": _create_nullable_codec(_FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"),
+    "records": _create_nullable_codec(
         _FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"
     ),  # KIP-482's RECORDS, encoded as bytes
 }
 _COMPACT_LENGTH_CODEC: Final = (read_compact_length, write_compact_length)
-COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {
-    "string": _make_nullable(_COMPACT_LENGTH_CODEC, java_text, text_to_utf8, "string"),
-    "bytes": _make_nullable(_COMPACT_LENGTH_CODEC, _to_bytes, _to_bytes, "bytes"),
-    "records": _make_nullable(_COMPACT_LENGTH_CODEC, _to_bytes, _to_bytes, "bytes"),
+COMPACT_PRIMITIVE_CODECS: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVE_CODECS | {
+    "string": _create_nullable_codec(_COMPACT_LENGTH_CODEC, decode_java_text, encode_java_text, "string"),
+    "bytes": _create_nullable_codec(_COMPACT_LENGTH_CODEC, _to_bytes, _to_bytes, "bytes"),
+    "records": _create_nullable_codec(_COMPACT_LENGTH_CODEC, _to_bytes, _to_bytes, "bytes"),
 }

@@ -25,8 +25,8 @@ from typing import Final, Protocol
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 
-VARINT_MAX_BYTES = 5
-VARLONG_MAX_BYTES = 10
+MAX_VARINT_BYTES = 5
+MAX_VARLONG_BYTES = 10
 
 
 class Buffer(Protocol):
@@ -41,7 +41,7 @@ class Buffer(Protocol):
         ...
 
 
-def _read(buf: Buffer, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
+def _read_varint_bits(buf: Buffer, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
     value = 0
     end = len(buf)
     for index in range(max_bytes):
@@ -59,7 +59,7 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def _append(out: bytearray, value: int) -> None:
+def _append_varint(out: bytearray, value: int) -> None:
     while value >= 0x80:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
@@ -76,7 +76,7 @@ def _to_unsigned(value: int, bits: int) -> int:
     return value & ((1 << bits) - 1)
 
 
-def _zigzag(value: int, bits: int) -> int:
+def _encode_zigzag(value: int, bits: int) -> int:
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise EncodeError(f"{value} does not fit into {bits} signed bits")
     return (value << 1) ^ (value >> (bits - 1))
@@ -95,7 +95,7 @@ def read_unsigned_varint(buf: Buffer, position: int) -> tuple[int, int]:
     """
     if 0 <= position < len(buf) and (byte := buf[position]) < 0x80:  # fast path: most lengths and tags have one byte
         return byte, position + 1
-    value, position = _read(buf, position, VARINT_MAX_BYTES, 32)
+    value, position = _read_varint_bits(buf, position, MAX_VARINT_BYTES, 32)
     return _signed(value, 32), position
 
 
@@ -108,7 +108,7 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
     if 0 <= value < 0x80:
         out.append(value)
         return
-    _append(out, _to_unsigned(value, 32))
+    _append_varint(out, _to_unsigned(value, 32))
 
 
 def size_of_unsigned_varint(value: int) -> int:
@@ -127,7 +127,7 @@ def read_unsigned_varlong(buf: Buffer, position: int) -> tuple[int, int]:
         TruncatedError: ``buf`` ends inside the varint.
         DecodeError: the 10th byte has its continuation bit set.
     """
-    value, position = _read(buf, position, VARLONG_MAX_BYTES, 64)
+    value, position = _read_varint_bits(buf, position, MAX_VARLONG_BYTES, 64)
     return _signed(value, 64), position
 
 
@@ -137,7 +137,7 @@ def write_unsigned_varlong(out: bytearray, value: int) -> None:
     Raises:
         EncodeError: ``value`` is not within [-2^63, 2^64).
     """
-    _append(out, _to_unsigned(value, 64))
+    _append_varint(out, _to_unsigned(value, 64))
 
 
 def size_of_unsigned_varlong(value: int) -> int:
@@ -151,7 +151,7 @@ def read_varint(buf: Buffer, position: int) -> tuple[int, int]:
     >>> read_varint(bytes.fromhex("d804"), 0)
     (300, 2)
     """
-    value, position = _read(buf, position, VARINT_MAX_BYTES, 32)
+    value, position = _read_varint_bits(buf, position, MAX_VARINT_BYTES, 32)
     return _unzigzag(value), position
 
 
@@ -161,12 +161,12 @@ def write_varint(out: bytearray, value: int) -> None:
     Raises:
         EncodeError: ``value`` is not an int32.
     """
-    _append(out, _zigzag(value, 32))
+    _append_varint(out, _encode_zigzag(value, 32))
 
 
 def read_varlong(buf: Buffer, position: int) -> tuple[int, int]:
     """Read a zigzag-encoded int64 of 1 to 10 bytes (``ByteUtils.readVarlong``)."""
-    value, position = _read(buf, position, VARLONG_MAX_BYTES, 64)
+    value, position = _read_varint_bits(buf, position, MAX_VARLONG_BYTES, 64)
     return _unzigzag(value), position
 
 
@@ -176,7 +176,7 @@ def write_varlong(out: bytearray, value: int) -> None:
     Raises:
         EncodeError: ``value`` is not an int64.
     """
-    _append(out, _zigzag(value, 64))
+    _append_varint(out, _encode_zigzag(value, 64))
 
 
 _BIT_SPREAD_STEPS: Final = (
@@ -186,18 +186,18 @@ _BIT_SPREAD_STEPS: Final = (
     (2, 0x3333333333333333),
     (1, 0x5555555555555555),
 )
-_UINT64_MAX: Final = (1 << 64) - 1
+_MAX_UINT64: Final = (1 << 64) - 1
 
 
-def _spread(value: int) -> int:
+def _spread_bits(value: int) -> int:
     """Return the 32 bits of ``value`` as the even bits of a 64-bit number."""
     for shift, mask in _BIT_SPREAD_STEPS:
         value = (value | value << shift) & mask
     return value
 
 
-def _gather(value: int) -> int:
-    """Return the even bits of ``value`` as a 32-bit number: the inverse of :func:`_spread`."""
+def _gather_bits(value: int) -> int:
+    """Return the even bits of ``value`` as a 32-bit number: the inverse of :func:`_spread_bits`."""
     value &= _BIT_SPREAD_STEPS[-1][1]
     for (shift, _), (_, mask) in zip(
         reversed(_BIT_SPREAD_STEPS), (*_BIT_SPREAD_STEPS[-2::-1], (0, 0xFFFFFFFF)), strict=True
@@ -215,7 +215,7 @@ def interleave(tag: int, length: int) -> int:
     for name, value in (("tag", tag), ("length", length)):
         if not 0 <= value < 1 << 32:
             raise EncodeError(f"{name} {value} does not fit into 32 bits")
-    return _spread(length) | _spread(tag) << 1
+    return _spread_bits(length) | _spread_bits(tag) << 1
 
 
 def deinterleave(header: int) -> tuple[int, int]:
@@ -224,7 +224,7 @@ def deinterleave(header: int) -> tuple[int, int]:
     >>> deinterleave(0b110010)
     (5, 4)
     """
-    return _gather(header >> 1), _gather(header)
+    return _gather_bits(header >> 1), _gather_bits(header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +241,13 @@ class TagHeader:
     size: Callable[[int, int], int]
 
 
-def _read_adopted(buf: bytes, position: int) -> tuple[int, int, int]:
+def _read_varint_header(buf: bytes, position: int) -> tuple[int, int, int]:
     tag, position = read_unsigned_varint(buf, position)
     length, position = read_unsigned_varint(buf, position)
     return tag, length, position
 
 
-def _write_adopted(out: bytearray, tag: int, length: int) -> None:
+def _write_varint_header(out: bytearray, tag: int, length: int) -> None:
     write_unsigned_varint(out, tag)
     write_unsigned_varint(out, length)
 
@@ -256,9 +256,9 @@ def _size_adopted(tag: int, length: int) -> int:
     return size_of_unsigned_varint(tag) + size_of_unsigned_varint(length)
 
 
-def _read_interleaved(buf: bytes, position: int) -> tuple[int, int, int]:
+def _read_interleaved_header(buf: bytes, position: int) -> tuple[int, int, int]:
     header, end = read_unsigned_varlong(buf, position)
-    return *deinterleave(header & _UINT64_MAX), end
+    return *deinterleave(header & _MAX_UINT64), end
 
 
 def _write_interleaved(out: bytearray, tag: int, length: int) -> None:
@@ -272,7 +272,7 @@ def _size_interleaved(tag: int, length: int) -> int:
 TAG_HEADERS: Final = {
     header.name: header
     for header in (
-        TagHeader("adopted", _read_adopted, _write_adopted, _size_adopted),
-        TagHeader("interleaved", _read_interleaved, _write_interleaved, _size_interleaved),
+        TagHeader("adopted", _read_varint_header, _write_varint_header, _size_adopted),
+        TagHeader("interleaved", _read_interleaved_header, _write_interleaved, _size_interleaved),
     )
 }

@@ -20,8 +20,8 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.capture.columns import CALLS
-from kafkaframes.capture.files import CAPTURE_NAME, natural
+from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
+from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, natural_sort_key
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.audit.audit import REMOVED, Uses, audit
@@ -52,14 +52,14 @@ def cases(folder: Path) -> Iterator[Case]:
         taken_files.update(files)
         yield Case(path.stem, (str(folder), path.stem, files))
     for path in sorted(folder.iterdir()):
-        if CAPTURE_NAME.search(path.name) and str(path) not in taken_files:
+        if CAPTURE_NAME_PATTERN.search(path.name) and str(path) not in taken_files:
             yield Case(path.name, (str(folder), None, [str(path)]))
 
 
 def _files(folder: Path, case: str, manifest: Row) -> list[str]:
     """The captures of a case: one, or the several of a rotating recorder."""
-    paths = [str(path) for path in folder.glob(f"{case}.*") if CAPTURE_NAME.search(path.name)]
-    return sorted(paths, key=natural) or [str(folder / str(manifest.get("file", case)))]
+    paths = [str(path) for path in folder.glob(f"{case}.*") if CAPTURE_NAME_PATTERN.search(path.name)]
+    return sorted(paths, key=natural_sort_key) or [str(folder / str(manifest.get("file", case)))]
 
 
 def disagreements(case: Case) -> Iterator[str]:
@@ -69,7 +69,7 @@ def disagreements(case: Case) -> Iterator[str]:
         return
     manifest = json.loads((Path(folder) / f"{name}.json").read_text())
     truth = [json.loads(line) for line in gzip.decompress((Path(folder) / f"{name}{_TRUTH}").read_bytes()).splitlines()]
-    options = CaptureOptions(columns=tuple(column.name for column in CALLS), secrets=True)
+    options = CaptureOptions(columns=tuple(column.name for column in CALLS_TABLE_COLUMNS), secrets=True)
     rows = read_capture(files, options).read_all().to_pylist()
     yield from _Comparison(truth, rows, has_times=not manifest.get("odd")).lines()
     yield from _totals(manifest, rows)

@@ -1,6 +1,6 @@
-"""A reference for ``ConsumerGroups``: each heartbeat computes everything from all members.
+"""A reference for ``ConsumerGroupProtocol``: each heartbeat computes everything from all members.
 
-``ConsumerGroups`` computes what has changed. ``test_large_groups.py`` compares the two.
+``ConsumerGroupProtocol`` computes what has changed. ``test_large_groups.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kafkaframes.coordination.groups.consumer import (
     Assignment,
     ConsumerGroup,
     ConsumerMember,
-    Viewer,
+    MemberIdentity,
 )
 from kafkaframes.coordination.groups.consumer_protocol import (
-    ConsumerGroups,
+    ConsumerGroupProtocol,
     HeartbeatRequest,
     HeartbeatResult,
     _apply_request,
@@ -45,8 +45,8 @@ class _Plan:
     targets: dict[str, Assignment] | None = None
 
 
-class ReferenceConsumerGroups(ConsumerGroups):
-    """``ConsumerGroups`` that keep no intermediate results between heartbeats."""
+class ReferenceConsumerGroups(ConsumerGroupProtocol):
+    """``ConsumerGroupProtocol`` that keep no intermediate results between heartbeats."""
 
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
@@ -61,9 +61,9 @@ class ReferenceConsumerGroups(ConsumerGroups):
         member = _apply_request(start, request)
         plan = _Plan(records=list(preceding_records))
         if replaced_member is not None:
-            plan.records += rows.member_tombstones(group.group_id, replaced_member.member_id)
+            plan.records += rows.build_member_tombstones(group.group_id, replaced_member.member_id)
         if old is None or not member.has_same_subscription(old):
-            plan.records.append(rows.member_record(group.group_id, member))
+            plan.records.append(rows.build_member_record(group.group_id, member))
         others = {
             key: one for key, one in group.members.items() if replaced_member is None or one is not replaced_member
         }
@@ -76,10 +76,10 @@ class ReferenceConsumerGroups(ConsumerGroups):
         target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
         moved_member = self._reconcile(group, plan, member, targets, target_epoch, request, replaced_member)
         if moved_member is not member or old is None:
-            plan.records.append(rows.current_record(group.group_id, moved_member))
+            plan.records.append(rows.build_current_record(group.group_id, moved_member))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, moved_member, replaced_member)
+        self._apply_plan(group, plan, moved_member, replaced_member)
         group.viewers[moved_member.member_id] = request.viewer
         self.restart_timers(group, moved_member)
         is_full = request.rebalance_timeout_ms != _NONE and request.owned_partitions is not None
@@ -102,20 +102,20 @@ class ReferenceConsumerGroups(ConsumerGroups):
         has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in names_by_member)
         if has_changed:
             plan.epoch = group.epoch + 1
-            plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
+            plan.records.append(rows.build_epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     def _resolve_patterns(
         self,
         group: ConsumerGroup,
         members: Mapping[str, ConsumerMember],
-        viewers: Mapping[str, Viewer | None],
+        viewers: Mapping[str, MemberIdentity | None],
     ) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
         """Return the topics of every pattern, and those that each member sees of its own.
 
         A member that has not been heard of since the start sees what its pattern stood for before.
         """
         names_by_pattern: dict[str, frozenset[str]] = {}
-        names_by_viewer: dict[tuple[str, Viewer | None], frozenset[str]] = {}
+        names_by_viewer: dict[tuple[str, MemberIdentity | None], frozenset[str]] = {}
         visible_names: dict[str, frozenset[str]] = {}
         visible: dict[str, frozenset[str]] = {}
         for key, one in members.items():
@@ -138,9 +138,9 @@ class ReferenceConsumerGroups(ConsumerGroups):
         """Yield the records of the patterns that are new, stand for other topics, or are unused."""
         for regex, names in names_by_pattern.items():
             if group.regexes.get(regex) != names:
-                yield rows.regex_record(group.group_id, regex, names, self.clock.now_ms)
+                yield rows.build_regex_record(group.group_id, regex, names, self.clock.now_ms)
         for regex in group.regexes.keys() - names_by_pattern.keys():
-            yield rows.regex_record(group.group_id, regex, None)
+            yield rows.build_regex_record(group.group_id, regex, None)
 
     def _plan_targets(
         self,
@@ -163,9 +163,9 @@ class ReferenceConsumerGroups(ConsumerGroups):
         plan.targets = targets
         for key, target in targets.items():
             if group.targets.get(key) != target:
-                plan.records.append(rows.target_record(group.group_id, key, target))
+                plan.records.append(rows.build_target_record(group.group_id, key, target))
         if plan.epoch > group.assignment_epoch:
-            plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
+            plan.records.append(rows.build_target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
 
     def _compute_targets(
         self,
@@ -215,16 +215,16 @@ class ReferenceConsumerGroups(ConsumerGroups):
         moved_member = member.reconcile(target, target_epoch, owned_partitions, partitions_of_others.__contains__)
         if moved_member is not member or plan.epoch == group.epoch:
             return moved_member
-        return member.without_unsubscribed(
+        return member.remove_unsubscribed(
             frozenset(one for one in member.assignment if one[0] in topic_ids), owned_partitions
         )
 
     @staticmethod
-    def _apply(
+    def _apply_plan(
         group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced_member: ConsumerMember | None
     ) -> None:
         if replaced_member is not None:
-            group.remove(replaced_member.member_id)
+            group.remove_member(replaced_member.member_id)
         group.update_member(member)
         group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
         if plan.targets is not None:
@@ -232,19 +232,19 @@ class ReferenceConsumerGroups(ConsumerGroups):
             group.assignment_epoch = max(plan.epoch, group.assignment_epoch)
         group.epoch = plan.epoch
 
-    def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
+    def fence_members(self, group: ConsumerGroup, *member_ids: str) -> None:
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         remaining_members = {key: one for key, one in group.members.items() if key not in member_ids}
         unused_patterns = group.regexes.keys() - {member.regex for member in remaining_members.values()}
         names = _all_topics(remaining_members.values(), group.regexes)
         metadata_hash = hash_topics(self.topics, names)
-        records = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
-        records += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused_patterns)]
-        records.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        records = [row for one in member_ids for row in rows.build_member_tombstones(group.group_id, one)]
+        records += [rows.build_regex_record(group.group_id, regex, None) for regex in sorted(unused_patterns)]
+        records.append(rows.build_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         self.write(group.group_id, records)
         for member_id in member_ids:
-            group.remove(member_id)
+            group.remove_member(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 

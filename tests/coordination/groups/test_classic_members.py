@@ -9,7 +9,7 @@ from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
-from kafkaframes.coordination.groups.ports import Committer, GroupSettings
+from kafkaframes.coordination.groups.ports import GroupSettings, OffsetClient
 from kafkaframes.coordination.groups.rebalance import LeavingMember, SyncRequest
 from kafkaframes.coordination.groups.subscriptions import read_assignment, read_subscription, write_assignment
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError, RefusedError
@@ -84,7 +84,7 @@ def beat(bench, member_id="m", epoch=0, **changes):
     fields = {}
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NO_PARTITIONS}
-    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
+    return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
 def heartbeat(bench, join_answer):
@@ -272,7 +272,7 @@ def test_wrong_generations_and_members_are_refused(bench):
     assert sync(bench, again._replace(generation=99)).error == ErrorCode.ILLEGAL_GENERATION
     assert sync(bench, again._replace(protocol_name="range")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     where = {ALL[0]: OffsetToCommit(5)}
-    who = Committer("g", again.member_id, None, again.generation, supports_epoch_errors=False)
+    who = OffsetClient("g", again.member_id, None, again.generation, supports_epoch_errors=False)
     assert bench.coordinator.commit(who, where) == {ALL[0]: 0}
     with pytest.raises(RefusedError) as caught:
         bench.coordinator.commit(who._replace(generation=99), where)

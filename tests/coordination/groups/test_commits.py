@@ -4,12 +4,12 @@ import pytest
 from tests.coordination.groups.support import Bench
 
 from kafkaframes.coordination.groups.commits import CommittedOffset, OffsetToCommit
-from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
+from kafkaframes.coordination.groups.ports import OffsetClient, ProducerIdentity
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
-NOBODY = Committer("g")
+NOBODY = OffsetClient("g")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
         assert fetch_committed(bench, T0, T1) == [CommittedOffset(7, 3, "mine"), CommittedOffset(0, -1, "")]
         assert fetch_committed(bench, TopicPartition("orders", 2)) == [CommittedOffset(-1, -1, "", 0)]
         assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0, T1}
-        assert bench.coordinator.commits.fetch(Committer("other"), None) == {}
+        assert bench.coordinator.commits.fetch(OffsetClient("other"), None) == {}
         bench.restart()
     assert {row.partition for row in bench.log.rows} == {coordinator_partition("g", 50)}
 
@@ -48,7 +48,7 @@ def test_a_commit_makes_its_group_though_its_metadata_is_too_large(bench):
 def test_a_member_commits_with_its_generation(bench):
     join_answer = bench.member()
     commit = bench.coordinator.commit
-    who = Committer("g", join_answer.member_id, None, 1)
+    who = OffsetClient("g", join_answer.member_id, None, 1)
     assert commit(who, {T0: OffsetToCommit(1)}) == {T0: 0}
     assert code_of(commit, who._replace(generation=2), {T0: OffsetToCommit(1)}) == ErrorCode.ILLEGAL_GENERATION
     assert code_of(commit, who._replace(member_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -60,14 +60,14 @@ def test_a_commit_keeps_a_member_alive(bench):
     join_answer = bench.member()
     for _ in range(3):
         bench.clock.advance(9)
-        bench.coordinator.commit(Committer("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
+        bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
     assert join_answer.member_id in bench.group().members
 
 
 def test_nobody_commits_between_join_and_sync(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
-    who = Committer("g", answers[0].member_id, None, 1)
+    who = OffsetClient("g", answers[0].member_id, None, 1)
     assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -75,7 +75,7 @@ def test_nobody_commits_between_join_and_sync(bench):
     ("supports_epoch_errors", "code"), [(True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)]
 )
 def test_a_member_of_no_group_cannot_commit(bench, supports_epoch_errors, code):
-    who = Committer("g", "m", None, 1, supports_epoch_errors)
+    who = OffsetClient("g", "m", None, 1, supports_epoch_errors)
     assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == code
 
 
@@ -115,8 +115,8 @@ def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_i
     join_answer = bench.member()
     stage = bench.coordinator.commits.commit_in_transaction
     stage(NOBODY, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
-    stage(Committer("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
-    late = Committer("g", join_answer.member_id, None, 0)
+    stage(OffsetClient("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
+    late = OffsetClient("g", join_answer.member_id, None, 0)
     assert code_of(stage, late, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
@@ -124,11 +124,11 @@ def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
     other = next(name for name in "abcdef" if coordinator_partition(name, 50) != coordinator_partition("g", 50))
     stage = bench.coordinator.commits.commit_in_transaction
     for name in ("g", other):
-        stage(Committer(name), {T0: OffsetToCommit(5)}, ProducerIdentity(7, 0))
+        stage(OffsetClient(name), {T0: OffsetToCommit(5)}, ProducerIdentity(7, 0))
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 7, commit=True)
     fetch = bench.coordinator.commits.fetch
-    assert fetch(Committer("g"), [T0])[T0].offset == 5
-    assert fetch(Committer(other), [T0])[T0].offset == -1
+    assert fetch(OffsetClient("g"), [T0])[T0].offset == 5
+    assert fetch(OffsetClient(other), [T0])[T0].offset == -1
 
 
 def test_offsets_are_deleted_unless_somebody_reads_the_topic(bench):
@@ -151,7 +151,7 @@ def test_offsets_of_workers_are_not_deleted_while_they_work(bench):
 
 def test_a_group_is_deleted_with_its_offsets(bench):
     join_answer = bench.member()
-    bench.coordinator.commit(Committer("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
+    bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
     assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
     bench.clock.advance(11)
     bench.coordinator.delete_group("g")
@@ -164,9 +164,9 @@ def test_a_group_is_deleted_with_its_offsets(bench):
 def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
     week_s = 10_080 * 60
     join_answer = bench.member()
-    who = Committer("g", join_answer.member_id, None, 1)
+    who = OffsetClient("g", join_answer.member_id, None, 1)
     bench.coordinator.commit(who, {T0: OffsetToCommit(1), TopicPartition("gone", 0): OffsetToCommit(1)})
-    bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
+    bench.coordinator.commit(OffsetClient("lonely"), {T0: OffsetToCommit(1)})
     for _ in range(week_s // 9 + 100):
         bench.clock.advance(9)
         bench.coordinator.heartbeat("g", join_answer.member_id, None, 1)
@@ -191,7 +191,7 @@ def test_a_client_may_ask_for_a_retention_of_its_own(bench):
 
 def test_groups_are_listed_by_state_and_type(bench):
     bench.member()
-    bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
+    bench.coordinator.commit(OffsetClient("lonely"), {T0: OffsetToCommit(1)})
     list_groups = bench.coordinator.list_groups
     assert {(group.group_id, group.state_name, group.protocol_type_name, group.type) for group in list_groups()} == {
         ("g", "Stable", "consumer", "classic"),
@@ -214,9 +214,9 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
 def test_the_offsets_of_a_deleted_topic_go_in_every_group(bench):
     for name in ("g", "h"):
         bench.coordinator.commit(
-            Committer(name), {T0: OffsetToCommit(1), TopicPartition("other", 0): OffsetToCommit(1)}
+            OffsetClient(name), {T0: OffsetToCommit(1), TopicPartition("other", 0): OffsetToCommit(1)}
         )
     bench.coordinator.commits.delete_topic_offsets("orders")
     bench.restart()
     for name in ("g", "h"):
-        assert bench.coordinator.commits.fetch(Committer(name), None).keys() == {TopicPartition("other", 0)}
+        assert bench.coordinator.commits.fetch(OffsetClient(name), None).keys() == {TopicPartition("other", 0)}

@@ -13,7 +13,7 @@ from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer import ConsumerMember
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.members import MemberState
-from kafkaframes.coordination.groups.ports import Committer, GroupSettings
+from kafkaframes.coordination.groups.ports import GroupSettings, OffsetClient
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -32,7 +32,7 @@ def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> 
     fields: dict[str, Any] = {}
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NOTHING}
-    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
+    return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
 def code_of(bench: Bench, *arguments: Any, **changes: Any) -> int:
@@ -229,7 +229,7 @@ def test_members_of_no_group_and_of_other_groups_are_refused(bench):
 
 def test_version_0_gives_members_their_ids(bench):
     first = HeartbeatRequest("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned_partitions=NOTHING)
-    assert bench.coordinator.consumer_heartbeat(first, may_lack_id=True).member_id == "uuid0"
+    assert bench.coordinator.handle_consumer_heartbeat(first, may_omit_member_id=True).member_id == "uuid0"
 
 
 def test_everything_is_there_after_a_restart(bench):
@@ -263,10 +263,10 @@ def test_a_log_that_refuses_changes_nothing(bench):
 def test_empty_groups_change_their_protocol(bench):
     join_answer = bench.member()
     where = TopicPartition("orders", 0)
-    bench.coordinator.commit(Committer("g", join_answer.member_id, None, 1), {where: OffsetToCommit(5)})
+    bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {where: OffsetToCommit(5)})
     bench.clock.advance(11)
     assert beat(bench).epoch == 2
-    assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
+    assert bench.coordinator.commits.fetch(OffsetClient("g"), [where])[where].offset == 5
     bench.restart()
     assert bench.group().type == "consumer"
     beat(bench, "m", -1)
@@ -279,10 +279,10 @@ def test_empty_groups_change_their_protocol(bench):
 def test_commits_and_fetches_name_the_epoch(bench):
     beat(bench)
     where = TopicPartition("orders", 0)
-    who = Committer("g", "m", None, 2)
+    who = OffsetClient("g", "m", None, 2)
     assert bench.coordinator.commit(who, {where: OffsetToCommit(5)}) == {where: 0}
     assert bench.coordinator.commits.fetch(who, [where])[where].offset == 5
-    assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
+    assert bench.coordinator.commits.fetch(OffsetClient("g"), [where])[where].offset == 5
     for wrong, code in (
         (who._replace(generation=0), ErrorCode.STALE_MEMBER_EPOCH),
         (who._replace(member_id="x"), ErrorCode.UNKNOWN_MEMBER_ID),

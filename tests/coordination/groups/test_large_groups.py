@@ -81,7 +81,7 @@ class PairedCoordinators:
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
         fields = {"viewer": self.random.choice(self.users), **fields}
         answers = self.each(
-            lambda bench: bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
+            lambda bench: bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
         )
         assert answers[0] == answers[1]
         return answers[0]
@@ -187,7 +187,7 @@ def calls_of(call: Any) -> int:
 def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NO_PARTITIONS, "topics": ["orders"], **fields}
-    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
+    return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
 
 
 def group_of(count: int, **fields: Any) -> Bench:

@@ -26,7 +26,7 @@ def bench():
 
 def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
     fields: dict[str, Any] = {} if epoch else {"topics": ["orders"]}
-    return bench.coordinator.share_heartbeat(ShareHeartbeatRequest("g", name, epoch, **fields | changes))
+    return bench.coordinator.handle_share_heartbeat(ShareHeartbeatRequest("g", name, epoch, **fields | changes))
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> int:
@@ -81,7 +81,7 @@ def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench)
     beat(bench)
     beat(bench, epoch=2)
     assert bench.group().members["m"].assignment
-    current = share_records.member_tombstones("g", "m")[:1]
+    current = share_records.build_member_tombstones("g", "m")[:1]
     bench.coordinator.write("g", current)
     bench.restart()
     member = bench.group().members["m"]

@@ -15,10 +15,10 @@ from kafkaframes.coordination.groups.share_partition import (
     RELEASE,
     RENEW,
     AcknowledgedRun,
+    OffsetRange,
     ShareFetch,
     ShareLimits,
     SharePartition,
-    Span,
 )
 from kafkaframes.errors import ErrorCode, RefusedError
 
@@ -31,16 +31,16 @@ def acquire(
     acquired_partition: SharePartition, member: str, *batches: tuple[int, int], most: int = 100, **changes: Any
 ) -> Any:
     fetch = ShareFetch(member, acquired_partition.next_fetch_offset, most, **changes)
-    return acquired_partition.acquire(fetch, [Span(*batch) for batch in batches])
+    return acquired_partition.acquire(fetch, [OffsetRange(*batch) for batch in batches])
 
 
 def acknowledge(acquired_partition: SharePartition, member: str, first: int, last: int, *types: int) -> None:
-    acquired_partition.acknowledge(member, [AcknowledgedRun(first, last, types)])
+    acquired_partition.acknowledge_records(member, [AcknowledgedRun(first, last, types)])
 
 
 def refusal_of(acquired_partition: SharePartition, member: str, *batches: AcknowledgedRun) -> int:
     with pytest.raises(RefusedError) as caught:
-        acquired_partition.acknowledge(member, batches)
+        acquired_partition.acknowledge_records(member, batches)
     return caught.value.code
 
 
@@ -142,7 +142,7 @@ def test_so_many_records_are_open_and_no_more():
 
 def test_aborted_records_are_left_out_and_what_the_log_lost_too(acquired_partition):
     assert acquire(acquired_partition, "n", (15, 19)) == [(15, 19, 1)]
-    acquired_partition.archive_acquired([Span(16, 17)])
+    acquired_partition.archive_acquired([OffsetRange(16, 17)])
     acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
     acknowledge(acquired_partition, "n", 15, 15, ACCEPT)
     assert acquired_partition.start == 18
@@ -154,10 +154,10 @@ def test_aborted_records_are_left_out_and_what_the_log_lost_too(acquired_partiti
 
 def test_a_delivery_under_way_is_not_stored(acquired_partition):
     acknowledge(acquired_partition, "m", 10, 12, ACCEPT, RELEASE, ACCEPT)
-    assert acquired_partition.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
+    assert acquired_partition.build_batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
     acquire(acquired_partition, "n", (10, 14))
-    assert acquired_partition.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
+    assert acquired_partition.build_batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
     again = partition(11)
-    again.restore([StateBatch(12, 12, 2, 1), StateBatch(15, 16, 0, 3), StateBatch(11, 11, 0, 1)])
+    again.restore_batches([StateBatch(12, 12, 2, 1), StateBatch(15, 16, 0, 3), StateBatch(11, 11, 0, 1)])
     assert (again.start, again.end, again.next_fetch_offset) == (11, 17, 11)
     assert acquire(again, "o", (10, 14), (15, 16)) == [(11, 11, 2), (13, 14, 1)]

@@ -8,7 +8,7 @@ import pytest
 from tests.coordination.groups.support import ListLog, frozen_clock
 
 from kafkaframes.coordination.groups.share_in_flight import StateBatch
-from kafkaframes.coordination.groups.share_partition import ACCEPT, RELEASE, AcknowledgedRun, ShareFetch, Span
+from kafkaframes.coordination.groups.share_partition import ACCEPT, RELEASE, AcknowledgedRun, OffsetRange, ShareFetch
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates, _overlay_batch
 from kafkaframes.errors import RefusedError
 
@@ -17,7 +17,7 @@ KEY = ShareKey("g", UUID(int=1), 0)
 
 def states(log: ListLog) -> ShareStates:
     states = ShareStates(frozen_clock(), log, lambda key: None)
-    states.load(list(log.rows))
+    states.load_states(list(log.rows))
     return states
 
 
@@ -25,22 +25,26 @@ def test_the_state_is_there_after_a_restart():
     log = ListLog()
     first = states(log)
     with pytest.raises(RefusedError, match="does not read"):
-        first.open(KEY, lambda: 5)
-    first.initialize(KEY, 3)
+        first.open_partition(KEY, lambda: 5)
+    first.initialize_state(KEY, 3)
     assert states(log).stored_states[KEY] == (-1, (), -1, 0, 3)
-    shared_partition = first.open(KEY, lambda: 5)
-    shared_partition.acquire(ShareFetch("m", 5, 100), [Span(5, 11)])
+    shared_partition = first.open_partition(KEY, lambda: 5)
+    shared_partition.acquire(ShareFetch("m", 5, 100), [OffsetRange(5, 11)])
     assert first.stored_states[KEY].start == -1  # nothing was acknowledged
-    shared_partition.acknowledge("m", [AcknowledgedRun(5, 6, [ACCEPT]), AcknowledgedRun(8, 9, [ACCEPT])])
+    shared_partition.acknowledge_records("m", [AcknowledgedRun(5, 6, [ACCEPT]), AcknowledgedRun(8, 9, [ACCEPT])])
     assert states(log).stored_states[KEY][:3] == (5, (StateBatch(5, 6, 2, 1), StateBatch(8, 9, 2, 1)), 4)
-    shared_partition.acknowledge("m", [AcknowledgedRun(10, 10, [RELEASE])])
+    shared_partition.acknowledge_records("m", [AcknowledgedRun(10, 10, [RELEASE])])
     again = states(log)
-    recovered_partition = again.open(KEY, lambda: 99)
+    recovered_partition = again.open_partition(KEY, lambda: 99)
     assert (recovered_partition.start, recovered_partition.end, recovered_partition.finished_count) == (7, 11, 2)
-    assert recovered_partition.acquire(ShareFetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
-    again.reset(KEY, 50, 4)
-    assert again.open(KEY, lambda: 99).start == 50
-    again.delete(KEY)
+    assert recovered_partition.acquire(ShareFetch("n", 7, 100), [OffsetRange(7, 11)]) == [
+        (7, 7, 1),
+        (10, 10, 2),
+        (11, 11, 1),
+    ]
+    again.reset_offset(KEY, 50, 4)
+    assert again.open_partition(KEY, lambda: 99).start == 50
+    again.delete_state(KEY)
     last = states(ListLog(rows=[*log.rows, log.rows[0]._replace(key=b"\x00\x63")]))
     assert (last.stored_states, last.undecodable_count) == ({}, 1)
 

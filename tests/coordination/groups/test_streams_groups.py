@@ -14,18 +14,18 @@ from tests.coordination.groups.task_assignments import SAVED, AssignmentCase, ca
 
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.members import MemberState
-from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.ports import OffsetClient
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
     InternalTopic,
-    Status,
     StatusCode,
     Subtopology,
     TaskRole,
     Topology,
+    TopologyStatus,
     check_topics,
     check_topology,
-    configure,
+    configure_topology,
     group_by_subtopology,
 )
 from kafkaframes.coordination.groups.streams_protocol import (
@@ -43,9 +43,9 @@ COUNTED = Topology(
         Subtopology("1", repartition_topics=(InternalTopic("g-rep"),), changelog_topics=(InternalTopic("g-log"),)),
     ),
 )
-MISSING_IN = Status(StatusCode.MISSING_SOURCE_TOPICS, "Source topics in are missing.")
-MISSING_INTERNAL = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: g-rep, g-log")
-DELAYED = Status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+MISSING_IN = TopologyStatus(StatusCode.MISSING_SOURCE_TOPICS, "Source topics in are missing.")
+MISSING_INTERNAL = TopologyStatus(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: g-rep, g-log")
+DELAYED = TopologyStatus(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
 ALL = {"0": [0, 1], "1": [0, 1]}
 
 
@@ -74,7 +74,7 @@ def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Strea
     check_request(request)
     if request.topology is not None:
         check_topology(request.topology)
-    return bench.coordinator.streams_heartbeat(request)
+    return bench.coordinator.handle_streams_heartbeat(request)
 
 
 def joining(name: str = "m") -> dict[str, Any]:
@@ -153,7 +153,9 @@ def test_assignments_wait_for_their_interval(ready):
 
 def test_the_first_assignment_waits_for_more_members(ready):
     ready.coordinator.streams.setting = lambda _, name: 3_000 if "initial" in name else OF_GROUPS[name]
-    status = Status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+    status = TopologyStatus(
+        StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
+    )
     for name in "mn":
         assert (beat(ready, name).epoch, beat(ready, name, 1).statuses) == (1, (status,))
     ready.clock.advance(3)
@@ -207,7 +209,7 @@ def test_a_shutdown_is_told_to_everybody(ready):
     beat(ready)
     beat(ready, "n")
     detail = "Streams group member m encountered a fatal error and requested a shutdown for the entire application."
-    status = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
+    status = TopologyStatus(StatusCode.SHUTDOWN_APPLICATION, detail)
     assert beat(ready, epoch=2, shuts_down=True).statuses[-1] == status
     assert beat(ready, "n", 2).statuses == (DELAYED, status)
     beat(ready, epoch=-1)
@@ -275,13 +277,13 @@ def test_a_group_of_another_type_is_not_changed(ready):
 def test_offsets_are_committed_with_the_members_epoch(ready):
     beat(ready)
     offsets = {TopicPartition("in", 0): OffsetToCommit(3)}
-    errors = ready.coordinator.commit(Committer("g", "m", None, 2), offsets)
+    errors = ready.coordinator.commit(OffsetClient("g", "m", None, 2), offsets)
     assert errors == {TopicPartition("in", 0): ErrorCode.NONE}
     for committer, code in (
-        (Committer("g"), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("g", "m", None, 1), ErrorCode.STALE_MEMBER_EPOCH),
-        (Committer("g", "x", None, 2), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("g", "m", None, 2, supports_epoch_errors=False), ErrorCode.UNSUPPORTED_VERSION),
+        (OffsetClient("g"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (OffsetClient("g", "m", None, 1), ErrorCode.STALE_MEMBER_EPOCH),
+        (OffsetClient("g", "x", None, 2), ErrorCode.UNKNOWN_MEMBER_ID),
+        (OffsetClient("g", "m", None, 2, supports_epoch_errors=False), ErrorCode.UNSUPPORTED_VERSION),
     ):
         assert refusal(ready.coordinator.commit, committer, offsets).code == code
     assert (ready.group().is_subscribed_to("in"), ready.group().is_subscribed_to("g-log")) == (True, False)
@@ -328,7 +330,7 @@ def test_offsets_are_committed_with_the_members_epoch(ready):
 )
 def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected_detail):
     counts = {"a3": 3, "b2": 2, "one": 1}
-    configuration = configure(Topology(0, subtopologies), counts.get)
+    configuration = configure_topology(Topology(0, subtopologies), counts.get)
     assert (configuration.status.detail, configuration.tasks) == (expected_detail, {})
 
 
@@ -360,7 +362,7 @@ def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected_
     ],
 )
 def test_internal_topics_have_as_many_partitions_as_what_goes_before(subtopologies, counts):
-    configuration = configure(Topology(0, subtopologies), {"a3": 3, "b2": 2, "c4": 4}.get)
+    configuration = configure_topology(Topology(0, subtopologies), {"a3": 3, "b2": 2, "c4": 4}.get)
     assert configuration.counts == counts
     assert {topic.name: topic.partitions for topic in configuration.missing} == counts
 
@@ -369,7 +371,7 @@ def test_a_topology_that_cannot_be_counted_is_refused():
     loop = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), ("r",), (InternalTopic("r"),))))
     nobody = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), (), (InternalTopic("r"),))))
     for topology, text in ((loop, "loops"), (nobody, "never used as a sink")):
-        error = refusal(configure, topology, {"b2": 2}.get)
+        error = refusal(configure_topology, topology, {"b2": 2}.get)
         assert error.code == ErrorCode.STREAMS_INVALID_TOPOLOGY
         assert text in error.reason
 

@@ -64,25 +64,25 @@ def test_a_pattern_is_resolved_once_for_all_who_ask(matches):
     thread = Thread()
     patterns, calls = topic_patterns.TopicPatterns(Topics("a-1", "a-2", "b"), thread), []
     for number in range(3):
-        assert patterns.find("a.*", lambda number=number: calls.append(number)) is None
+        assert patterns.find_names("a.*", lambda number=number: calls.append(number)) is None
     thread.run()
     assert calls == [0, 1, 2]
-    assert patterns.find("a.*", lambda: calls.append("again")) == {"a-1", "a-2"}
+    assert patterns.find_names("a.*", lambda: calls.append("again")) == {"a-1", "a-2"}
     assert matches == [("a.*", ("a-1", "a-2", "b"))]
 
 
 def test_only_new_names_are_matched(matches):
     thread, topics = Thread(), Topics("a-1", "b")
     patterns = topic_patterns.TopicPatterns(topics, thread)
-    patterns.find("a.*", lambda: None)
+    patterns.find_names("a.*", lambda: None)
     thread.run()
     topics.change(add=("a-2", "c"), remove=("a-1",))
-    assert patterns.find("a.*", lambda: None) is None
+    assert patterns.find_names("a.*", lambda: None) is None
     thread.run()
-    assert patterns.find("a.*", lambda: None) == {"a-2"}
+    assert patterns.find_names("a.*", lambda: None) == {"a-2"}
     assert [names for _, names in matches] == [("a-1", "b"), ("a-2", "c")]
     topics.change(remove=("c",))
-    assert patterns.find("a.*", lambda: None) == {"a-2"}  # nothing is to be matched
+    assert patterns.find_names("a.*", lambda: None) == {"a-2"}  # nothing is to be matched
     assert not thread.queue
 
 
@@ -91,24 +91,24 @@ def test_patterns_take_turns(matches):
     names = tuple(f"t-{number:03}" for number in range(100))
     patterns = topic_patterns.TopicPatterns(Topics(*names), thread)
     for pattern in ("(.?){998}", "t-.*"):
-        patterns.find(pattern, lambda: None)
+        patterns.find_names(pattern, lambda: None)
     for _ in range(4):
         thread.step()
     assert [pattern for pattern, _ in matches] == ["(.?){998}", "t-.*"] * 2
     assert all(len(part) <= 16 for _, part in matches)
     thread.run()
-    assert patterns.find("t-.*", lambda: None) == set(names)
+    assert patterns.find_names("t-.*", lambda: None) == set(names)
 
 
 def test_a_broker_that_stops_leaves_a_pattern_unresolved():
     patterns, calls = topic_patterns.TopicPatterns(Topics("a"), lambda work, finish: finish()), []
-    assert patterns.find("a", lambda: calls.append(1)) is None
+    assert patterns.find_names("a", lambda: calls.append(1)) is None
     assert calls == []
 
 
 def beat(bench, member="m", epoch=0, **fields):
     joins = {"owned_partitions": frozenset(), "rebalance_timeout_ms": 1000} if epoch == 0 else {}
-    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member, epoch, **(joins | fields)))
+    return bench.coordinator.handle_consumer_heartbeat(HeartbeatRequest("g", member, epoch, **(joins | fields)))
 
 
 @pytest.fixture

@@ -15,7 +15,12 @@ from kafkaframes.coordination.transactions.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from kafkaframes.coordination.transactions.state import MAX_EPOCH, VALID_PREVIOUS_STATES, S, TransactionState
+from kafkaframes.coordination.transactions.state import (
+    MAX_PRODUCER_EPOCH,
+    VALID_PREVIOUS_STATES_OF,
+    State,
+    TransactionState,
+)
 from kafkaframes.errors import ErrorCode, RefusedError, StorageError
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 from kafkaframes.storage.files.names import TopicPartition
@@ -47,7 +52,7 @@ class Bench:
             self.write,
             lambda _partition: 7,
         )
-        self.coordinator.load(list(self.log.rows))
+        self.coordinator.load_transactions(list(self.log.rows))
 
     def write(self, where: TopicPartition, **marker: Any) -> None:
         if where in self.failing_partitions:
@@ -69,11 +74,11 @@ class Bench:
 
     def end(self, who: ProducerIdentity, *, commit: bool = True, version: int | None = None) -> ProducerIdentity:
         version = self.version if version is None else version
-        return self.coordinator.end("t", *who, commit=commit, version=version)
+        return self.coordinator.end_transaction("t", *who, commit=commit, version=version)
 
     @property
     def state(self) -> TransactionState:
-        return self.coordinator.describe("t").state
+        return self.coordinator.describe_transaction("t").state
 
     @property
     def written(self) -> list[str]:
@@ -134,23 +139,23 @@ def test_a_transaction_is_in_the_log_step_by_step_and_its_markers_in_every_parti
     assert after == (1000, epoch)
     assert bench.markers == [(where, commit, 1000, epoch, 7) for where in (T0, T1)]
     bench.restart()
-    assert bench.coordinator.describe("t").partitions == frozenset()
+    assert bench.coordinator.describe_transaction("t").partitions == frozenset()
     assert len(bench.markers) == 2
     bench.add(after)
-    assert bench.state is S.ONGOING
+    assert bench.state is State.ONGOING
 
 
 def test_the_next_transaction_begins_when_its_first_partition_comes(bench):
     who = bench.init()
     bench.add(who)
-    began = bench.coordinator.describe("t").start_ms
+    began = bench.coordinator.describe_transaction("t").start_ms
     who = bench.end(who)
     bench.clock.advance(5)
     bench.add(who, T1)
-    assert bench.coordinator.describe("t").start_ms == began + 5_000
+    assert bench.coordinator.describe_transaction("t").start_ms == began + 5_000
     bench.clock.advance(1)
     bench.add(who, T0)
-    assert bench.coordinator.describe("t").start_ms == began + 5_000
+    assert bench.coordinator.describe_transaction("t").start_ms == began + 5_000
 
 
 def test_an_open_transaction_is_aborted_by_the_next_initialisation(bench):
@@ -172,14 +177,16 @@ def test_requests_of_others_are_refused(bench):
     for call in (bench.add, bench.end):
         assert code_of(call, other) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert code_of(call, late) == ErrorCode.PRODUCER_FENCED
-    for call in (bench.coordinator.end, bench.coordinator.add_partitions):
+    for call in (bench.coordinator.end_transaction, bench.coordinator.add_partitions):
         options = (
-            {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"new_partitions": [T0]}
+            {"commit": True, "version": bench.version}
+            if call == bench.coordinator.end_transaction
+            else {"new_partitions": [T0]}
         )
         assert code_of(call, "nobody", 1, 0, **options) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert code_of(call, "", 1, 0, **options) == ErrorCode.INVALID_REQUEST
-    assert code_of(bench.coordinator.describe, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert code_of(bench.coordinator.describe, "") == ErrorCode.INVALID_REQUEST
+    assert code_of(bench.coordinator.describe_transaction, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert code_of(bench.coordinator.describe_transaction, "") == ErrorCode.INVALID_REQUEST
 
 
 def test_a_commit_of_nothing_is_refused(bench):
@@ -192,7 +199,7 @@ def test_an_abort_of_nothing_is_fine_in_version_2_only():
     assert code_of(old.end, old.init(), commit=False) == ErrorCode.INVALID_TXN_STATE
     new = Bench(2)
     assert new.end(new.init(), commit=False) == (1000, 1)
-    assert new.state is S.COMPLETE_ABORT
+    assert new.state is State.COMPLETE_ABORT
     assert not new.markers
 
 
@@ -231,8 +238,8 @@ def exhaust_epochs(bench: Bench) -> ProducerIdentity:
     """Return a producer with the last epoch that clients get."""
     bench.init()
     one = bench.coordinator.transactions["t"]
-    bench.coordinator.transactions["t"] = replace(one, producer_epoch=MAX_EPOCH - 1)
-    return ProducerIdentity(1000, MAX_EPOCH - 1)
+    bench.coordinator.transactions["t"] = replace(one, producer_epoch=MAX_PRODUCER_EPOCH - 1)
+    return ProducerIdentity(1000, MAX_PRODUCER_EPOCH - 1)
 
 
 def test_when_epochs_are_used_up_a_new_id_follows(bench):
@@ -247,7 +254,7 @@ def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
     bench.add(who)
     after = bench.end(who)
     assert after == (1001, 0)
-    assert bench.markers == [(T0, True, 1000, MAX_EPOCH, 7)]
+    assert bench.markers == [(T0, True, 1000, MAX_PRODUCER_EPOCH, 7)]
     assert bench.end(who) == after
     bench.restart()
     assert bench.end(who) == after
@@ -258,7 +265,7 @@ def test_fencing_with_the_last_epoch_takes_the_one_that_is_kept_for_it(bench):
     who = exhaust_epochs(bench)
     bench.add(who)
     assert bench.init_again().producer_id == 1001
-    assert bench.markers[0][3] == MAX_EPOCH
+    assert bench.markers[0][3] == MAX_PRODUCER_EPOCH
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(bench):
@@ -266,9 +273,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(be
     bench.clock.advance(100)
     bench.add(who)
     bench.clock.advance(29)
-    assert bench.state is S.ONGOING
+    assert bench.state is State.ONGOING
     bench.clock.advance(12)
-    assert bench.state is S.COMPLETE_ABORT
+    assert bench.state is State.COMPLETE_ABORT
     assert [marker[1] for marker in bench.markers] == [False]
     late = ErrorCode.INVALID_TXN_STATE if bench.version == 2 else ErrorCode.PRODUCER_FENCED  # as Kafka 4.3.1
     assert code_of(bench.end, who) == late
@@ -297,14 +304,14 @@ def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
     bench.add(who, T0, T1)
     bench.failing_partitions = {T1}
     bench.end(who, commit=commit)
-    assert bench.state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
+    assert bench.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}
     assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert code_of(bench.end, who, commit=commit) == ErrorCode.CONCURRENT_TRANSACTIONS
-    now = ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
+    now = ProducerIdentity(1000, bench.coordinator.describe_transaction("t").producer_epoch)
     assert code_of(bench.add, now) == ErrorCode.CONCURRENT_TRANSACTIONS
     bench.failing_partitions = set()
     bench.restart()
-    assert bench.state in {S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
+    assert bench.state in {State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
     assert {marker[:2] for marker in bench.markers} == {(T0, commit), (T1, commit)}
 
 
@@ -314,10 +321,10 @@ def test_a_disk_that_refuses_a_marker_is_tried_again(bench):
     bench.failing_partitions = {T0}
     bench.end(who)
     bench.clock.advance(3)
-    assert bench.state is S.PREPARE_COMMIT
+    assert bench.state is State.PREPARE_COMMIT
     bench.failing_partitions = set()
     bench.clock.advance(1)
-    assert bench.state is S.COMPLETE_COMMIT
+    assert bench.state is State.COMPLETE_COMMIT
 
 
 def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
@@ -332,14 +339,17 @@ def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
     producer, partitions = bench.init(), {TopicPartition("many", index) for index in range(120)}
     bench.add(producer, *partitions)
     after = bench.end(producer)
-    written_count, now = len(bench.markers), ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
-    assert (0 < written_count < 60, bench.state, len(turns)) == (True, S.PREPARE_COMMIT, 1)
+    written_count, now = (
+        len(bench.markers),
+        ProducerIdentity(1000, bench.coordinator.describe_transaction("t").producer_epoch),
+    )
+    assert (0 < written_count < 60, bench.state, len(turns)) == (True, State.PREPARE_COMMIT, 1)
     for call in (bench.add, bench.end):
         assert code_of(call, now) in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED}
     assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert len(bench.markers) == written_count
     assert len(list(turns[0])) == 1
-    assert (bench.state, {row[0] for row in bench.markers}) == (S.COMPLETE_COMMIT, partitions)
+    assert (bench.state, {row[0] for row in bench.markers}) == (State.COMPLETE_COMMIT, partitions)
     assert len(bench.markers) == 120
     bench.add(after if bench.version else producer)
 
@@ -352,7 +362,7 @@ def test_turns_that_a_restart_overtook_write_nothing(bench):
     bench.end(producer)
     late = bench.coordinator
     bench.restart()
-    assert (bench.state, len(bench.markers)) == (S.COMPLETE_COMMIT, 50 + 120)  # from the first one on again
+    assert (bench.state, len(bench.markers)) == (State.COMPLETE_COMMIT, 50 + 120)  # from the first one on again
     late.transactions = bench.coordinator.transactions
     assert list(turns[0][1]) == []
     assert len(bench.markers) == 50 + 120
@@ -370,7 +380,7 @@ def test_a_log_that_refuses_changes_nothing(bench):
     with pytest.raises(StorageError):
         bench.end(who)
     bench.log.is_broken = False
-    assert bench.state is S.ONGOING
+    assert bench.state is State.ONGOING
     bench.end(who)
 
 
@@ -424,4 +434,4 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
 
 
 def test_every_state_has_its_predecessors():
-    assert set(VALID_PREVIOUS_STATES) == set(TransactionState)
+    assert set(VALID_PREVIOUS_STATES_OF) == set(TransactionState)

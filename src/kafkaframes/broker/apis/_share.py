@@ -84,7 +84,7 @@ def _release_session(broker: BrokerState, key: tuple[int, str, str]) -> None:
     if session is not None:
         node_id, group_id, member_id = key
         partitions = [entry for entry in session.partitions if _is_led_by(broker, entry, node_id)]
-        broker.share_groups.release(group_id, member_id, partitions)
+        broker.share_groups.release_records(group_id, member_id, partitions)
 
 
 def _is_led_by(broker: BrokerState, key: PartitionKey, node_id: int) -> bool:
@@ -100,7 +100,7 @@ def _end_lost_session(broker: BrokerState, key: tuple[int, str, str], session: S
     if share.sessions.get(key) is session:
         _release_session(broker, key)
     if not any(group_id == key[1] for _, group_id, _ in share.sessions):
-        share.close(key[1])
+        share.close_group(key[1])
 
 
 def _key(request: Request) -> tuple[int, str, str]:
@@ -132,7 +132,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
         return offset_at_time.offset
 
-    state = broker.share_groups.open(ShareKey(group_id, *key), find_first_offset, limits_of(broker, group_id))
+    state = broker.share_groups.open_partition(ShareKey(group_id, *key), find_first_offset, limits_of(broker, group_id))
     state.move_start(log.log_start_offset)
     return state
 
@@ -206,7 +206,7 @@ def acknowledge_partition(request: Request, broker: BrokerState, acknowledgement
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        state.acknowledge(request.body.member_id or "", acknowledgements.batches)
+        state.acknowledge_records(request.body.member_id or "", acknowledgements.batches)
     except RefusedError as error:
         return error.code
     except KafkaframesError:

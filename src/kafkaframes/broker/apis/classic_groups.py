@@ -237,7 +237,7 @@ def _describe_group(
     if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
-        group = broker.groups.group(name, ClassicGroup)
+        group = broker.groups.find_group(name, ClassicGroup)
     except RefusedError as error:
         if request.version < _FIRST_VERSION_WITH_GROUP_ERROR:
             return types.DescribedGroup(

@@ -21,7 +21,7 @@ from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import CommittedOffset
-from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
+from kafkaframes.coordination.groups.ports import OffsetClient, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 from kafkaframes.wire.primitives import NIL_UUID
@@ -80,7 +80,7 @@ def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: Validated
     code = coordinator_error(request, broker, GROUP, body.group_id)
     codes: dict[TopicPartition, int] | int = code
     if code == ErrorCode.NONE:
-        committer = Committer(
+        committer = OffsetClient(
             body.group_id,
             body.member_id,
             body.group_instance_id,
@@ -154,7 +154,7 @@ def _stage_commit(
         return (
             code if request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR else _ERRORS_OF_OLD_VERSIONS.get(code, code)
         )
-    committer = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+    committer = OffsetClient(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     try:
         return broker.groups.commits.commit_in_transaction(committer, rows.offsets, producer)
     except KafkaframesError as error:
@@ -187,7 +187,7 @@ def _handle_offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         return broker.changes.answer_rows(
             body.groups, partial(_build_group_row, request, broker), lambda rows: request.response(groups=rows)
         )
-    committer = Committer(body.group_id, supports_epoch_errors=False)
+    committer = OffsetClient(body.group_id, supports_epoch_errors=False)
     partition_type = types.OffsetFetchResponsePartition
     error, offsets = _fetch_group_offsets(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_VERSION_WITH_GROUP_ERROR:
@@ -219,7 +219,7 @@ def _list_offsets(
 
 
 def _fetch_group_offsets(
-    request: _OffsetFetch, broker: BrokerState, committer: Committer, topics: Iterable[_Topic] | None
+    request: _OffsetFetch, broker: BrokerState, committer: OffsetClient, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
     """Return the error code of a group, and its offsets of the topics, or of all topics if ``topics`` is None."""
     error = check_rights(request, broker, GROUP, committer.group_id)
@@ -254,7 +254,7 @@ def _build_group_row(
     request: _OffsetFetch, broker: BrokerState, group: kafka.OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> kafka.OffsetFetchResponse.OffsetFetchResponseGroup:
     types = request.response
-    committer = Committer(
+    committer = OffsetClient(
         group.group_id,
         group.member_id or "",
         None,

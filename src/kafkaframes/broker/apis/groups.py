@@ -282,7 +282,7 @@ def _delete_group(
     if code == ErrorCode.NONE:
         try:
             broker.groups.delete_group(name)
-            broker.share_groups.delete_all(group_id=name)
+            broker.share_groups.delete_states(group_id=name)
         except KafkaframesError as error:
             code, reason = error_code_of(error), str(error)
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

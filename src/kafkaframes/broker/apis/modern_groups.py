@@ -107,7 +107,7 @@ def _handle_consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: Broker
     )
     may_omit_member_id = request.version < _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS
     return _build_heartbeat_response(
-        request, lambda: broker.groups.consumer_heartbeat(heartbeat, may_lack_id=may_omit_member_id)
+        request, lambda: broker.groups.handle_consumer_heartbeat(heartbeat, may_omit_member_id=may_omit_member_id)
     )
 
 
@@ -141,7 +141,7 @@ def _handle_share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState)
             client_id=request.client_id or "",
             client_host=client_host(request),
         )
-        return _build_heartbeat_response(request, lambda: broker.groups.share_heartbeat(heartbeat))
+        return _build_heartbeat_response(request, lambda: broker.groups.handle_share_heartbeat(heartbeat))
 
     names = body.subscribed_topic_names or ()
     return broker.changes.answer_rows(
@@ -251,7 +251,7 @@ def describe_groups(
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code)
         try:
-            group = broker.groups.group(name, kind)
+            group = broker.groups.find_group(name, kind)
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
         members = yield from create_rows_steps(members_of(group), lambda member: member)

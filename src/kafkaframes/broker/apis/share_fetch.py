@@ -16,7 +16,7 @@ from kafkaframes.broker.state.partitions import FetchWait
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition
-from kafkaframes.coordination.groups.share_partition import AcquiredRun, ShareFetch, SharePartition, Span
+from kafkaframes.coordination.groups.share_partition import AcquiredRun, OffsetRange, ShareFetch, SharePartition
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
 from kafkaframes.storage.files.headers import BatchHeader, parse_headers
@@ -269,15 +269,15 @@ def _acquire_partition_records(
     return _PartitionResult(ErrorCode.NONE, records[used_headers[0].position : used_headers[-1].end], acquired_records)
 
 
-def _batch_spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
+def _batch_spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[OffsetRange]:
     """Yield the offset ranges of batches. A compressed batch of an older format only specifies its last offset."""
     for header in headers:
         first = header.base_offset if header.magic > 1 or not header.codec else min(offset, header.last_offset)
-        yield Span(first, header.last_offset)
+        yield OffsetRange(first, header.last_offset)
         offset = header.last_offset + 1
 
 
-def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[Span]:
+def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[OffsetRange]:
     """Yield the offset ranges of aborted batches. Their markers are excluded, because consumers skip markers."""
     for header in headers:
         if header.is_transactional and not header.is_control:
@@ -286,11 +286,11 @@ def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[S
                     aborted_transaction.first_offset <= header.last_offset
                     and header.base_offset <= aborted_transaction.last_offset
                 ):
-                    yield Span(header.base_offset, header.last_offset)
+                    yield OffsetRange(header.base_offset, header.last_offset)
                     break
 
 
-def _exclude_spans(run: AcquiredRun, spans: Sequence[Span]) -> Iterator[AcquiredRun]:
+def _exclude_spans(run: AcquiredRun, spans: Sequence[OffsetRange]) -> Iterator[AcquiredRun]:
     """Yield the parts of an acquired range that are outside of the spans, which are in order."""
     first = run.first
     for span in spans:

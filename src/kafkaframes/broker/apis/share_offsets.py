@@ -204,7 +204,7 @@ def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[To
         valid_rows = [row for row in rows if topic.partition(row.partition_index) is not None]
         for row in valid_rows:
             key = ShareKey(group.group_id, topic.topic_id, row.partition_index)
-            states.reset(key, row.start_offset, group.epoch)
+            states.reset_offset(key, row.start_offset, group.epoch)
         indexes = {row.partition_index for row in valid_rows}.union(
             partitions_by_topic.get(topic.topic_id, ("", ()))[1]
         )
@@ -260,5 +260,5 @@ def _forget_topic(
         return row_type(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     _, indexes = remaining_topics.pop(topic.topic_id)
     for index in indexes:
-        broker.share_groups.delete(ShareKey(request.body.group_id, topic.topic_id, index))
+        broker.share_groups.delete_state(ShareKey(request.body.group_id, topic.topic_id, index))
     return row_type(topic_name=name, topic_id=topic.topic_id)

@@ -32,7 +32,12 @@ from kafkaframes.coordination.groups.streams_protocol import (
     StreamsHeartbeatResult,
     check_request,
 )
-from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, read_topology, subtopology_fields, task_rows
+from kafkaframes.coordination.groups.streams_records import (
+    TASK_FIELDS,
+    build_subtopology_fields,
+    build_task_rows,
+    read_topology,
+)
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
 
@@ -79,7 +84,7 @@ def _handle_streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) ->
             group_topology = read_topology(topology)
             check_topology(group_topology)
             heartbeat = heartbeat._replace(topology=group_topology)
-        result = broker.groups.streams_heartbeat(heartbeat)
+        result = broker.groups.handle_streams_heartbeat(heartbeat)
     except KafkaframesError as error:
         return build_error_response(request, error)
     forbidden_topics = [
@@ -161,9 +166,9 @@ def _build_response(
         _set_status(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden_topics)}.")
     if result.tasks is not None:
         for role, name in TASK_FIELDS.items():
-            setattr(answer, name, task_rows(types, result.tasks, role))
+            setattr(answer, name, build_task_rows(types, result.tasks, role))
     if result.sends_endpoints:
-        group = broker.groups.group(heartbeat.group_id, StreamsGroup)
+        group = broker.groups.find_group(heartbeat.group_id, StreamsGroup)
         members = sorted(group.members.values(), key=lambda member: member.member_id == heartbeat.member_id)
         answer.partitions_by_user_endpoint = [
             _build_endpoint(types, broker, group, member) for member in members if member.user_endpoint is not None
@@ -176,7 +181,7 @@ def _build_endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member
 
     def list_partitions(role: TaskRole) -> list[Any]:
         indexes: dict[str, list[int]] = {}
-        for name, index in group.partitions(member, role):
+        for name, index in group.task_partitions(member, role):
             if broker.partition(name, index) is not None:
                 indexes.setdefault(name, []).append(index)
         return [types.TopicPartition(topic=name, partitions=indexes[name]) for name in sorted(indexes)]
@@ -247,14 +252,14 @@ def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> A
             )
 
     def assignment(tasks: Tasks) -> Any:
-        return types.Assignment(**{name: task_rows(types, tasks, role) for role, name in TASK_FIELDS.items()})
+        return types.Assignment(**{name: build_task_rows(types, tasks, role) for role, name in TASK_FIELDS.items()})
 
     def build_topology(group: StreamsGroup) -> dict[str, Any]:
         if group.topology is None:
             return {"topology": None}
         counts = group.configured_topology.counts if group.configured_topology is not None else None
         rows = [
-            types.Subtopology(**subtopology_fields(types.TopicInfo, types.KeyValue, subtopology, counts))
+            types.Subtopology(**build_subtopology_fields(types.TopicInfo, types.KeyValue, subtopology, counts))
             for subtopology in group.topology.subtopologies
         ]
         return {"topology": types.Topology(epoch=group.topology.epoch, subtopologies=rows)}

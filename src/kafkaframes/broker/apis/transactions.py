@@ -293,7 +293,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
     code = coordinator_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
-            next_producer = broker.transactions.end(
+            next_producer = broker.transactions.end_transaction(
                 body.transactional_id,
                 body.producer_id,
                 body.producer_epoch,
@@ -377,7 +377,7 @@ def _describe_transaction(
     if code != ErrorCode.NONE:
         return types.TransactionState(transactional_id=name, error_code=code)
     try:
-        transaction = broker.transactions.describe(name)
+        transaction = broker.transactions.describe_transaction(name)
     except KafkaframesError as error:
         return types.TransactionState(transactional_id=name, error_code=error_code_of(error))
     may_see = {

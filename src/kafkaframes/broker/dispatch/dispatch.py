@@ -19,9 +19,9 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
-Buffers = list["bytes | memoryview | Part"]
+Buffers = list["bytes | memoryview | DeferredBytes"]
 _MIN_UNJOINED_BYTES: Final = 4096  # shorter parts are joined into one buffer
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _CORRELATION_ID_BYTES: Final = 4
@@ -144,7 +144,7 @@ class Dispatcher:
         return join_short_parts([_SIZE_AND_CORRELATION_ID.pack(size + len(head), request.correlation_id), head, *parts])
 
 
-def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
+def encode_answer(answer: Message, version: int) -> list[bytes | DeferredBytes]:
     """Encode a response in parts. Error messages that exceed the limit for strings are shortened."""
     try:
         return answer.encode_parts(version)
@@ -153,7 +153,7 @@ def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
         return answer.encode_parts(version)
 
 
-def join_short_parts(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
+def join_short_parts(parts: Iterable[bytes | memoryview | DeferredBytes]) -> Buffers:
     """Join short parts. Long buffers and file ranges stay separate.
 
     >>> join_short_parts([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
@@ -162,7 +162,7 @@ def join_short_parts(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
     buffers: Buffers = []
     short: list[bytes | memoryview] = []
     for part in parts:
-        if isinstance(part, Part) or len(part) >= _MIN_UNJOINED_BYTES:
+        if isinstance(part, DeferredBytes) or len(part) >= _MIN_UNJOINED_BYTES:
             if short:
                 buffers.append(b"".join(short))
                 short = []

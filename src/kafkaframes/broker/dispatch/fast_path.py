@@ -47,7 +47,7 @@ from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.api_keys import FETCH, PRODUCE
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
 _FIRST_FETCH_VERSION = 4  # earlier versions require older record formats
 _FIRST_FLEXIBLE_FETCH_VERSION = 12
@@ -87,7 +87,7 @@ class RequestedPartition(NamedTuple):
     last_fetched_epoch: int = -1
 
 
-def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
+def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | DeferredBytes]:
     """Return the body of the response to an ordinary request. Raise one of ``fast_reading.UNUSUAL`` for all others."""
     if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.read_numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
         raise GeneralPathRequiredError
@@ -120,7 +120,7 @@ class _FetchResponse:
         self._broker = broker
         self._limits = limits
         self.size = self._held_bytes = 0
-        self.parts: list[bytes | Part] = []
+        self.parts: list[bytes | DeferredBytes] = []
 
     def read_topics(self, cursor: Cursor) -> None:
         """Parse the topics of a request and the fields after them, and read the requested partitions."""

@@ -233,7 +233,7 @@ def _describe_member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
 
 def _read_assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
     if isinstance(group, StreamsGroup):
-        read = group.partitions(member, TaskRole.ACTIVE)
+        read = group.task_partitions(member, TaskRole.ACTIVE)
         return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
     if isinstance(member, GroupMember):
         topics = state.topics_by_id

@@ -18,14 +18,14 @@ from kafkaframes.errors import StorageError
 from kafkaframes.storage.files.descriptors import count_free_descriptors
 from kafkaframes.storage.partition import PartitionLog, PendingFlush
 from kafkaframes.storage.partition.segment import FileRange
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
 CAN_SEND_FILES = hasattr(os, "sendfile")
 _MAX_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
 _MIN_UNJOINED_BYTES = 16 << 10
 _FLUSH_THRESHOLD_BYTES = 64 << 10
 
-Buffer = bytes | memoryview | Part
+Buffer = bytes | memoryview | DeferredBytes
 
 
 class Outbox:
@@ -93,7 +93,7 @@ class Outbox:
                 self._send_file_range(part)
             elif len(part) >= _MIN_UNJOINED_BYTES:
                 queue.popleft()
-                self._transport.write(memoryview(bytes(part) if isinstance(part, Part) else part))
+                self._transport.write(memoryview(bytes(part) if isinstance(part, DeferredBytes) else part))
             else:
                 self._transport.write(self._take_short_buffers())
         if self.is_ending and not queue:
@@ -105,11 +105,11 @@ class Outbox:
         while (
             queue
             and size < _MAX_JOINED_BYTES
-            and not isinstance(queue[0], Part)
+            and not isinstance(queue[0], DeferredBytes)
             and len(queue[0]) < _MIN_UNJOINED_BYTES
         ):
             part = queue.popleft()
-            assert not isinstance(part, Part)
+            assert not isinstance(part, DeferredBytes)
             parts.append(part)
             size += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
 
 class CloseConnection(Exception):  # noqa: N818  (an instruction to the server, not an error of the caller)
@@ -21,7 +21,7 @@ class CloseConnection(Exception):  # noqa: N818  (an instruction to the server, 
 class EncodedResponse:
     """The encoded body of a response, in parts, without frame and header."""
 
-    parts: Sequence[bytes | memoryview | Part]
+    parts: Sequence[bytes | memoryview | DeferredBytes]
 
 
 class DeferredResponse:

@@ -136,10 +136,10 @@ def create_coordinators(state: BrokerState) -> None:
     )
     state.transactions = transactions
     _restore_markers(state)
-    transactions.load(_read_stored_records(state, TRANSACTION_STATE))
+    transactions.load_transactions(_read_stored_records(state, TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake_fetches(state, key))
-    states.load(_read_stored_records(state, SHARE_GROUP_STATE))
-    groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.initialize(
+    states.load_states(_read_stored_records(state, SHARE_GROUP_STATE))
+    groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.initialize_state(
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = states
@@ -217,4 +217,4 @@ def _forget_topic(state: BrokerState, topic: Topic) -> None:
     with suppress(KafkaframesError):  # if the log is not available, the offsets expire
         state.groups.commits.delete_topic_offsets(topic.name)
         state.groups.delete_share_topic(topic.topic_id)
-        state.share_groups.delete_all(topic_id=topic.topic_id)
+        state.share_groups.delete_states(topic_id=topic.topic_id)

@@ -17,7 +17,7 @@ from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import Node
 from kafkaframes.client.response_rows import ItemError, require_one_row
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, OptionError, broker_error
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, NetworkError, OptionError, broker_error
 from kafkaframes.protocol.messages.objects import Message
 
 Item = TypeVar("Item")
@@ -183,7 +183,7 @@ class AdminRequests:
         subject: str,
         get_error_code: Callable[[Any], int],
         *,
-        retriable: Collection[ErrorCode] = COORDINATOR_MOVED,
+        retriable: Collection[ErrorCode] = COORDINATOR_MOVED_CODES,
     ) -> Any:
         """Send a request to a group coordinator and return the response. If it has moved, look it up again.
 

@@ -16,9 +16,9 @@ from kafkaframes.client.metadata import (
     to_partitions,
 )
 from kafkaframes.client.response_rows import require_success
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode
 
-_RETRIABLE_OFFSET_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS}
+_RETRIABLE_OFFSET_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ from kafkaframes.client.administration.item_requests import BrokerLookup, Coordi
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, group_by_topic, to_partition, to_partitions
 from kafkaframes.client.response_rows import ItemError, iterate_partition_rows, require_success
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, OptionError
+from kafkaframes.errors import COORDINATOR_MOVED_CODES, BrokerError, ErrorCode, OptionError
 
 _RETRIABLE_PRODUCER_CODES: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _RETRIABLE_ABORT_CODES: Final = _RETRIABLE_PRODUCER_CODES | {
     ErrorCode.REPLICA_NOT_AVAILABLE,
     ErrorCode.BROKER_NOT_AVAILABLE,
 }
-_RETRIABLE_FENCE_CODES: Final = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
+_RETRIABLE_FENCE_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.CONCURRENT_TRANSACTIONS}
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters
 
 
@@ -171,7 +171,7 @@ class TransactionMethods(AdminRequests):
 
         coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
         return require_success(
-            await self._request_items(transactional_ids, coordinators, describe_at_coordinator, COORDINATOR_MOVED)
+            await self._request_items(transactional_ids, coordinators, describe_at_coordinator, COORDINATOR_MOVED_CODES)
         )
 
     async def describe_producers(

@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
 from kafkaframes.coordination.groups.members import cancel_timer
-from kafkaframes.coordination.groups.ports import Committer, Group, Timer
+from kafkaframes.coordination.groups.ports import Group, OffsetClient, Timer
 from kafkaframes.coordination.groups.subscriptions import read_subscribed_topics
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 
-CONSUMER: Final = "consumer"
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in the member's order
 
 
@@ -167,7 +167,7 @@ class ClassicGroup(Group):
     @property
     def uses_consumer_protocol(self) -> bool:
         """Whether the members are consumers, and not for example Connect workers."""
-        return self.protocol_type == CONSUMER
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
     def has_all_joined(self) -> bool:
@@ -204,24 +204,24 @@ class ClassicGroup(Group):
         """Whether a member with these protocols can join: one protocol must be common to all members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
-        common = self._common_protocols()
+        common = self._find_common_protocols()
         # Without members, all of them may be about to rejoin.
         has_common = any(name in common or not self.members for name, _ in protocols)
         return self.protocol_type == protocol_type and has_common
 
-    def _common_protocols(self) -> set[str]:
+    def _find_common_protocols(self) -> set[str]:
         counts = Counter(name for member in self.members.values() for name in {name for name, _ in member.protocols})
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer, of those that all members support."""
-        common = self._common_protocols()
+        common = self._find_common_protocols()
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values() if common
         )
         return votes.most_common(1)[0][0] if votes else ""
 
-    def accepts(self, member_id: str, max_size: int) -> bool:
+    def has_space_for(self, member_id: str, max_size: int) -> bool:
         """Whether the group has space for a joining member (``group.max.size``)."""
         if self.state is GroupState.EMPTY:
             return True
@@ -230,7 +230,7 @@ class ClassicGroup(Group):
             return (member is not None and member.joining is not None) or self.awaiting_join < max_size
         return member_id in self.members or len(self.members) < max_size
 
-    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
+    def find_checked_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return the member of a request. FENCED_INSTANCE_ID: another member now has the instance id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
@@ -254,7 +254,7 @@ class ClassicGroup(Group):
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state, self.state, self.since_ms = self.state, state, now_ms
 
-    def add(self, member: ClassicMember) -> None:
+    def add_member(self, member: ClassicMember) -> None:
         """Add a member. The first member becomes the leader and decides the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -263,13 +263,13 @@ class ClassicGroup(Group):
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
-        self.drop_pending(member.member_id)
+        self.drop_pending_id(member.member_id)
 
-    def drop_pending(self, member_id: str) -> bool:
+    def drop_pending_id(self, member_id: str) -> bool:
         """Remove an assigned member id that is not yet in use. Return False if there was none."""
         return cancel_timer(self.pending_joins, member_id)
 
-    def remove(self, member_id: str) -> None:
+    def remove_member(self, member_id: str) -> None:
         """Remove a member, or an assigned member id that is not yet in use."""
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -278,22 +278,22 @@ class ClassicGroup(Group):
                 self.static_members.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.drop_pending(member_id)
+        self.drop_pending_id(member_id)
         self.pending_syncs.discard(member_id)
 
-    def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
+    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
         """Replace a static member that rejoined with another member id, and fence the old member id."""
-        old = self.members.pop(old_id)
-        old.stop_timer()
-        old.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
-        old.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        new = replace(old, member_id=new_id, deadline=None)
-        self.members[new_id] = new
+        old_member = self.members.pop(old_id)
+        old_member.stop_timer()
+        old_member.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
+        old_member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
+        new_member = replace(old_member, member_id=new_id, deadline=None)
+        self.members[new_id] = new_member
         if self.leader == old_id:
             self.leader = new_id
         self.static_members[instance_id] = new_id
         self.pending_syncs.discard(old_id)
-        return new
+        return new_member
 
     def elect_joined_leader(self) -> bool:
         """Elect a leader with a waiting JoinGroup. Return False if no JoinGroup is waiting."""
@@ -340,12 +340,12 @@ class ClassicGroup(Group):
         """The protocol type; empty if the group has none."""
         return self.protocol_type or ""
 
-    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: OffsetClient, *, transactional: bool) -> None:
         """Reject a commit of another generation, or without a member id while the group has members."""
         if committer.generation < 0 and self.is_empty:
             return
         if committer.generation >= 0 or committer.member_id or committer.instance_id is not None:
-            self.check_member(committer.member_id, committer.instance_id)
+            self.find_checked_member(committer.member_id, committer.instance_id)
             if committer.generation != self.generation:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional:
@@ -358,7 +358,7 @@ class ClassicGroup(Group):
         if not self.is_empty and not self.uses_consumer_protocol:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
-    def retention_start(self) -> Callable[[int], int] | None:
+    def retention_start_of(self) -> Callable[[int], int] | None:
         """Return a function from commit time to the start of retention: the commit, or when the group became empty."""
         if self.protocol_type is None:
             return lambda commit_ms: commit_ms

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kafkaframes.coordination.groups.classic import (
-    CONSUMER,
+    CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
     ClassicMember,
     GroupState,
@@ -27,7 +27,7 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerGroup,
     ConsumerMember,
 )
-from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, HeartbeatRequest
+from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroupProtocol, HeartbeatRequest
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import MemberState, cancel_timer
 from kafkaframes.coordination.groups.ports import MIGRATION_DISABLED
@@ -66,7 +66,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 " re-attempting the upgrade."
             )
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
-        partitions = with_ids(read_assignment(member.assignment), topics)
+        partitions = to_topic_ids(read_assignment(member.assignment), topics)
         consumer_group.targets[member.member_id] = partitions
         consumer_group.update_member(
             ConsumerMember(
@@ -93,7 +93,7 @@ def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
     for member in group.members.values():
         if member.member_id in leaving or member.classic is None:
             continue
-        classic_group.add(
+        classic_group.add_member(
             ClassicMember(
                 member.member_id,
                 member.instance_id,
@@ -101,7 +101,7 @@ def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
                 member.client_host,
                 member.rebalance_timeout_ms,
                 member.classic.session_timeout_ms,
-                CONSUMER,
+                CONSUMER_PROTOCOL_TYPE,
                 member.classic.protocols,
                 assignment=encode_assignment(member, group.targets.get(member.member_id, member.assignment), names),
             )
@@ -119,7 +119,7 @@ def encode_assignment(member: ConsumerMember, partitions: Assignment, names: Map
     return write_assignment(known_partitions, version)
 
 
-def with_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assignment:
+def to_topic_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assignment:
     """Return partitions by topic id. Partitions of deleted topics are dropped."""
     return frozenset(
         (topic[0], partition.partition)
@@ -134,7 +134,7 @@ def names_by_id(topics: Topics) -> dict[UUID, str]:
 
 
 @dataclass(slots=True)
-class ClassicMembers:
+class ClassicMemberProtocol:
     """The classic protocol for members of consumer groups.
 
     Attributes:
@@ -143,17 +143,17 @@ class ClassicMembers:
             as prefix.
     """
 
-    groups: ConsumerGroups
+    groups: ConsumerGroupProtocol
     new_id: Callable[[], str]
 
     def join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
         """Handle a JoinGroup request. The response never waits."""
         try:
-            return self._join(group, request)
+            return self._join_member(group, request)
         except RefusedError as error:
             return JoinResult(error.code)
 
-    def _join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
+    def _join_member(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
         if self.groups.settings.consumer_migration_policy == MIGRATION_DISABLED:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         names = frozenset(name for name, _ in request.protocols)
@@ -163,7 +163,7 @@ class ClassicMembers:
         if not request.member_id and request.instance_id is None and request.needs_member_id:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if request.member_id and request.instance_id is not None:
-            group.member(request.member_id, request.instance_id)
+            group.find_member(request.member_id, request.instance_id)
         try:
             subscription = read_subscription(request.protocols[0][1])
         except DecodeError as error:
@@ -175,7 +175,7 @@ class ClassicMembers:
         return JoinResult(
             member_id=member_id,
             generation=answer.epoch,
-            protocol_type=CONSUMER,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=request.protocols[0][0],
         )
 
@@ -192,7 +192,9 @@ class ClassicMembers:
             rack_id=subscription.rack_id,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             topics=subscription.topics,
-            owned_partitions=NO_PARTITIONS if is_new else with_ids(subscription.owned_partitions, self.groups.topics),
+            owned_partitions=NO_PARTITIONS
+            if is_new
+            else to_topic_ids(subscription.owned_partitions, self.groups.topics),
             client_id=request.client_id,
             client_host=request.client_host,
             classic=ClassicProtocols(request.session_timeout_ms, request.protocols),
@@ -203,7 +205,7 @@ class ClassicMembers:
         try:
             member = self._find_member(group, request.member_id, request.instance_id, request.generation)
             name = member.classic.protocols[0][0] if member.classic is not None else ""
-            if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
+            if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
                 raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._expect_request(group, member)
@@ -212,11 +214,11 @@ class ClassicMembers:
             return SyncResult(error.code)
         self.groups.restart_timers(group, member)
         assignment = encode_assignment(member, member.assignment, names_by_id(self.groups.topics))
-        return SyncResult(ErrorCode.NONE, assignment, CONSUMER, name)
+        return SyncResult(ErrorCode.NONE, assignment, CONSUMER_PROTOCOL_TYPE, name)
 
     @staticmethod
     def _find_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-        member = group.member(member_id, instance_id)
+        member = group.find_member(member_id, instance_id)
         if member.classic is None:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         if generation != member.epoch:
@@ -230,8 +232,8 @@ class ClassicMembers:
         self.groups.restart_timers(group, member, keeps_rebalance=True)
         # Kafka computes an assignment only in heartbeats of the consumer protocol, which classic members do not send.
         may_assign = group.epoch > group.assignment_epoch and self.groups.may_assign(group)
-        is_behind = member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
-        if not is_behind and not may_assign and not self._are_targets_released(group, member):
+        has_old_epoch = member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
+        if not has_old_epoch and not may_assign and not self._are_targets_released(group, member):
             return ErrorCode.NONE
         if joining is None:
             self._expect_request(group, member)
@@ -252,12 +254,12 @@ class ClassicMembers:
         for request in leaving:
             try:
                 member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
-                leaving_ids.add(group.member(member_id, request.instance_id).member_id)
+                leaving_ids.add(group.find_member(member_id, request.instance_id).member_id)
                 codes.append(ErrorCode.NONE)
             except RefusedError as error:
                 codes.append(error.code)
         if leaving_ids:
-            self.groups.fence(group, *sorted(leaving_ids))
+            self.groups.fence_members(group, *sorted(leaving_ids))
         return codes
 
     def keep_alive(self, group: ConsumerGroup, member_id: str) -> None:
@@ -270,8 +272,8 @@ class ClassicMembers:
         """Remove a member that does not send its next JoinGroup or SyncGroup within its rebalance timeout."""
         cancel_timer(group.rebalances, member.member_id)
 
-        def expire() -> None:
+        def expire_member() -> None:
             with suppress(RefusedError):
                 self.groups.expire(group, member.member_id)
 
-        group.rebalances[member.member_id] = self.groups.clock.call_later(member.rebalance_timeout_ms, expire)
+        group.rebalances[member.member_id] = self.groups.clock.call_later(member.rebalance_timeout_ms, expire_member)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
-from kafkaframes.coordination.groups.ports import Clock, Committer, Group, GroupSettings, ProducerIdentity, Record
-from kafkaframes.coordination.groups.records import Commit
+from kafkaframes.coordination.groups.ports import Clock, Group, GroupSettings, OffsetClient, ProducerIdentity, Record
+from kafkaframes.coordination.groups.records import OffsetCommit
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
-Offsets = dict[TopicPartition, Commit]
+Offsets = dict[TopicPartition, OffsetCommit]
 
 
 Transaction = tuple[int, int]  # partition of __consumer_offsets, producer id
@@ -39,7 +39,7 @@ class OffsetStore:
     _write_count: int = 0
 
     def add_offset(
-        self, group_id: str, partition: TopicPartition, commit: Commit, *, transaction: Transaction | None = None
+        self, group_id: str, partition: TopicPartition, commit: OffsetCommit, *, transaction: Transaction | None = None
     ) -> None:
         """Store an offset. With a transaction, it is pending until the transaction ends."""
         self._write_count += 1
@@ -80,28 +80,28 @@ class OffsetStore:
         return any(group_id in groups for groups in self.pending_offsets.values())
 
 
-_NONE = -1
+_UNSET = -1
 
 
 class OffsetToCommit(NamedTuple):
     """One offset of a commit request."""
 
     offset: int
-    leader_epoch: int = _NONE
+    leader_epoch: int = _UNSET
     metadata: str | None = None
 
 
 class CommittedOffset(NamedTuple):
     """One offset of a fetch response; -1 without a committed offset."""
 
-    offset: int = _NONE
-    leader_epoch: int = _NONE
+    offset: int = _UNSET
+    leader_epoch: int = _UNSET
     metadata: str = ""
     error: int = ErrorCode.NONE
 
 
 @dataclass(slots=True)
-class Commits:
+class OffsetHandlers:
     """Handlers of the requests that commit, fetch and delete offsets.
 
     Attributes:
@@ -118,7 +118,7 @@ class Commits:
     store: OffsetStore = field(default_factory=OffsetStore)
 
     def commit(
-        self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit], *, retention_ms: int = _NONE
+        self, committer: OffsetClient, offsets: Mapping[TopicPartition, OffsetToCommit], *, retention_ms: int = _UNSET
     ) -> dict[TopicPartition, int]:
         """Commit offsets. Return an error code for each.
 
@@ -127,11 +127,11 @@ class Commits:
         """
         group = self._group_for_commit(committer)
         group.check_commit(committer, transactional=False)
-        expire_ms = None if retention_ms == _NONE else self.clock.now_ms + retention_ms
+        expire_ms = None if retention_ms == _UNSET else self.clock.now_ms + retention_ms
         return self._store_offsets(group, offsets, expire_ms=expire_ms, producer=None)
 
     def commit_in_transaction(
-        self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit], producer: ProducerIdentity
+        self, committer: OffsetClient, offsets: Mapping[TopicPartition, OffsetToCommit], producer: ProducerIdentity
     ) -> dict[TopicPartition, int]:
         """Add offsets to a producer's transaction. Return an error code for each."""
         try:
@@ -143,7 +143,7 @@ class Commits:
             raise
         return self._store_offsets(group, offsets, expire_ms=None, producer=producer)
 
-    def _group_for_commit(self, committer: Committer) -> Group:
+    def _group_for_commit(self, committer: OffsetClient) -> Group:
         """Return the group. A commit without a member id gets a new one if the group does not exist."""
         group = self.groups.get(committer.group_id)
         if group is None:
@@ -163,16 +163,18 @@ class Commits:
         producer: ProducerIdentity | None,
     ) -> dict[TopicPartition, int]:
         group_id, codes = group.group_id, dict[TopicPartition, int]()
-        commits: dict[TopicPartition, Commit] = {}
+        commits: dict[TopicPartition, OffsetCommit] = {}
         for partition, offset in offsets.items():
             metadata = offset.metadata or ""
             if len(metadata) > self.settings.offset_metadata_max_bytes:
                 codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             codes[partition] = ErrorCode.NONE
-            commits[partition] = Commit(offset.offset, offset.leader_epoch, metadata, self.clock.now_ms, expire_ms)
+            commits[partition] = OffsetCommit(
+                offset.offset, offset.leader_epoch, metadata, self.clock.now_ms, expire_ms
+            )
         if commits:
-            rows = [records.commit_record(group_id, partition, commit) for partition, commit in commits.items()]
+            rows = [records.build_commit_record(group_id, partition, commit) for partition, commit in commits.items()]
             self.write(group_id, rows, producer)
             transaction = None if producer is None else self.transaction_key(group_id, producer.producer_id)
             for partition, commit in commits.items():
@@ -185,7 +187,7 @@ class Commits:
         return coordinator_partition(group_id, self.partitions()), producer_id
 
     def fetch(
-        self, committer: Committer, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+        self, committer: OffsetClient, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return committed offsets for a member of the group's epoch.
 
@@ -203,7 +205,7 @@ class Commits:
         }
 
     def _fetch_offset(
-        self, group_id: str, partition: TopicPartition, commit: Commit | None, require_stable: bool
+        self, group_id: str, partition: TopicPartition, commit: OffsetCommit | None, require_stable: bool
     ) -> CommittedOffset:
         if require_stable and self.store.is_unstable(group_id, partition):
             return CommittedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -232,7 +234,9 @@ class Commits:
         stored_partitions = [partition for partition in partitions if partition in self.store.group_offsets(group_id)]
         if stored_partitions:
             self.write(
-                group_id, [records.commit_record(group_id, partition, None) for partition in stored_partitions], None
+                group_id,
+                [records.build_commit_record(group_id, partition, None) for partition in stored_partitions],
+                None,
             )
             for partition in stored_partitions:
                 self.store.remove(group_id, partition)
@@ -246,11 +250,13 @@ class Commits:
 
     def tombstones(self, group_id: str) -> list[Record]:
         """Return the tombstones of all offsets of a group."""
-        return [records.commit_record(group_id, partition, None) for partition in self.store.group_offsets(group_id)]
+        return [
+            records.build_commit_record(group_id, partition, None) for partition in self.store.group_offsets(group_id)
+        ]
 
     def expire(self, group: Group) -> bool:
         """Delete expired offsets. Return whether the group has no offsets left, pending ones included."""
-        retention_start = group.retention_start()
+        retention_start = group.retention_start_of()
         if retention_start is None:
             return False
         group_id, expired_partitions = group.group_id, []

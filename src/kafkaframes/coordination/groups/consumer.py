@@ -18,7 +18,7 @@ LEAVE, LEAVE_STATIC = -1, -2  # member epochs of requests and records
 _Key = TypeVar("_Key")
 
 
-class Viewer(Protocol):
+class MemberIdentity(Protocol):
     """A member's principal and host, hashable: members that are equal here see the same topics."""
 
     @property
@@ -80,9 +80,9 @@ class PatternTopics:
 
     version: tuple[int, int]
     resolve: Callable[[str], frozenset[str] | None]
-    cache: dict[tuple[str, Viewer | None], frozenset[str]] = field(default_factory=dict)
+    cache: dict[tuple[str, MemberIdentity | None], frozenset[str]] = field(default_factory=dict)
 
-    def names(self, regex: str, viewer: Viewer | None) -> frozenset[str] | None:
+    def names(self, regex: str, viewer: MemberIdentity | None) -> frozenset[str] | None:
         """Return the topics that a pattern matches and the viewer may see; None if they are still being matched.
 
         Args:
@@ -96,7 +96,7 @@ class PatternTopics:
         return self.cache[regex, viewer]
 
 
-def visible_names(names: frozenset[str], viewer: Viewer | None) -> frozenset[str]:
+def visible_names(names: frozenset[str], viewer: MemberIdentity | None) -> frozenset[str]:
     """Return the topics that a viewer may see; None sees all topics."""
     return names if viewer is None else frozenset(filter(viewer.may_see, names))
 
@@ -118,7 +118,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
     assignment_epoch: int = 0
     static_members: dict[str, str] = field(default_factory=dict)
     regexes: dict[str, frozenset[str]] = field(default_factory=dict)
-    viewers: dict[str, Viewer | None] = field(default_factory=dict)
+    viewers: dict[str, MemberIdentity | None] = field(default_factory=dict)
     visible: dict[str, frozenset[str]] = field(default_factory=dict)
     default_assignor: str = "uniform"
     pattern_topics: PatternTopics | None = None
@@ -162,23 +162,23 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         own_partitions = NO_PARTITIONS if member is None else member.assignment | member.revoking
         return lambda partition: self._owner_counts[partition] > (partition in own_partitions)
 
-    def topics_without(self, *members: ConsumerMember | None) -> frozenset[str]:
+    def topics_of_other_members(self, *members: ConsumerMember | None) -> frozenset[str]:
         """Return the topics to which the other members subscribe by name."""
         counts_of_members = Counter(name for member in members if member is not None for name in member.topics)
         return frozenset(name for name, count in self.subscriber_counts.items() if count > counts_of_members[name])
 
     def keeps_subscribed_topics(self, old: ConsumerMember | None, new: ConsumerMember | None) -> bool:
         """Return whether replacing a member leaves the group's topics unchanged (None: no member)."""
-        before, after = (() if member is None else member.topics for member in (old, new))
-        loses_topic = any(self.subscriber_counts[name] == 1 and name not in after for name in before)
-        return not loses_topic and all(name in self.subscriber_counts for name in after)
+        old_names, new_names = (() if member is None else member.topics for member in (old, new))
+        loses_topic = any(self.subscriber_counts[name] == 1 and name not in new_names for name in old_names)
+        return not loses_topic and all(name in self.subscriber_counts for name in new_names)
 
-    def patterns_only_of(self, *members: ConsumerMember) -> list[str]:
+    def patterns_of_only(self, *members: ConsumerMember) -> list[str]:
         """Return the patterns that only these members have."""
         counts_of_members = Counter(member.regex for member in members if member.regex)
         return [regex for regex, count in counts_of_members.items() if self._pattern_counts[regex] == count]
 
-    def member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
+    def find_member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
         """Return the member of a request. FENCED_INSTANCE_ID: another member now has the instance id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
@@ -187,28 +187,28 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
             if current_id != member_id:
                 reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {current_id}."
                 raise RefusedError(ErrorCode.FENCED_INSTANCE_ID, reason)
-        return super().member(member_id)
+        return super().find_member(member_id)
 
     def update_member(self, member: ConsumerMember) -> None:
         """Add or replace a member."""
-        old = self.members.get(member.member_id)
-        if old == member:
+        old_member = self.members.get(member.member_id)
+        if old_member == member:
             return
-        if old is not None:
-            self._count(old, -1)
-            if old.instance_id != member.instance_id:
-                self._release_instance_id(old)
-        self._count(member, 1)
+        if old_member is not None:
+            self._count_member(old_member, -1)
+            if old_member.instance_id != member.instance_id:
+                self._release_instance_id(old_member)
+        self._count_member(member, 1)
         super().update_member(member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
-    def remove(self, member_id: str) -> None:
+    def remove_member(self, member_id: str) -> None:
         """Remove a member."""
         member = self.members.get(member_id)
-        super().remove(member_id)
+        super().remove_member(member_id)
         if member is not None:
-            self._count(member, -1)
+            self._count_member(member, -1)
             self._release_instance_id(member)
             if member.regex:
                 self.pattern_topics = None  # the remaining members may have fewer rights
@@ -221,15 +221,15 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 
-    def _count(self, member: ConsumerMember, by: int) -> None:
-        _add_count(self._owner_counts, member.assignment | member.revoking, by)
-        _add_count(self.subscriber_counts, member.topics, by)
-        _add_count(self._pattern_counts, () if member.regex is None else (member.regex,), by)
+    def _count_member(self, member: ConsumerMember, increment: int) -> None:
+        _add_count(self._owner_counts, member.assignment | member.revoking, increment)
+        _add_count(self.subscriber_counts, member.topics, increment)
+        _add_count(self._pattern_counts, () if member.regex is None else (member.regex,), increment)
 
 
-def _add_count(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> None:
+def _add_count(counts: Counter[_Key], keys: Iterable[_Key], increment: int) -> None:
     for key in keys:
-        counts[key] += by
+        counts[key] += increment
         if not counts[key]:
             del counts[key]
 

@@ -25,8 +25,8 @@ from kafkaframes.coordination.groups.consumer import (
     ClassicProtocols,
     ConsumerGroup,
     ConsumerMember,
+    MemberIdentity,
     PatternTopics,
-    Viewer,
     visible_names,
 )
 from kafkaframes.coordination.groups.group_protocol import GroupProtocol, find_topic_ids, hash_topics, reject_invalid
@@ -37,9 +37,11 @@ from kafkaframes.coordination.groups.subscriptions import validate_pattern
 from kafkaframes.coordination.groups.topic_patterns import TopicPatterns
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
-_NONE = -1
+_UNSET = -1
 _NO_TOPICS: frozenset[str] = frozenset()
-_UNRESOLVED_INTERVAL_MS = 200  # heartbeat interval while a pattern is being matched, if there is no assignment interval
+_PATTERN_RETRY_INTERVAL_MS = (
+    200  # heartbeat interval while a pattern is being matched, if there is no assignment interval
+)
 # Groups with this many members get a new assignment at most once in this interval while members join.
 _LARGE_GROUP, _LARGE_GROUPS_INTERVAL_MS = 100, 1_000
 
@@ -60,7 +62,7 @@ class HeartbeatRequest(NamedTuple):
     epoch: int
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = _NONE
+    rebalance_timeout_ms: int = _UNSET
     topics: Sequence[str] | None = None
     regex: str | None = None
     assignor: str | None = None
@@ -68,7 +70,7 @@ class HeartbeatRequest(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     classic: ClassicProtocols | None = None
-    viewer: Viewer | None = None
+    viewer: MemberIdentity | None = None
     has_owned_rows: bool = False
 
 
@@ -82,7 +84,7 @@ class HeartbeatResult(NamedTuple):
 
 
 @dataclass(slots=True)
-class _ConsumerPlan:
+class _ConsumerChanges:
     """The changes that a heartbeat makes.
 
     Attributes:
@@ -111,18 +113,18 @@ class _ConsumerPlan:
         """The member with the subscription that this heartbeat replaces; None for a new member."""
         return self.old or self.replaced_member
 
-    def members(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
+    def members_after(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
         """Return the members of the group after the heartbeat."""
         others = {key: member for key, member in group.members.items() if member is not self.replaced_member}
         return {**others, self.member.member_id: self.member}
 
     def patterns_after(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
         """Return the group's patterns and their matches after the heartbeat."""
-        return _with_changes(group.regexes, self.regexes) if self.regexes else group.regexes
+        return _copy_with_changes(group.regexes, self.regexes) if self.regexes else group.regexes
 
 
 @dataclass
-class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
+class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     """Heartbeats of consumer groups. ``on_leave`` is called before members are removed; True if it removed them."""
 
     records = rows
@@ -135,11 +137,11 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
     def _run_after_response(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work after the response, for callers without worker threads."""
 
-        def run() -> None:
+        def run_work() -> None:
             work()
             finish()
 
-        self.clock.call_later(0, run)
+        self.clock.call_later(0, run_work)
 
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
@@ -150,47 +152,47 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             group: the group. If it is new, the caller adds it after this returns.
             preceding_records: records to write in the same batch, which delete another group with this name.
         """
-        old = self._find_sender(group, request)
+        old_member = self._find_sender(group, request)
         replaced_member = self._find_replaced_member(group, request)
         if request.regex:
             validate_pattern(request.regex)
-        start = old or (
+        start = old_member or (
             replace(replaced_member, member_id=request.member_id)
             if replaced_member
             else ConsumerMember(request.member_id)
         )
         member = _apply_request(start, request)
-        plan = _ConsumerPlan(
+        plan = _ConsumerChanges(
             member,
-            old,
+            old_member,
             replaced_member,
             self._current_pattern_topics(group, request.viewer),
             records=list(preceding_records),
         )
         if replaced_member is not None:
-            plan.records += rows.member_tombstones(group.group_id, replaced_member.member_id)
-        if old is None or not member.has_same_subscription(old):
-            plan.records.append(rows.member_record(group.group_id, member))
+            plan.records += rows.build_member_tombstones(group.group_id, replaced_member.member_id)
+        if old_member is None or not member.has_same_subscription(old_member):
+            plan.records.append(rows.build_member_record(group.group_id, member))
         self._plan_epoch(group, plan, request.viewer)
         is_large = len(group.members) >= _LARGE_GROUP and request.classic is None
         is_due = self.may_assign(group, min_interval_ms=_LARGE_GROUPS_INTERVAL_MS if is_large else 0)
         self._plan_targets(group, plan, is_due=is_due)
         reconciled_member = self._reconcile(group, plan, request)
-        if reconciled_member is not member or old is None:
-            plan.records.append(rows.current_record(group.group_id, reconciled_member))
+        if reconciled_member is not member or old_member is None:
+            plan.records.append(rows.build_current_record(group.group_id, reconciled_member))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, reconciled_member)
+        self._apply_plan(group, plan, reconciled_member)
         group.viewers[reconciled_member.member_id] = request.viewer
         self.restart_timers(group, reconciled_member)
-        is_full = request.rebalance_timeout_ms != _NONE and request.owned_partitions is not None
+        is_full = request.rebalance_timeout_ms != _UNSET and request.owned_partitions is not None
         is_full = is_full and (request.topics is not None or request.regex is not None)
         sends_assignment = (
-            request.epoch == 0 or is_full or old is None or reconciled_member.assignment != old.assignment
+            request.epoch == 0 or is_full or old_member is None or reconciled_member.assignment != old_member.assignment
         )
         interval_ms = self.group_setting(group, "heartbeat.interval.ms")
         if not self.group_setting(group, "assignment.interval.ms") and self._is_unresolved(plan, request.viewer):
-            interval_ms = min(interval_ms, _UNRESOLVED_INTERVAL_MS)
+            interval_ms = min(interval_ms, _PATTERN_RETRY_INTERVAL_MS)
         return HeartbeatResult(
             reconciled_member.member_id,
             reconciled_member.epoch,
@@ -199,7 +201,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         )
 
     @staticmethod
-    def _is_unresolved(plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
+    def _is_unresolved(plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
         regex = plan.member.regex
         return regex is not None and plan.pattern_topics.names(regex, viewer) is None
 
@@ -207,7 +209,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         """Return the member that sent a heartbeat; None if it is new."""
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.consumer_max_size)
-        member = group.member(request.member_id, request.instance_id)
+        member = group.find_member(request.member_id, request.instance_id)
         member.check_epoch(request.epoch, request.owned_partitions, group_type="consumer")
         return member
 
@@ -226,14 +228,16 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
         return member
 
-    def _current_pattern_topics(self, group: ConsumerGroup, viewer: Viewer | None) -> PatternTopics:
+    def _current_pattern_topics(self, group: ConsumerGroup, viewer: MemberIdentity | None) -> PatternTopics:
         """Return the group's pattern matches, or new ones if topics or access rights have changed."""
         current = group.pattern_topics
         rights = viewer.version if viewer is not None else 0 if current is None else current.version[1]
         version = self.topics.version, rights
         if current is not None and current.version == version:
             return current
-        return PatternTopics(version, lambda regex: self.patterns.find(regex, lambda: self._finish_matching(group)))
+        return PatternTopics(
+            version, lambda regex: self.patterns.find_names(regex, lambda: self._finish_matching(group))
+        )
 
     def _finish_matching(self, group: ConsumerGroup) -> None:
         """Write the new matches of a pattern. The next heartbeats of the members assign their partitions."""
@@ -242,23 +246,23 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if member is None:
             return
         viewer = group.viewers.get(member.member_id)
-        plan = _ConsumerPlan(member, member, None, self._current_pattern_topics(group, viewer), records=[])
+        plan = _ConsumerChanges(member, member, None, self._current_pattern_topics(group, viewer), records=[])
         self._plan_epoch(group, plan, viewer)
         with suppress(KafkaframesError):  # the log is offline; the next heartbeat writes the matches
             if plan.records:
                 self.write(group.group_id, plan.records)
-            self._apply(group, plan, member)
+            self._apply_plan(group, plan, member)
 
-    def _plan_epoch(self, group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> None:
+    def _plan_epoch(self, group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> None:
         """Increment the group epoch if a subscription or the subscribed topics have changed."""
         is_alone = plan.pattern_topics is group.pattern_topics and self._resolve_member_pattern(group, plan, viewer)
         if not is_alone:
             self._resolve_all_patterns(group, plan, viewer)
         for regex, names in plan.regexes.items():
-            plan.records.append(rows.regex_record(group.group_id, regex, names, self.clock.now_ms))
+            plan.records.append(rows.build_regex_record(group.group_id, regex, names, self.clock.now_ms))
         plan.epoch, plan.metadata_hash = group.epoch, group.metadata_hash
         if not is_alone or plan.regexes or not group.keeps_subscribed_topics(plan.previous_member, plan.member):
-            plan.metadata_hash = self._hash_topics(group, plan)
+            plan.metadata_hash = self._hash_planned_topics(group, plan)
         has_changed = self._needs_assignment(group, plan, viewer) or any(
             (names or _NO_TOPICS) != group.regexes.get(regex, _NO_TOPICS) for regex, names in plan.regexes.items()
         )
@@ -270,39 +274,41 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         )
         if has_changed:
             plan.epoch = group.epoch + 1
-            plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
+            plan.records.append(rows.build_epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     @staticmethod
-    def _needs_assignment(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
+    def _needs_assignment(group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
         """Return whether the member's new subscription requires a new assignment.
 
         A pattern that is still being matched requires none, except for the first member of a group.
         """
-        old, new = plan.previous_member, plan.member
-        topics, regex = (old.topics, old.regex) if old is not None else ((), None)
-        if topics != new.topics or not group.epoch:
+        old_topics, new_topics = plan.previous_member, plan.member
+        topics, regex = (old_topics.topics, old_topics.regex) if old_topics is not None else ((), None)
+        if topics != new_topics.topics or not group.epoch:
             return True
-        return regex != new.regex and (not new.regex or plan.pattern_topics.names(new.regex, viewer) is not None)
+        return regex != new_topics.regex and (
+            not new_topics.regex or plan.pattern_topics.names(new_topics.regex, viewer) is not None
+        )
 
-    def _hash_topics(self, group: ConsumerGroup, plan: _ConsumerPlan) -> int:
-        by_name = group.topics_without(plan.previous_member).union(plan.member.topics)
+    def _hash_planned_topics(self, group: ConsumerGroup, plan: _ConsumerChanges) -> int:
+        by_name = group.topics_of_other_members(plan.previous_member).union(plan.member.topics)
         if plan.old is not None and plan.replaced_member is not None:
-            by_name = frozenset(name for member in plan.members(group).values() for name in member.topics)
+            by_name = frozenset(name for member in plan.members_after(group).values() for name in member.topics)
         return hash_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
 
     @staticmethod
-    def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
+    def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
         """Plan the matches of the member's pattern. Return False if other members' patterns have to be matched too."""
-        member, before = plan.member, plan.previous_member
+        member, names_before = plan.member, plan.previous_member
         names = plan.pattern_topics.names(member.regex, viewer) if member.regex else _NO_TOPICS
         is_resolved = names is not None
         if names is None:
             names = visible_names(group.regexes.get(member.regex or "", _NO_TOPICS), viewer)
         if plan.old is not None and plan.replaced_member is not None:
             return False
-        if before is not None and before.regex not in (None, member.regex):
+        if names_before is not None and names_before.regex not in (None, member.regex):
             return False
-        if before is not None and before.regex and not names >= group.topics_of_pattern(before):
+        if names_before is not None and names_before.regex and not names >= group.topics_of_pattern(names_before):
             return False
         if member.regex:
             earlier_names = group.regexes.get(member.regex)
@@ -312,7 +318,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return True
 
     @staticmethod
-    def _resolve_all_patterns(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> None:
+    def _resolve_all_patterns(group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> None:
         """Plan the matches of all patterns, and the topics that each member sees.
 
         A member without a heartbeat since the restart sees only topics that its pattern matched before the restart.
@@ -320,7 +326,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         matches: dict[str, frozenset[str]] = {}
         unresolved_patterns: set[str] = set()
         viewers = {**group.viewers, plan.member.member_id: viewer}
-        for key, member in plan.members(group).items():
+        for key, member in plan.members_after(group).items():
             plan.visible[key] = None
             if member.regex:
                 names = plan.pattern_topics.names(member.regex, viewers.get(key))
@@ -334,7 +340,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         plan.regexes.update((regex, names) for regex, names in changes.items() if group.regexes.get(regex) != names)
         plan.regexes.update(dict.fromkeys(group.regexes.keys() - matches.keys()))
 
-    def _plan_targets(self, group: ConsumerGroup, plan: _ConsumerPlan, *, is_due: bool) -> None:
+    def _plan_targets(self, group: ConsumerGroup, plan: _ConsumerChanges, *, is_due: bool) -> None:
         """Compute target assignments if the epoch has grown. A returning static member keeps its target."""
         member_id, replaced_member = plan.member.member_id, plan.replaced_member
         plan.is_assigned = is_due and plan.epoch > group.assignment_epoch
@@ -348,14 +354,14 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         else:
             return
         plan.targets = {key: target for key, target in targets.items() if group.targets.get(key) != target}
-        plan.records += [rows.target_record(group.group_id, key, target) for key, target in plan.targets.items()]
+        plan.records += [rows.build_target_record(group.group_id, key, target) for key, target in plan.targets.items()]
         if plan.is_assigned:
-            plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
+            plan.records.append(rows.build_target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
 
     def _compute_targets(
-        self, group: ConsumerGroup, plan: _ConsumerPlan, current: Mapping[str, Assignment]
+        self, group: ConsumerGroup, plan: _ConsumerChanges, current: Mapping[str, Assignment]
     ) -> dict[str, Assignment]:
-        members = plan.members(group)
+        members = plan.members_after(group)
         counts: dict[UUID, int] = {}
         ids: dict[frozenset[str], frozenset[UUID]] = {}  # by topic names, since most members have equal subscriptions
         subscriptions: dict[str, frozenset[UUID]] = {}
@@ -369,7 +375,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             subscriptions[key] = ids[names]
         return ASSIGNORS[group.select_assignor(members.values())](subscriptions, current, counts)
 
-    def _reconcile(self, group: ConsumerGroup, plan: _ConsumerPlan, request: HeartbeatRequest) -> ConsumerMember:
+    def _reconcile(self, group: ConsumerGroup, plan: _ConsumerChanges, request: HeartbeatRequest) -> ConsumerMember:
         """Return the member one step closer to its target assignment."""
         member, replaced_member = plan.member, plan.replaced_member
         if request.epoch == 0:  # a joining member owns nothing
@@ -397,19 +403,19 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if reconciled_member is not member or plan.epoch == group.epoch:
             return reconciled_member
         subscribed_partitions = frozenset(partition for partition in member.assignment if partition[0] in topic_ids)
-        return member.without_unsubscribed(subscribed_partitions, owned_partitions)
+        return member.remove_unsubscribed(subscribed_partitions, owned_partitions)
 
-    def _find_subscribed_topic_ids(self, group: ConsumerGroup, plan: _ConsumerPlan) -> frozenset[UUID]:
+    def _find_subscribed_topic_ids(self, group: ConsumerGroup, plan: _ConsumerChanges) -> frozenset[UUID]:
         """Return the ids of the member's subscribed topics that exist, since its target may be older."""
         member = plan.member
         is_planned = member.member_id in plan.visible
         topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
         return find_topic_ids(self.topics, {*member.topics, *(topics_of_pattern or ())})
 
-    def _apply(self, group: ConsumerGroup, plan: _ConsumerPlan, member: ConsumerMember) -> None:
+    def _apply_plan(self, group: ConsumerGroup, plan: _ConsumerChanges, member: ConsumerMember) -> None:
         group.update_member(member)
         if plan.replaced_member is not None:
-            group.remove(plan.replaced_member.member_id)
+            group.remove_member(plan.replaced_member.member_id)
         _apply_changes(group.regexes, plan.regexes)
         _apply_changes(group.visible, plan.visible)
         group.targets.update(plan.targets)
@@ -419,21 +425,21 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
     def leave(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResult:
         """Remove a member. A static member with epoch -2 keeps its assignment until its session times out."""
-        member = group.member(request.member_id, request.instance_id)
+        member = group.find_member(request.member_id, request.instance_id)
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
             absent_member = replace(member, epoch=LEAVE_STATIC, revoking=NO_PARTITIONS)
-            self.write(group.group_id, [rows.current_record(group.group_id, absent_member)])
+            self.write(group.group_id, [rows.build_current_record(group.group_id, absent_member)])
             group.update_member(absent_member)
             return HeartbeatResult(member.member_id, LEAVE_STATIC)
-        self.fence(group, member.member_id)
+        self.fence_members(group, member.member_id)
         return HeartbeatResult(member.member_id, LEAVE)
 
-    def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
+    def fence_members(self, group: ConsumerGroup, *member_ids: str) -> None:
         """Remove members. The next heartbeats of the other members distribute their partitions."""
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         removed_members, metadata_hash = [group.members[key] for key in member_ids], group.metadata_hash
-        unused_patterns = group.patterns_only_of(*removed_members)
+        unused_patterns = group.patterns_of_only(*removed_members)
         pattern_topics = group.pattern_topics
         is_current = pattern_topics is not None and pattern_topics.version[0] == self.topics.version
         if (
@@ -443,37 +449,46 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             or not group.keeps_subscribed_topics(removed_members[0], None)
         ):
             matched_topics = (names for regex, names in group.regexes.items() if regex not in unused_patterns)
-            metadata_hash = hash_topics(self.topics, group.topics_without(*removed_members).union(*matched_topics))
-        batch = [row for key in member_ids for row in rows.member_tombstones(group.group_id, key)]
-        batch += [rows.regex_record(group.group_id, regex, None) for regex in unused_patterns]
-        batch.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+            metadata_hash = hash_topics(
+                self.topics, group.topics_of_other_members(*removed_members).union(*matched_topics)
+            )
+        batch = [row for key in member_ids for row in rows.build_member_tombstones(group.group_id, key)]
+        batch += [rows.build_regex_record(group.group_id, regex, None) for regex in unused_patterns]
+        batch.append(rows.build_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         self.write(group.group_id, batch)
         for member_id in member_ids:
-            group.remove(member_id)
+            group.remove_member(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
-def check_request(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
-    """Reject a request with contradictory fields. ``may_lack_id``: a joining member of version 0 has no member id."""
-    joins = request.epoch == 0
-    wrong = (
-        (not request.member_id and not (may_lack_id and joins), "MemberId can't be empty."),
+def check_request(request: HeartbeatRequest, *, may_omit_member_id: bool) -> None:
+    """Reject a request with contradictory fields.
+
+    Args:
+        may_omit_member_id: whether a joining member may lack a member id, as in version 0.
+    """
+    is_joining = request.epoch == 0
+    checks = (
+        (not request.member_id and not (may_omit_member_id and is_joining), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.instance_id == "", "InstanceId can't be empty."),
         (request.rack_id == "", "RackId can't be empty."),
         (request.epoch == LEAVE_STATIC and request.instance_id is None, "InstanceId can't be null."),
         (request.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
-        (joins and request.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
         (
-            joins and (request.owned_partitions is None or request.owned_partitions or request.has_owned_rows),
+            is_joining and request.rebalance_timeout_ms == _UNSET,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
+        (
+            is_joining and (request.owned_partitions is None or request.owned_partitions or request.has_owned_rows),
             "TopicPartitions must be empty when (re-)joining.",
         ),
         (
-            joins and request.topics is None and request.regex is None,
+            is_joining and request.topics is None and request.regex is None,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
     )
-    reject_invalid(wrong)
+    reject_invalid(checks)
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         supported_names = ", ".join(ASSIGNORS)
         reason = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {supported_names}."
@@ -487,7 +502,7 @@ def _apply_request(member: ConsumerMember, request: HeartbeatRequest) -> Consume
         "rack_id": request.rack_id,
         "topics": None if request.topics is None else tuple(sorted(set(request.topics))),
         "assignor": request.assignor,
-        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NONE else request.rebalance_timeout_ms,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _UNSET else request.rebalance_timeout_ms,
         "client_id": request.client_id,
         "client_host": request.client_host,
     }
@@ -505,7 +520,7 @@ def _apply_changes(topics_by_key: dict[str, frozenset[str]], changes: Mapping[st
             topics_by_key[key] = names
 
 
-def _with_changes(
+def _copy_with_changes(
     topics_by_key: Mapping[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]
 ) -> dict[str, frozenset[str]]:
     copy = dict(topics_by_key)

@@ -2,7 +2,7 @@
 
 A request is a method call with plain values. Its response is the return value, or the argument of a callable that is
 called later (``join``, ``sync``). State that must survive a restart is appended to ``__consumer_offsets`` before the
-response; ``load`` reads it back.
+response; ``replay_records`` reads it back.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
-from kafkaframes.coordination.groups.classic_members import ClassicMembers, to_classic_group, to_consumer_group
-from kafkaframes.coordination.groups.commits import Commits, OffsetStore, OffsetToCommit
+from kafkaframes.coordination.groups.classic_members import ClassicMemberProtocol, to_classic_group, to_consumer_group
+from kafkaframes.coordination.groups.commits import OffsetHandlers, OffsetStore, OffsetToCommit
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import (
-    ConsumerGroups,
+    ConsumerGroupProtocol,
     HeartbeatRequest,
     HeartbeatResult,
     check_request,
@@ -27,26 +27,26 @@ from kafkaframes.coordination.groups.consumer_protocol import (
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import EpochGroup
 from kafkaframes.coordination.groups.ports import (
-    DOWNGRADES,
-    UPGRADES,
+    DOWNGRADE_POLICIES,
+    UPGRADE_POLICIES,
     Clock,
-    Committer,
     CoordinatorLog,
     Group,
     GroupSetting,
     GroupSettings,
     LoadedRecord,
+    OffsetClient,
     ProducerIdentity,
     Record,
 )
-from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, Rebalances, SyncRequest
+from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, RebalanceProtocol, SyncRequest
 from kafkaframes.coordination.groups.records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup
-from kafkaframes.coordination.groups.share_protocol import ShareGroups, ShareHeartbeatRequest
+from kafkaframes.coordination.groups.share_protocol import ShareGroupProtocol, ShareHeartbeatRequest
 from kafkaframes.coordination.groups.share_protocol import check_request as check_share
 from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.coordination.groups.streams_protocol import (
-    StreamsGroups,
+    StreamsGroupProtocol,
     StreamsHeartbeatRequest,
     StreamsHeartbeatResult,
 )
@@ -80,21 +80,21 @@ class GroupCoordinator:
     setting: GroupSetting
     groups: dict[str, Group] = field(default_factory=dict)
     undecodable_count: int = 0
-    commits: Commits = field(init=False)
-    classic: Rebalances = field(init=False)
-    consumer: ConsumerGroups = field(init=False)
-    share: ShareGroups = field(init=False)
-    streams: StreamsGroups = field(init=False)
-    classic_members: ClassicMembers = field(init=False)
+    commits: OffsetHandlers = field(init=False)
+    classic: RebalanceProtocol = field(init=False)
+    consumer: ConsumerGroupProtocol = field(init=False)
+    share: ShareGroupProtocol = field(init=False)
+    streams: StreamsGroupProtocol = field(init=False)
+    classic_members: ClassicMemberProtocol = field(init=False)
 
     def __post_init__(self) -> None:
-        self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
-        self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
+        self.commits = OffsetHandlers(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
+        self.classic = RebalanceProtocol(self.clock, self.settings, self.write, self.new_id)
         common = self.clock, self.settings, self.write, self.topics, self.setting
-        self.consumer = ConsumerGroups(*common, self._downgrade)
-        self.classic_members = ClassicMembers(self.consumer, self.new_uuid)
-        self.share = ShareGroups(*common)
-        self.streams = StreamsGroups(*common)
+        self.consumer = ConsumerGroupProtocol(*common, self._downgrade_group)
+        self.classic_members = ClassicMemberProtocol(self.consumer, self.new_uuid)
+        self.share = ShareGroupProtocol(*common)
+        self.streams = StreamsGroupProtocol(*common)
         self._expire_later()
 
     def write(self, group_id: str, rows: Sequence[Record], producer: ProducerIdentity | None = None) -> None:
@@ -121,7 +121,7 @@ class GroupCoordinator:
             return
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:  # deleted even if the request fails, as in Kafka
-            self.write(request.group_id, self._tombstones(group))
+            self.write(request.group_id, self._group_tombstones(group))
             self._remove_group(group)
             group = None
         if group is None:
@@ -129,11 +129,13 @@ class GroupCoordinator:
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
             group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
-            self.write(request.group_id, [records.group_record(group, {})])
-            self._replace(group)
+            self.write(request.group_id, [records.build_group_record(group, {})])
+            self._replace_group(group)
         if isinstance(group, ConsumerGroup):
             reply(self.classic_members.join(group, request))
-            self._downgrade(group)  # the last member of the consumer protocol may have rejoined with the classic one
+            self._downgrade_group(
+                group
+            )  # the last member of the consumer protocol may have rejoined with the classic one
             return
         if not isinstance(group, ClassicGroup):
             reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
@@ -181,15 +183,22 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- consumer groups
 
-    def consumer_heartbeat(self, request: HeartbeatRequest, *, may_lack_id: bool = False) -> HeartbeatResult:
-        """Handle a ConsumerGroupHeartbeat. ``may_lack_id``: version 0 has no member id; the coordinator assigns one."""
-        check_request(request, may_lack_id=may_lack_id)
+    def handle_consumer_heartbeat(
+        self, request: HeartbeatRequest, *, may_omit_member_id: bool = False
+    ) -> HeartbeatResult:
+        """Handle a ConsumerGroupHeartbeat.
+
+        Args:
+            may_omit_member_id: whether a joining member may lack a member id, as in version 0. The coordinator then
+                assigns one.
+        """
+        check_request(request, may_omit_member_id=may_omit_member_id)
         if not request.member_id:
             request = request._replace(member_id=self.new_uuid())
         group = self.groups.get(request.group_id)
         preceding_records: list[Record] = []
         if request.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
-            group, preceding_records = self._consumer_group_for(request.group_id, group)
+            group, preceding_records = self._find_consumer_group(request.group_id, group)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if not isinstance(group, ConsumerGroup):
@@ -198,54 +207,57 @@ class GroupCoordinator:
             return self.consumer.leave(group, request)
         answer = self.consumer.heartbeat(group, request, preceding_records)
         if self.groups.get(request.group_id) is not group:
-            self._replace(group)
+            self._replace_group(group)
         return answer
 
-    def _consumer_group_for(self, group_id: str, old: ClassicGroup | None) -> tuple[Group | None, list[Record]]:
+    def _find_consumer_group(self, group_id: str, old_group: ClassicGroup | None) -> tuple[Group | None, list[Record]]:
         """Return the group that a member of the consumer protocol joins, and the records that create it.
 
         A classic group with members is converted if the policy allows it and its members are consumers.
         """
-        if old is None:
+        if old_group is None:
             return ConsumerGroup(group_id), []
-        preceding_records = self._tombstones(old)
-        if old.is_empty:
+        preceding_records = self._group_tombstones(old_group)
+        if old_group.is_empty:
             return ConsumerGroup(group_id), preceding_records
-        can_convert = len(old.members) <= self.settings.consumer_max_size and old.uses_consumer_protocol
-        if self.settings.consumer_migration_policy not in UPGRADES or not can_convert or not old.members:
-            return old, []
+        can_convert = len(old_group.members) <= self.settings.consumer_max_size and old_group.uses_consumer_protocol
+        if self.settings.consumer_migration_policy not in UPGRADE_POLICIES or not can_convert or not old_group.members:
+            return old_group, []
         try:
-            group = to_consumer_group(old, self.topics)
+            group = to_consumer_group(old_group, self.topics)
         except DecodeError:
-            return old, []
-        return group, preceding_records + consumer_records.group_records(group, self.clock.now_ms)
+            return old_group, []
+        return group, preceding_records + consumer_records.build_group_records(group, self.clock.now_ms)
 
-    def _downgrade(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
+    def _downgrade_group(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
         """Convert a consumer group to a classic group if its last members of the consumer protocol leave.
 
         Return whether it was converted.
         """
-        remaining = [member for member in group.members.values() if member.member_id not in leaving]
-        leavers = [member for member in group.members.values() if member.member_id in leaving]
-        if not remaining or any(member.classic is None for member in remaining):
+        remaining_members = [member for member in group.members.values() if member.member_id not in leaving]
+        leaving_ids = [member for member in group.members.values() if member.member_id in leaving]
+        if not remaining_members or any(member.classic is None for member in remaining_members):
             return False
-        if any(member.classic is not None for member in leavers):
+        if any(member.classic is not None for member in leaving_ids):
             return False
-        if self.settings.consumer_migration_policy not in DOWNGRADES or len(remaining) > self.settings.max_size:
+        if (
+            self.settings.consumer_migration_policy not in DOWNGRADE_POLICIES
+            or len(remaining_members) > self.settings.max_size
+        ):
             return False
         classic_group = to_classic_group(group, leaving, self.topics, self.clock.now_ms)
         rows = [
-            *consumer_records.group_tombstones(group),
-            records.group_record(classic_group, classic_group.assignments),
+            *consumer_records.build_group_tombstones(group),
+            records.build_group_record(classic_group, classic_group.assignments),
         ]
         self.write(group.group_id, rows)
-        self._replace(classic_group)
+        self._replace_group(classic_group)
         self.classic.start_converted_group(classic_group)
         return True
 
     # ---------------------------------------------------------------------------------------------- share groups
 
-    def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatResult:
+    def handle_share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatResult:
         """Handle a ShareGroupHeartbeat."""
         check_share(request)
         group = self.groups.get(request.group_id)
@@ -263,14 +275,14 @@ class GroupCoordinator:
         """Return a share group if its offsets may be changed, since it has no members (else NON_EMPTY_GROUP)."""
         if may_create and group_id not in self.groups:
             return ShareGroup(group_id)
-        group = self.group(group_id, ShareGroup)
+        group = self.find_group(group_id, ShareGroup)
         group.check_delete()
         return group
 
     def store_share_partitions(self, group: ShareGroup, topics: InitializedTopics) -> None:
         """Store the partitions from which a share group reads."""
         if group.group_id not in self.groups:
-            self.write(group.group_id, [share_records.state_record(group.group_id, {})])
+            self.write(group.group_id, [share_records.build_state_record(group.group_id, {})])
             self.groups[group.group_id], group.has_read = group, True
         self.share.store_partitions(group, topics)
 
@@ -278,17 +290,19 @@ class GroupCoordinator:
         """Remove a deleted topic from all share groups."""
         for group in self.groups.values():
             if isinstance(group, ShareGroup) and topic_id in group.initialized_topics:
-                remaining = {key: partitions for key, partitions in group.initialized_topics.items() if key != topic_id}
-                self.share.store_partitions(group, remaining)
+                remaining_partitions = {
+                    key: partitions for key, partitions in group.initialized_topics.items() if key != topic_id
+                }
+                self.share.store_partitions(group, remaining_partitions)
 
     # ---------------------------------------------------------------------------------------------- streams groups
 
-    def streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsHeartbeatResult:
+    def handle_streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsHeartbeatResult:
         """Handle a StreamsGroupHeartbeat with consistent fields."""
         group = self.groups.get(request.group_id)
         if request.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
             if group is not None:
-                self.write(request.group_id, self._tombstones(group))
+                self.write(request.group_id, self._group_tombstones(group))
             group = StreamsGroup(request.group_id)
         if not isinstance(group, StreamsGroup):
             if group is None and request.epoch > 0:
@@ -298,23 +312,23 @@ class GroupCoordinator:
             return self.streams.leave(group, request.member_id)
         answer = self.streams.heartbeat(group, request)
         if self.groups.get(request.group_id) is not group:
-            self._replace(group)
+            self._replace_group(group)
         return answer
 
-    def _replace(self, group: Group) -> None:
+    def _replace_group(self, group: Group) -> None:
         """Add a group. It replaces another group with its name."""
-        old = self.groups.get(group.group_id)
-        if old is not None:
-            old.stop_timers()
+        old_group = self.groups.get(group.group_id)
+        if old_group is not None:
+            old_group.stop_timers()
         self.groups[group.group_id] = group
-        if isinstance(old, ClassicGroup) and isinstance(group, ConsumerGroup):
-            self.classic.make_members_rejoin(old)
+        if isinstance(old_group, ClassicGroup) and isinstance(group, ConsumerGroup):
+            self.classic.make_members_rejoin(old_group)
             self.consumer.start_member_timers(group)
 
     # ---------------------------------------------------------------------------------------------- offsets
 
     def commit(
-        self, committer: Committer, offsets: dict[TopicPartition, OffsetToCommit], *, retention_ms: int = -1
+        self, committer: OffsetClient, offsets: dict[TopicPartition, OffsetToCommit], *, retention_ms: int = -1
     ) -> dict[TopicPartition, int]:
         """Commit offsets. Return an error code for each. A commit extends the session of a classic member."""
         codes = self.commits.commit(committer, offsets, retention_ms=retention_ms)
@@ -333,7 +347,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- administration
 
-    def group(self, group_id: str, kind: type[_Kind]) -> _Kind:
+    def find_group(self, group_id: str, kind: type[_Kind]) -> _Kind:
         """Return a group of this type. Raise GROUP_ID_NOT_FOUND for another type."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
@@ -355,38 +369,38 @@ class GroupCoordinator:
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group.check_delete()
-        self.write(group_id, [*self.commits.tombstones(group_id), *self._tombstones(group)])
+        self.write(group_id, [*self.commits.tombstones(group_id), *self._group_tombstones(group)])
         self.commits.store.remove_group(group_id)
         self._remove_group(group)
 
     @staticmethod
-    def _tombstones(group: Group) -> list[Record]:
+    def _group_tombstones(group: Group) -> list[Record]:
         for rows in _MODERN_RECORDS:
             if isinstance(group, rows.group_type):
-                return rows.group_tombstones(group)
-        return [records.group_tombstone(group.group_id)]
+                return rows.build_group_tombstones(group)
+        return [records.build_group_tombstone(group.group_id)]
 
     def _remove_group(self, group: Group) -> None:
         group.stop_timers()
         self.groups.pop(group.group_id, None)
 
     def _expire_later(self) -> None:
-        self.clock.call_later(self.settings.offsets_retention_check_interval_ms, self._expire_all)
+        self.clock.call_later(self.settings.offsets_retention_check_interval_ms, self._expire_offsets)
 
-    def _expire_all(self) -> None:
+    def _expire_offsets(self) -> None:
         """Delete expired offsets, and empty groups without offsets."""
         self._expire_later()
         for group in list(self.groups.values()):
             with suppress(KafkaframesError):  # the log is offline; the next round tries again
                 if self.commits.expire(group) and group.is_empty:
-                    self.write(group.group_id, self._tombstones(group))
+                    self.write(group.group_id, self._group_tombstones(group))
                     self._remove_group(group)
 
     # ---------------------------------------------------------------------------------------------- loading
 
     def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load all groups after a restart. Members have one session timeout to send a heartbeat."""
-        self.undecodable_count += load(self.groups, self.commits.store, loaded_records)
+        self.undecodable_count += replay_records(self.groups, self.commits.store, loaded_records)
         protocols: dict[str, Any] = {
             ClassicGroup.type: self.classic,
             ConsumerGroup.type: self.consumer,
@@ -405,21 +419,21 @@ def _not_found_error(group_id: str, group: Group | None, kind: type[Group]) -> R
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
 
 
-def load(groups: dict[str, Group], offsets: OffsetStore, loaded_records: Iterable[LoadedRecord]) -> int:
+def replay_records(groups: dict[str, Group], offsets: OffsetStore, loaded_records: Iterable[LoadedRecord]) -> int:
     """Replay records into groups and offsets. Return how many could not be decoded."""
-    unread = 0
+    unread_count = 0
     for record in loaded_records:
         if record.is_marker:
             offsets.end_transaction((record.partition, record.producer_id), commit=record.is_commit)
         elif record.key is not None:
             try:
-                _replay(groups, offsets, record, records.decode(record.key, record.value))
+                _replay_record(groups, offsets, record, records.decode(record.key, record.value))
             except DecodeError:
-                unread += 1
-    return unread
+                unread_count += 1
+    return unread_count
 
 
-def _replay(
+def _replay_record(
     groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord, decoded_record: CoordinatorRecord
 ) -> None:
     if decoded_record.type in records.COMMIT_RECORD_TYPES:
@@ -441,7 +455,7 @@ def _replay_modern(groups: dict[str, Group], decoded_record: CoordinatorRecord, 
     group_id = decoded_record.key.group_id
     group = groups.get(group_id)
     exists = isinstance(group, rows.group_type)
-    if exists and rows.is_end(decoded_record):
+    if exists and rows.deletes_group(decoded_record):
         del groups[group_id]
     elif exists or decoded_record.value is not None:
         group = groups[group_id] = group if exists and group is not None else rows.group_type(group_id)

@@ -82,15 +82,15 @@ class GroupProtocol(Generic[GroupT, MemberT]):
             return True
         return self.clock.monotonic_ms >= group.assignment_time_ms + interval_ms
 
-    def fence(self, group: GroupT, *member_ids: str) -> None:
+    def fence_members(self, group: GroupT, *member_ids: str) -> None:
         """Remove members. The next heartbeats of the other members distribute their partitions."""
         tombstones = [
-            row for member_id in member_ids for row in self.records.member_tombstones(group.group_id, member_id)
+            row for member_id in member_ids for row in self.records.build_member_tombstones(group.group_id, member_id)
         ]
-        epoch_record = self.records.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)
+        epoch_record = self.records.build_epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)
         self.write(group.group_id, [*tombstones, epoch_record])
         for member_id in member_ids:
-            group.remove(member_id)
+            group.remove_member(member_id)
         group.epoch += 1
 
     def restart_timers(self, group: GroupT, member: MemberT, *, keeps_rebalance: bool = False) -> None:
@@ -102,7 +102,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         if keeps_rebalance:
             return
 
-        def expire_rebalance() -> None:
+        def expire_rebalance_timeout() -> None:
             current = group.members.get(key)
             if current is None or current.epoch != epoch:
                 return
@@ -112,13 +112,13 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             cancel_timer(group.rebalances, key)
         elif key not in group.rebalances:
-            group.rebalances[key] = self.clock.call_later(member.rebalance_timeout_ms, expire_rebalance)
+            group.rebalances[key] = self.clock.call_later(member.rebalance_timeout_ms, expire_rebalance_timeout)
 
     def expire(self, group: GroupT, member_id: str) -> None:
         """Remove a member after its session or rebalance timeout."""
         if member_id in group.members:
             with suppress(KafkaframesError):  # the log is offline; the member is removed after its next heartbeat
-                self.fence(group, member_id)
+                self.fence_members(group, member_id)
 
     def start_member_timers(self, group: GroupT) -> None:
         """Start the timers of the members of a group that was loaded from the log."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Generic, Self, TypeVar
 
-from kafkaframes.coordination.groups.ports import Committer, Group, Timer
+from kafkaframes.coordination.groups.ports import Group, OffsetClient, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
-_NONE = -1
+_UNSET = -1
 KeyT = TypeVar("KeyT")
 
 
@@ -50,7 +50,7 @@ class GroupMember(Generic[KeyT]):
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    rebalance_timeout_ms: int = _NONE
+    rebalance_timeout_ms: int = _UNSET
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
@@ -104,13 +104,13 @@ class GroupMember(Generic[KeyT]):
         remaining = self.assignment & target
         lost_partitions = self.assignment - remaining
         if lost_partitions and (reported_assignment is None or reported_assignment & lost_partitions):
-            return self._with_assignment(self.epoch, MemberState.UNREVOKED_PARTITIONS, remaining, lost_partitions)
+            return self._set_assignment(self.epoch, MemberState.UNREVOKED_PARTITIONS, remaining, lost_partitions)
         missing = target - remaining
         free_partitions = frozenset(partition for partition in missing if not is_owned_by_others(partition))
         state = MemberState.STABLE if free_partitions == missing else MemberState.UNRELEASED_PARTITIONS
-        return self._with_assignment(target_epoch, state, remaining | free_partitions, frozenset())
+        return self._set_assignment(target_epoch, state, remaining | free_partitions, frozenset())
 
-    def without_unsubscribed(
+    def remove_unsubscribed(
         self, subscribed_partitions: frozenset[KeyT], reported_assignment: frozenset[KeyT] | None
     ) -> Self:
         """Return the member without the partitions that it no longer subscribes to (Kafka's updateCurrentAssignment).
@@ -126,12 +126,12 @@ class GroupMember(Generic[KeyT]):
             return self
         revoking = self.revoking | unsubscribed_partitions
         if reported_assignment is None or reported_assignment & revoking:
-            return self._with_assignment(
+            return self._set_assignment(
                 self.epoch, MemberState.UNREVOKED_PARTITIONS, self.assignment - unsubscribed_partitions, revoking
             )
-        return self._with_assignment(self.epoch, self.state, self.assignment - unsubscribed_partitions, self.revoking)
+        return self._set_assignment(self.epoch, self.state, self.assignment - unsubscribed_partitions, self.revoking)
 
-    def _with_assignment(
+    def _set_assignment(
         self, epoch: int, state: MemberState, assignment: frozenset[KeyT], revoking: frozenset[KeyT]
     ) -> Self:
         member = replace(self, epoch=epoch, state=state, assignment=assignment, revoking=revoking)
@@ -200,7 +200,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         )
         return "Stable" if is_stable else "Reconciling"
 
-    def member(self, member_id: str, instance_id: str | None = None) -> MemberT:
+    def find_member(self, member_id: str, instance_id: str | None = None) -> MemberT:
         """Return the member with this id. Raise UNKNOWN_MEMBER_ID if it does not exist."""
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
@@ -211,7 +211,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         """Add or replace a member."""
         self.members[member.member_id] = member
 
-    def remove(self, member_id: str) -> None:
+    def remove_member(self, member_id: str) -> None:
         """Remove a member, its target assignment and its timers."""
         self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
@@ -223,26 +223,26 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         for timer in (*self.sessions.values(), *self.rebalances.values()):
             timer.cancel()
 
-    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: OffsetClient, *, transactional: bool) -> None:
         """Reject a commit with another member epoch, or without a member id while the group has members."""
         if committer.generation < 0 and not self.members:
             return
         if (
             transactional
-            and committer.generation == _NONE
+            and committer.generation == _UNSET
             and not committer.member_id
             and committer.instance_id is None
         ):
             return
-        member = self.member(committer.member_id, None)
+        member = self.find_member(committer.member_id, None)
         if not transactional and not committer.supports_epoch_errors and not member.uses_classic_protocol:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_epoch(member, committer.generation)
 
-    def check_fetch(self, committer: Committer) -> None:
+    def check_fetch(self, committer: OffsetClient) -> None:
         """Reject a fetch with another member epoch (STALE_MEMBER_EPOCH). A fetch without member fields is allowed."""
         if committer.has_member_field or committer.generation >= 0:
-            self._check_epoch(self.member(committer.member_id, None), committer.generation)
+            self._check_epoch(self.find_member(committer.member_id, None), committer.generation)
 
     @staticmethod
     def _check_epoch(member: GroupMember[Any], epoch: int) -> None:

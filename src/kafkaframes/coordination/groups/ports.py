@@ -48,7 +48,7 @@ class CoordinatorLog(Protocol):
         """Append the records as one batch. With a producer id, the batch is part of that producer's transaction."""
 
 
-_NONE = -1
+_NO_GENERATION = -1
 
 
 class ProducerIdentity(NamedTuple):
@@ -58,7 +58,7 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int
 
 
-class Committer(NamedTuple):
+class OffsetClient(NamedTuple):
     """The client of an OffsetCommit or OffsetFetch request.
 
     Attributes:
@@ -72,7 +72,7 @@ class Committer(NamedTuple):
     group_id: str
     member_id: str = ""
     instance_id: str | None = None
-    generation: int = _NONE
+    generation: int = _NO_GENERATION
     supports_epoch_errors: bool = True
     has_member_field: bool = False
 
@@ -130,10 +130,10 @@ class Group(Protocol):
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic."""
 
-    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: OffsetClient, *, transactional: bool) -> None:
         """Reject a commit of a client that is not a member, or has a stale epoch."""
 
-    def check_fetch(self, committer: Committer) -> None:
+    def check_fetch(self, committer: OffsetClient) -> None:
         """Reject an OffsetFetch of a client that is no longer a member. By default every client may fetch."""
         return
 
@@ -146,7 +146,7 @@ class Group(Protocol):
         if not self.is_empty:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
-    def retention_start(self) -> Callable[[int], int] | None:
+    def retention_start_of(self) -> Callable[[int], int] | None:
         """Return a function from commit time to the time at which the offset's retention starts, both in milliseconds.
 
         By default retention starts at the commit. None means that no offset of the group can expire now.
@@ -176,10 +176,10 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 GroupSetting = Callable[[str, str], int]  # (group id, name of a group setting) -> value
 _MIGRATION_POLICY_SETTING: Final = "group.consumer.migration.policy"
-UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
-DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
+UPGRADE_POLICIES: Final = frozenset({"upgrade", "bidirectional"})
+DOWNGRADE_POLICIES: Final = frozenset({"downgrade", "bidirectional"})
 MIGRATION_DISABLED: Final = "disabled"
-MIGRATION_POLICIES: Final = UPGRADES | DOWNGRADES | {MIGRATION_DISABLED}
+MIGRATION_POLICIES: Final = UPGRADE_POLICIES | DOWNGRADE_POLICIES | {MIGRATION_DISABLED}
 
 
 @dataclass(frozen=True, slots=True)

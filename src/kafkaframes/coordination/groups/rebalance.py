@@ -73,7 +73,7 @@ class LeavingMember(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rebalances:
+class RebalanceProtocol:
     """The rebalance protocol of classic groups."""
 
     clock: Clock
@@ -84,13 +84,13 @@ class Rebalances:
     def join(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle a JoinGroup. ``reply`` is called when the generation starts, or at once with an error."""
         try:
-            if not group.accepts(request.member_id, self.settings.max_size):
-                group.remove(request.member_id)
+            if not group.has_space_for(request.member_id, self.settings.max_size):
+                group.remove_member(request.member_id)
                 raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
             if not group.supports_protocols(request.protocol_type, request.protocols):
                 raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if not request.member_id:
-                self._join_new(group, request, reply)
+                self._join_new_member(group, request, reply)
             elif request.member_id not in group.pending_joins:
                 self._rejoin(group, request, reply)
             elif request.instance_id is not None:  # Kafka fails with an internal error (-1) and returns no member id
@@ -101,15 +101,15 @@ class Rebalances:
             member_id = "" if error.code == ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
             reply(JoinResult(error.code, member_id))
 
-    def _join_new(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
+    def _join_new_member(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         member_id = f"{request.instance_id or request.client_id}-{self.new_id()}"
         if request.instance_id is not None:
             current_id = group.static_members.get(request.instance_id)
             if current_id is not None:
-                self._replace_static(group, request, current_id, member_id, reply)
+                self._replace_static_member(group, request, current_id, member_id, reply)
                 return
         elif request.needs_member_id:
-            timer = self.clock.call_later(request.session_timeout_ms, lambda: self._expire_pending(group, member_id))
+            timer = self.clock.call_later(request.session_timeout_ms, lambda: self._expire_pending_id(group, member_id))
             group.pending_joins[member_id] = timer
             reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return
@@ -117,15 +117,15 @@ class Rebalances:
 
     def _rejoin(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle the JoinGroup of a member: answer with the current generation if it was missed, else rebalance."""
-        member = group.check_member(request.member_id, request.instance_id)
+        member = group.find_checked_member(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id
         is_unchanged = member.protocols == request.protocols
         if group.state is GroupState.EMPTY:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
-            reply(self._join_result(group, member.member_id, with_members=is_leader))
+            reply(self._build_join_result(group, member.member_id, with_members=is_leader))
         elif group.state is GroupState.STABLE and is_unchanged and not is_leader:
-            reply(self._join_result(group, member.member_id, with_members=False))
+            reply(self._build_join_result(group, member.member_id, with_members=False))
         else:
             self._update_member(group, member, request, reply)
             self._rebalance_or_complete(group)
@@ -147,17 +147,17 @@ class Rebalances:
         )
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
-        group.add(member)
+        group.add_member(member)
         self._restart_deadline(group, member, self.settings.new_member_join_timeout_ms)
         self._rebalance_or_complete(group)
 
-    def _replace_static(
+    def _replace_static_member(
         self, group: ClassicGroup, request: JoinRequest, old_id: str, new_id: str, reply: Callable[[JoinResult], None]
     ) -> None:
         """Replace a returning static member, without a rebalance if nothing changes for the other members (KIP-345)."""
         assert request.instance_id is not None
         old_leader = group.leader
-        member = group.replace_static(request.instance_id, old_id, new_id)
+        member = group.replace_static_member(request.instance_id, old_id, new_id)
         self.keep_alive(group, member)
         self._update_member(group, member, request, reply)
         if group.state is GroupState.COMPLETING_REBALANCE:
@@ -167,11 +167,11 @@ class Rebalances:
         elif group.select_protocol() != group.protocol_name:
             self._rebalance_or_complete(group)
         else:
-            self.write(group.group_id, [records.group_record(group, group.assignments)])
-            skips = request.may_skip_assignment and group.leader == new_id
-            answer = self._join_result(group, new_id, with_members=skips)
+            self.write(group.group_id, [records.build_group_record(group, group.assignments)])
+            skips_assignment = request.may_skip_assignment and group.leader == new_id
+            answer = self._build_join_result(group, new_id, with_members=skips_assignment)
             leader = group.leader if request.may_skip_assignment else old_leader
-            member.answer_join(answer._replace(leader=leader or "", skip_assignment=skips))
+            member.answer_join(answer._replace(leader=leader or "", skip_assignment=skips_assignment))
 
     @staticmethod
     def _update_member(
@@ -183,7 +183,7 @@ class Rebalances:
         member.joining = reply
 
     @staticmethod
-    def _join_result(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinResult:
+    def _build_join_result(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinResult:
         return JoinResult(
             member_id=member_id,
             generation=group.generation,
@@ -208,7 +208,7 @@ class Rebalances:
         is_initial = group.state is GroupState.EMPTY
         if is_initial:
             delay_ms = self.settings.initial_rebalance_delay_ms
-            self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+            self._extend_initial_delay(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         group.transition_to(GroupState.PREPARING_REBALANCE, self.clock.now_ms)
         if is_initial:
             return
@@ -217,19 +217,19 @@ class Rebalances:
         else:
             self._wait_for_joins(group)
 
-    def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    def _extend_initial_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """Wait ``delay_ms`` for more members of a new group. New members extend it up to ``remaining_ms`` (KIP-134)."""
 
-        def end_delay() -> None:
+        def end_initial_delay() -> None:
             if group.new_member_added and remaining_ms:
                 group.new_member_added = False
                 next_delay_ms = min(self.settings.initial_rebalance_delay_ms, remaining_ms)
-                self._wait_for_more(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+                self._extend_initial_delay(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
             else:
                 self._complete_join(group)
 
         _cancel_timer(group.join_timer)
-        group.join_timer = self.clock.call_later(delay_ms, end_delay)
+        group.join_timer = self.clock.call_later(delay_ms, end_initial_delay)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
         _cancel_timer(group.join_timer)
@@ -250,21 +250,21 @@ class Rebalances:
         for member in [
             member for member in group.members.values() if member.joining is None and member.instance_id is None
         ]:
-            group.remove(member.member_id)
+            group.remove_member(member.member_id)
         if not group.elect_joined_leader() and group.members:
             self._wait_for_joins(group)  # only static members without a JoinGroup are left: wait for their sessions
             return
         group.start_generation(self.clock.now_ms)
         if group.is_empty:
             with suppress(KafkaframesError):  # a restart would load the old generation, and its members would time out
-                self.write(group.group_id, [records.group_record(group, {})])
+                self.write(group.group_id, [records.build_group_record(group, {})])
             return
         for member in list(group.members.values()):
-            leads = group.leader == member.member_id
+            is_leader = group.leader == member.member_id
             group.pending_syncs.add(member.member_id)
             self.keep_alive(group, member)
             member.is_new = False
-            member.answer_join(self._join_result(group, member.member_id, with_members=leads))
+            member.answer_join(self._build_join_result(group, member.member_id, with_members=is_leader))
         generation = group.generation
         group.sync_timer = self.clock.call_later(
             group.rebalance_timeout_ms, lambda: self._expire_syncs(group, generation)
@@ -283,30 +283,33 @@ class Rebalances:
             return
         member.syncing = reply
         if group.leader == member.member_id:
-            self._assign(group, request.assignments)
+            self._store_assignment(group, request.assignments)
 
     @staticmethod
     def _validate_sync(group: ClassicGroup, request: SyncRequest) -> ClassicMember:
         if group.is_empty:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = group.check_member(request.member_id, request.instance_id)
+        member = group.find_checked_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         sent_and_expected = (
             (request.protocol_type, group.protocol_type),
             (request.protocol_name, group.protocol_name),
         )
-        if any(None not in pair and pair[0] != pair[1] for pair in sent_and_expected):
+        if any(
+            None not in sent_and_stored and sent_and_stored[0] != sent_and_stored[1]
+            for sent_and_stored in sent_and_expected
+        ):
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 
-    def _assign(self, group: ClassicGroup, assignment_by_member: Mapping[str, bytes]) -> None:
+    def _store_assignment(self, group: ClassicGroup, assignment_by_member: Mapping[str, bytes]) -> None:
         """Store the leader's assignment, and answer all waiting SyncGroup requests."""
         assignments = {member_id: assignment_by_member.get(member_id, b"") for member_id in group.members}
         try:
-            self.write(group.group_id, [records.group_record(group, assignments)])
+            self.write(group.group_id, [records.build_group_record(group, assignments)])
         except KafkaframesError:
             self._answer_syncs(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._rebalance_or_complete(group)
@@ -334,12 +337,12 @@ class Rebalances:
         if group.generation != generation or group.state not in _GENERATION_STATES or not group.pending_syncs:
             return
         for member_id in sorted(group.pending_syncs):
-            group.remove(member_id)
+            group.remove_member(member_id)
         self._prepare_rebalance(group)
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend the session of a member of this generation. Return the error code of the response."""
-        member = group.check_member(member_id, instance_id)
+        member = group.find_checked_member(member_id, instance_id)
         if generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         if group.is_empty:
@@ -365,19 +368,19 @@ class Rebalances:
         elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
             self._complete_join(group)
 
-    def _expire_pending(self, group: ClassicGroup, member_id: str) -> None:
-        if group.drop_pending(member_id) and group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
+    def _expire_pending_id(self, group: ClassicGroup, member_id: str) -> None:
+        if group.drop_pending_id(member_id) and group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
             self._complete_join(group)
 
     @staticmethod
     def _remove_member(group: ClassicGroup, member: ClassicMember) -> None:
         """Remove a member. A waiting JoinGroup is answered with UNKNOWN_MEMBER_ID, so that the client joins again."""
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        group.remove(member.member_id)
+        group.remove_member(member.member_id)
 
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """Remove members. Return an error code for each."""
-        codes = [self._leave_one(group, request) for request in leaving]
+        codes = [self._remove_leaving_member(group, request) for request in leaving]
         if ErrorCode.NONE in codes:
             if group.state in _GENERATION_STATES:
                 self._rebalance_or_complete(group)
@@ -385,15 +388,15 @@ class Rebalances:
                 self._maybe_complete_join(group)
         return codes
 
-    def _leave_one(self, group: ClassicGroup, request: LeavingMember) -> ErrorCode:
+    def _remove_leaving_member(self, group: ClassicGroup, request: LeavingMember) -> ErrorCode:
         if not request.member_id:
             member_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
             if member_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             self._remove_member(group, group.members[member_id])
-        elif not group.drop_pending(request.member_id):
+        elif not group.drop_pending_id(request.member_id):
             try:
-                self._remove_member(group, group.check_member(request.member_id, request.instance_id))
+                self._remove_member(group, group.find_checked_member(request.member_id, request.instance_id))
             except RefusedError as error:
                 return error.code
         return ErrorCode.NONE

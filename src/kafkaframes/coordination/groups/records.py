@@ -38,10 +38,10 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 COMMIT_RECORD_TYPES: Final = frozenset({0, 1})
 GROUP_RECORD_TYPE: Final = 2
 _VERSION, _EXPIRING_VERSION, _GROUP_VERSION = 3, 1, 3
-_NONE = -1
+_UNSET = -1
 
 
-class Commit(NamedTuple):
+class OffsetCommit(NamedTuple):
     """A committed offset.
 
     Attributes:
@@ -64,7 +64,7 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
     return decode_coordinator_record(OFFSETS_TOPIC, key, value)
 
 
-def commit_record(group_id: str, partition: TopicPartition, commit: Commit | None) -> Record:
+def build_commit_record(group_id: str, partition: TopicPartition, commit: OffsetCommit | None) -> Record:
     """Return the record of a committed offset, or its tombstone for None."""
     key = message("OffsetCommitKey")(group=group_id, topic=partition.topic, partition=partition.partition)
     if commit is None:
@@ -81,19 +81,19 @@ def commit_record(group_id: str, partition: TopicPartition, commit: Commit | Non
     return encode_coordinator_record(key, value, _EXPIRING_VERSION)
 
 
-def read_commit(value: Any) -> Commit:
+def read_commit(value: Any) -> OffsetCommit:
     """Return the committed offset of a record's value."""
-    expires = getattr(value, "expire_timestamp", _NONE)
-    return Commit(
+    expires = getattr(value, "expire_timestamp", _UNSET)
+    return OffsetCommit(
         value.offset,
         value.leader_epoch,
         value.metadata,
         value.commit_timestamp,
-        None if expires == _NONE else expires,
+        None if expires == _UNSET else expires,
     )
 
 
-def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Record:
+def build_group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Record:
     """Return the record of a classic group with its members."""
     value_class: Any = message("GroupMetadataValue")
     value = value_class(
@@ -101,7 +101,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Recor
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
-        current_state_timestamp=_NONE if group.since_ms is None else group.since_ms,
+        current_state_timestamp=_UNSET if group.since_ms is None else group.since_ms,
         members=[
             value_class.MemberMetadata(
                 member_id=member.member_id,
@@ -119,7 +119,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Recor
     return encode_coordinator_record(_group_key(group.group_id), value, _GROUP_VERSION)
 
 
-def group_tombstone(group_id: str) -> Record:
+def build_group_tombstone(group_id: str) -> Record:
     """Return the tombstone of a classic group."""
     return encode_coordinator_record(_group_key(group_id), None, None)
 
@@ -133,14 +133,14 @@ def read_group(group_id: str, value: Any) -> ClassicGroup:
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
-        since_ms=None if value.current_state_timestamp == _NONE else value.current_state_timestamp,
+        since_ms=None if value.current_state_timestamp == _UNSET else value.current_state_timestamp,
         generation=value.generation,
         protocol_name=value.protocol,
         leader=value.leader,
     )
     for member in value.members:
-        timeout = member.session_timeout if member.rebalance_timeout == _NONE else member.rebalance_timeout
-        group.add(
+        timeout = member.session_timeout if member.rebalance_timeout == _UNSET else member.rebalance_timeout
+        group.add_member(
             ClassicMember(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
@@ -174,22 +174,22 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
     types: ClassVar[tuple[int, int, int, int, int, int]]
     _prefix: ClassVar[str]
 
-    def is_end(self, record: CoordinatorRecord) -> bool:
+    def deletes_group(self, record: CoordinatorRecord) -> bool:
         """Whether a record deletes its group."""
         return record.type == self.types[1] and record.value is None
 
-    def epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:
+    def build_epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:
         """Return the record of the group epoch; its tombstone for None."""
         value = None if epoch is None else {"epoch": epoch, "metadata_hash": metadata_hash}
-        return self._record("Metadata", value, group_id=group_id)
+        return self._build_record("Metadata", value, group_id=group_id)
 
-    def target_epoch_record(self, group_id: str, epoch: int | None, now_ms: int | None = None) -> Record:
+    def build_target_epoch_record(self, group_id: str, epoch: int | None, now_ms: int | None = None) -> Record:
         """Return the record of the epoch of the target assignments; its tombstone for None."""
         timestamp = {} if now_ms is None else {"assignment_timestamp": now_ms}
         value = None if epoch is None else {"assignment_epoch": epoch, **timestamp}
-        return self._record("TargetAssignmentMetadata", value, group_id=group_id)
+        return self._build_record("TargetAssignmentMetadata", value, group_id=group_id)
 
-    def target_record(self, group_id: str, member_id: str, target: Assignment) -> Record:
+    def build_target_record(self, group_id: str, member_id: str, target: Assignment) -> Record:
         """Return the record of a member's target assignment."""
         value_class: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
         rows = [
@@ -197,23 +197,23 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             for topic, indexes in group_by_topic(target).items()
         ]
         value = {"topic_partitions": rows}
-        return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
+        return self._build_record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
-    def member_tombstones(self, group_id: str, member_id: str) -> list[Record]:
+    def build_member_tombstones(self, group_id: str, member_id: str) -> list[Record]:
         """Return the tombstones of a member."""
         names = "CurrentMemberAssignment", "TargetAssignmentMember", "MemberMetadata"
-        return [self._record(name, None, group_id=group_id, member_id=member_id) for name in names]
+        return [self._build_record(name, None, group_id=group_id, member_id=member_id) for name in names]
 
-    def group_tombstones(self, group: GroupT) -> list[Record]:
+    def build_group_tombstones(self, group: GroupT) -> list[Record]:
         """Return the tombstones of a group."""
         rows: list[Record] = []
         for member_id in group.members:
-            rows += self.member_tombstones(group.group_id, member_id)
-        ends: tuple[Record, Record] = (
-            self.target_epoch_record(group.group_id, None),
-            self.epoch_record(group.group_id, None),
+            rows += self.build_member_tombstones(group.group_id, member_id)
+        epoch_tombstones: tuple[Record, Record] = (
+            self.build_target_epoch_record(group.group_id, None),
+            self.build_epoch_record(group.group_id, None),
         )
-        return [*rows, *self._specific_tombstones(group), *ends]
+        return [*rows, *self._build_specific_tombstones(group), *epoch_tombstones]
 
     def replay(self, group: GroupT, record: CoordinatorRecord) -> None:
         """Apply a record to the group."""
@@ -237,10 +237,10 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
     def _replay_member(self, group: GroupT, member_id: str, value: Any, *, is_subscription: bool) -> None:
         member = group.members.get(member_id) or self.member_type(member_id)
         if is_subscription and value is None:
-            group.remove(member_id)
+            group.remove_member(member_id)
         elif is_subscription:
             client_fields = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
-            group.update_member(self._with_subscription(replace(member, **client_fields), value))
+            group.update_member(self._set_subscription(replace(member, **client_fields), value))
         elif value is not None:
             epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
             assignment, revoking = self._read_assignments(value)
@@ -251,24 +251,24 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             empty_member = self.member_type(member_id)
             group.update_member(replace(member, **{name: getattr(empty_member, name) for name in _ASSIGNMENT_FIELDS}))
 
-    def _record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
+    def _build_record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
         key_message = message(f"{self._prefix}{name}Key")(**key)
         if value is None:
             return encode_coordinator_record(key_message, None, None)
         return encode_coordinator_record(key_message, message(f"{self._prefix}{name}Value")(**value), 0)
 
-    def _member_record(self, group_id: str, member: MemberT, **specific_fields: Any) -> Record:
+    def _build_member_record(self, group_id: str, member: MemberT, **specific_fields: Any) -> Record:
         client_fields = {"rack_id": member.rack_id, "client_id": member.client_id, "client_host": member.client_host}
-        return self._record(
+        return self._build_record(
             "MemberMetadata", {**client_fields, **specific_fields}, group_id=group_id, member_id=member.member_id
         )
 
-    def _current_record(self, group_id: str, member: MemberT, rows: dict[str, Any]) -> Record:
+    def _build_current_record(self, group_id: str, member: MemberT, rows: dict[str, Any]) -> Record:
         epochs = {"member_epoch": member.epoch, "previous_member_epoch": member.previous_epoch}
         value = {**epochs, "state": int(member.state), **rows}
-        return self._record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
+        return self._build_record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
-    def _specific_tombstones(self, group: GroupT) -> list[Record]:
+    def _build_specific_tombstones(self, group: GroupT) -> list[Record]:
         """Return tombstones that precede those of the group itself."""
         return []
 
@@ -279,7 +279,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
     def _replay_specific(self, group: GroupT, key: Any, value: Any) -> None: ...
 
     @abstractmethod
-    def _with_subscription(self, member: MemberT, value: Any) -> MemberT:
+    def _set_subscription(self, member: MemberT, value: Any) -> MemberT:
         """Return the member with the subscription of a record's value."""
 
     @abstractmethod
@@ -294,9 +294,9 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
     types = (5, 3, 6, 7, 8, 16)
     _prefix = "ConsumerGroup"
 
-    def member_record(self, group_id: str, member: ConsumerMember) -> Record:
+    def build_member_record(self, group_id: str, member: ConsumerMember) -> Record:
         """Return the record of a member's subscription."""
-        return self._member_record(
+        return self._build_member_record(
             group_id,
             member,
             instance_id=member.instance_id,
@@ -304,10 +304,10 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
             subscribed_topic_regex=member.regex or "",
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.assignor,
-            classic_member_metadata=_classic_struct(member.classic),
+            classic_member_metadata=_build_classic_struct(member.classic),
         )
 
-    def current_record(self, group_id: str, member: ConsumerMember) -> Record:
+    def build_current_record(self, group_id: str, member: ConsumerMember) -> Record:
         """Return the record of a member's current assignment and pending revocation.
 
         The epoch in which each partition was assigned is not stored. The record has the member's epoch instead; without
@@ -315,7 +315,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         """
         value_class: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
 
-        def rows(partitions: Assignment) -> list[Any]:
+        def build_rows(partitions: Assignment) -> list[Any]:
             return [
                 value_class.TopicPartitions(
                     topic_id=topic, partitions=indexes, assignment_epochs=[member.epoch] * len(indexes)
@@ -323,31 +323,34 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
                 for topic, indexes in group_by_topic(partitions).items()
             ]
 
-        value = {"assigned_partitions": rows(member.assignment), "partitions_pending_revocation": rows(member.revoking)}
-        return self._current_record(group_id, member, value)
+        value = {
+            "assigned_partitions": build_rows(member.assignment),
+            "partitions_pending_revocation": build_rows(member.revoking),
+        }
+        return self._build_current_record(group_id, member, value)
 
-    def regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
+    def build_regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
         """Return the record of the topics that match a pattern; its tombstone for None."""
         value = None if topics is None else {"topics": sorted(topics), "version": 0, "timestamp": now_ms}
-        return self._record("RegularExpression", value, group_id=group_id, regular_expression=regex)
+        return self._build_record("RegularExpression", value, group_id=group_id, regular_expression=regex)
 
-    def group_records(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
+    def build_group_records(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
         """Return all records of a group that was converted from another type."""
-        rows = [self.member_record(group.group_id, member) for member in group.members.values()]
-        rows.append(self.epoch_record(group.group_id, group.epoch, group.metadata_hash))
-        rows += [self.target_record(group.group_id, key, target) for key, target in group.targets.items()]
-        rows.append(self.target_epoch_record(group.group_id, group.assignment_epoch, now_ms))
-        return rows + [self.current_record(group.group_id, member) for member in group.members.values()]
+        rows = [self.build_member_record(group.group_id, member) for member in group.members.values()]
+        rows.append(self.build_epoch_record(group.group_id, group.epoch, group.metadata_hash))
+        rows += [self.build_target_record(group.group_id, key, target) for key, target in group.targets.items()]
+        rows.append(self.build_target_epoch_record(group.group_id, group.assignment_epoch, now_ms))
+        return rows + [self.build_current_record(group.group_id, member) for member in group.members.values()]
 
-    def _specific_tombstones(self, group: ConsumerGroup) -> list[Record]:
-        return [self.regex_record(group.group_id, regex, None) for regex in group.regexes]
+    def _build_specific_tombstones(self, group: ConsumerGroup) -> list[Record]:
+        return [self.build_regex_record(group.group_id, regex, None) for regex in group.regexes]
 
     def _replay_specific(self, group: ConsumerGroup, key: Any, value: Any) -> None:
         group.regexes.pop(key.regular_expression, None)
         if value is not None:
             group.regexes[key.regular_expression] = frozenset(value.topics)
 
-    def _with_subscription(self, member: ConsumerMember, value: Any) -> ConsumerMember:
+    def _set_subscription(self, member: ConsumerMember, value: Any) -> ConsumerMember:
         classic, classic_protocols = value.classic_member_metadata, None
         if classic is not None:
             protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
@@ -373,39 +376,39 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
     types = (10, 11, 12, 13, 14, 15)
     _prefix = "ShareGroup"
 
-    def member_record(self, group_id: str, member: ShareMember) -> Record:
+    def build_member_record(self, group_id: str, member: ShareMember) -> Record:
         """Return the record of a member's subscription."""
-        return self._member_record(group_id, member, subscribed_topic_names=list(member.topics))
+        return self._build_member_record(group_id, member, subscribed_topic_names=list(member.topics))
 
-    def current_record(self, group_id: str, member: ShareMember) -> Record:
+    def build_current_record(self, group_id: str, member: ShareMember) -> Record:
         """Return the record of a member's current assignment."""
         value_class: Any = message("ShareGroupCurrentMemberAssignmentValue")
         topics = group_by_topic(member.assignment).items()
         rows = [value_class.TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in topics]
-        return self._current_record(group_id, member, {"assigned_partitions": rows})
+        return self._build_current_record(group_id, member, {"assigned_partitions": rows})
 
-    def state_record(self, group_id: str, topics: InitializedTopics | None) -> Record:
+    def build_state_record(self, group_id: str, topics: InitializedTopics | None) -> Record:
         """Return the record of the partitions from which the group reads; its tombstone for None."""
         if topics is None:
-            return self._record("StatePartitionMetadata", None, group_id=group_id)
+            return self._build_record("StatePartitionMetadata", None, group_id=group_id)
         value_class: Any = message("ShareGroupStatePartitionMetadataValue")
         rows = [
             value_class.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
             for topic_id, (name, indexes) in sorted(topics.items())
         ]
         value = {"initializing_topics": [], "initialized_topics": rows, "deleting_topics": []}
-        return self._record("StatePartitionMetadata", value, group_id=group_id)
+        return self._build_record("StatePartitionMetadata", value, group_id=group_id)
 
-    def group_tombstones(self, group: ShareGroup) -> list[Record]:
+    def build_group_tombstones(self, group: ShareGroup) -> list[Record]:
         """Return the tombstones of a group."""
-        return [*super().group_tombstones(group), self.state_record(group.group_id, None)]
+        return [*super().build_group_tombstones(group), self.build_state_record(group.group_id, None)]
 
     def _replay_specific(self, group: ShareGroup, key: Any, value: Any) -> None:
         rows = () if value is None else value.initialized_topics
         group.has_read = value is not None
         group.initialized_topics = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
 
-    def _with_subscription(self, member: ShareMember, value: Any) -> ShareMember:
+    def _set_subscription(self, member: ShareMember, value: Any) -> ShareMember:
         return replace(member, topics=tuple(sorted(value.subscribed_topic_names)))
 
     def _read_assignments(self, value: Any) -> tuple[Assignment, Assignment]:
@@ -417,7 +420,7 @@ share_records: Final = ShareRecords()
 _ASSIGNMENT_FIELDS: Final = ("epoch", "previous_epoch", "state", "assignment", "revoking")
 
 
-def _classic_struct(classic: ClassicProtocols | None) -> Any:
+def _build_classic_struct(classic: ClassicProtocols | None) -> Any:
     if classic is None:
         return None
     value_class: Any = message("ConsumerGroupMemberMetadataValue")

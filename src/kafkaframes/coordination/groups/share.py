@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import Assignment, Partition
 from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
-from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.ports import OffsetClient
 from kafkaframes.errors import ErrorCode, RefusedError
 
 
@@ -62,18 +62,18 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         """Whether a member subscribes to the topic."""
         return any(topic in member.topics for member in self.members.values())
 
-    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: OffsetClient, *, transactional: bool) -> None:
         """Reject committed offsets, which share groups do not have: GROUP_ID_NOT_FOUND, as in Kafka."""
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
-    def check_fetch(self, committer: Committer) -> None:
+    def check_fetch(self, committer: OffsetClient) -> None:
         """Allow every fetch. It finds no committed offsets."""
 
     def check_offset_delete(self) -> None:
         """Reject the deletion of offsets with the error of a commit."""
-        self.check_commit(Committer(self.group_id), transactional=False)
+        self.check_commit(OffsetClient(self.group_id), transactional=False)
 
-    def retention_start(self) -> Callable[[int], int] | None:
+    def retention_start_of(self) -> Callable[[int], int] | None:
         """Return None, since a share group has no offsets that expire."""
         return None
 

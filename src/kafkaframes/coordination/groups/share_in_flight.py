@@ -28,11 +28,11 @@ FINISHED_STATES: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIV
 
 
 @dataclass(slots=True, eq=False)
-class Delivery:
+class DeliveryState:
     """The state of a record, or of all records of a run.
 
     Attributes:
-        count: number of deliveries, including the current one.
+        count_records: number of deliveries, including the current one.
         lock: identity of the lock, shared by the records that were acquired together; None if they are not acquired.
         stored_state: state and delivery count that are stored: those of the last acknowledgement or release. A delivery
             in progress is not stored. Neither are records that are archived because consumers must not read them.
@@ -80,8 +80,8 @@ class InFlightRun:
 
     first: int
     last: int
-    shared_delivery: Delivery | None = field(default_factory=Delivery)
-    deliveries_by_offset: dict[int, Delivery] = field(default_factory=dict)
+    shared_delivery: DeliveryState | None = field(default_factory=DeliveryState)
+    deliveries_by_offset: dict[int, DeliveryState] = field(default_factory=dict)
 
     def separate_records(self) -> None:
         """Give each record a delivery of its own."""
@@ -95,22 +95,24 @@ class InFlightRun:
         """Whether all records are in a range of offsets, both ends included."""
         return first <= self.first and self.last <= last
 
-    def deliveries_within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
+    def deliveries_within(self, first: int, last: int) -> Iterator[tuple[int, DeliveryState]]:
         """Yield the records of a split run that are in a range."""
         for offset in range(max(self.first, first), min(self.last, last) + 1):
             yield offset, self.deliveries_by_offset[offset]
 
-    def runs(self) -> Iterator[tuple[int, int, Delivery]]:
+    def iterate_runs(self) -> Iterator[tuple[int, int, DeliveryState]]:
         """Yield (first offset, last offset, delivery)."""
         if self.shared_delivery is not None:
             yield self.first, self.last, self.shared_delivery
         else:
             yield from ((offset, offset, delivery) for offset, delivery in self.deliveries_by_offset.items())
 
-    def count(self, states: frozenset[RecordState], start: int) -> int:
+    def count_records(self, states: frozenset[RecordState], start: int) -> int:
         """Return the number of records at or after ``start`` in one of the states."""
         return sum(
-            max(last - max(first, start) + 1, 0) for first, last, delivery in self.runs() if delivery.state in states
+            max(last - max(first, start) + 1, 0)
+            for first, last, delivery in self.iterate_runs()
+            if delivery.state in states
         )
 
 

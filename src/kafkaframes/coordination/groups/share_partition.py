@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kafkaframes.coordination.groups.ports import Clock
 from kafkaframes.coordination.groups.share_in_flight import (
     FINISHED_STATES,
-    Delivery,
+    DeliveryState,
     InFlightRun,
     RecordState,
     StateBatch,
@@ -35,7 +35,7 @@ _STATE_BY_ACKNOWLEDGEMENT: Final = {
 _MIN_THROTTLED_DELIVERIES: Final = 2
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """A range of offsets, both ends included: a batch of the log, or records to archive."""
 
     first: int
@@ -125,7 +125,7 @@ class SharePartition:
     def next_fetch_offset(self) -> int:
         """The first available offset."""
         for flight in self._flights:
-            for first, last, delivery in flight.runs():
+            for first, last, delivery in flight.iterate_runs():
                 if delivery.state is RecordState.AVAILABLE and last >= self.start:
                     return first
         return self.end
@@ -138,7 +138,7 @@ class SharePartition:
     @property
     def finished_count(self) -> int:
         """The number of finished records at or after the start."""
-        return sum(flight.count(FINISHED_STATES, self.start) for flight in self._flights)
+        return sum(flight.count_records(FINISHED_STATES, self.start) for flight in self._flights)
 
     def _find_run(self, offset: int) -> int:
         """Return the index of the last run that begins at or before an offset, or -1."""
@@ -149,7 +149,7 @@ class SharePartition:
         index = max(self._find_run(first), 0)
         return [flight for flight in self._flights[index:] if flight.last >= first and flight.first <= last]
 
-    def acquire(self, fetch: ShareFetch, batches: Sequence[Span]) -> list[AcquiredRun]:
+    def acquire(self, fetch: ShareFetch, batches: Sequence[OffsetRange]) -> list[AcquiredRun]:
         """Acquire available records of the given log batches for a member and lock them."""
         if fetch.max_records <= 0 or not batches or batches[-1].last < self.start:
             return []
@@ -159,7 +159,7 @@ class SharePartition:
         self._archive_lost(fetch.offset, batches[0].first)
         flights = self._runs_between(batches[0].first, last)
         if not flights:
-            return self._acquire_new(fetch, batches, max(batches[0].first, self.start), last, max_records)
+            return self._acquire_new_records(fetch, batches, max(batches[0].first, self.start), last, max_records)
         acquired_runs: list[AcquiredRun] = []
         for flight in flights:
             remaining_count = max_records - sum(run.last - run.first + 1 for run in acquired_runs)
@@ -174,7 +174,7 @@ class SharePartition:
                 return acquired_runs
         remaining_count = max_records - sum(run.last - run.first + 1 for run in acquired_runs)
         if remaining_count > 0 and flights[-1].last < last:
-            acquired_runs += self._acquire_new(fetch, batches, flights[-1].last + 1, last, remaining_count)
+            acquired_runs += self._acquire_new_records(fetch, batches, flights[-1].last + 1, last, remaining_count)
         return acquired_runs
 
     def _limit_acquisition(self, fetch: ShareFetch, last: int) -> tuple[int, int]:
@@ -187,8 +187,8 @@ class SharePartition:
             return min(fetch.max_records, self.end - fetch.offset), min(last, self.end - 1)
         return min(fetch.max_records, remaining_count), last
 
-    def _acquire_new(
-        self, fetch: ShareFetch, batches: Sequence[Span], first: int, last: int, max_records: int
+    def _acquire_new_records(
+        self, fetch: ShareFetch, batches: Sequence[OffsetRange], first: int, last: int, max_records: int
     ) -> list[AcquiredRun]:
         """Acquire records for the first time, up to the end of a batch."""
         if not self._flights:
@@ -197,20 +197,20 @@ class SharePartition:
             limit = first + max_records - 1
             last = next((batch.last for batch in batches if batch.first <= limit <= batch.last), limit)
         if fetch.record_limit:
-            flight = self._add(fetch.member_id, first, last)
+            flight = self._add_run(fetch.member_id, first, last)
             if last - first + 1 > max_records:
                 flight.separate_records()
                 last = first + max_records - 1
-                flight.deliveries_by_offset |= {offset: Delivery() for offset in range(last + 1, flight.last + 1)}
+                flight.deliveries_by_offset |= {offset: DeliveryState() for offset in range(last + 1, flight.last + 1)}
             return [AcquiredRun(first, last, 1)]
         runs = list(_divide_run(batches, first, last, fetch.batch_size))
         for run in runs:
-            self._add(fetch.member_id, run.first, run.last)
+            self._add_run(fetch.member_id, run.first, run.last)
         return [AcquiredRun(run.first, run.last, 1) for run in runs]
 
-    def _add(self, member_id: str, first: int, last: int) -> InFlightRun:
+    def _add_run(self, member_id: str, first: int, last: int) -> InFlightRun:
         flight = InFlightRun(first, last)
-        flight.shared_delivery = Delivery(RecordState.ACQUIRED, 1, member_id, self._lock(flight))
+        flight.shared_delivery = DeliveryState(RecordState.ACQUIRED, 1, member_id, self._create_lock(flight))
         self._flights.insert(self._find_run(first) + 1, flight)
         if self._flights[0] is flight:
             self.start = first
@@ -228,7 +228,7 @@ class SharePartition:
             if flight.shared_delivery.state is not RecordState.AVAILABLE:
                 return []
             if is_whole:
-                flight.shared_delivery.acquire(fetch.member_id, self._lock(flight))
+                flight.shared_delivery.acquire(fetch.member_id, self._create_lock(flight))
                 return [AcquiredRun(flight.first, flight.last, flight.shared_delivery.count)]
             flight.separate_records()
         acquired_records = list(self._acquire_records(fetch, flight, first, last, max_records))
@@ -238,7 +238,7 @@ class SharePartition:
         self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int
     ) -> Iterator[tuple[int, int]]:
         """Acquire available records of a split run. Yield their offsets and delivery counts."""
-        limits, lock, acquired_count, quota = self.limits, self._lock(flight), 0, 0
+        limits, lock, acquired_count, quota = self.limits, self._create_lock(flight), 0, 0
         for offset, delivery in flight.deliveries_within(first, last):
             if delivery.state is not RecordState.AVAILABLE:
                 continue
@@ -261,33 +261,33 @@ class SharePartition:
         """Whether an available record of a run has so many deliveries that fewer records are acquired together."""
         counts = [
             delivery.count
-            for begin, end, delivery in flight.runs()
+            for begin, end, delivery in flight.iterate_runs()
             if delivery.state is RecordState.AVAILABLE
             and (flight.shared_delivery is not None or (begin >= first and end <= last))
         ]
         return max(counts, default=0) >= self.limits.min_throttled_deliveries
 
-    def archive_acquired(self, spans: Iterable[Span]) -> None:
+    def archive_acquired(self, spans: Iterable[OffsetRange]) -> None:
         """Archive acquired records that consumers must not read: those of aborted transactions."""
         for span in spans:
-            self._archive(span.first, span.last, RecordState.ACQUIRED)
+            self._archive_records(span.first, span.last, RecordState.ACQUIRED)
 
     def _archive_lost(self, fetch_offset: int, first: int) -> None:
         """Archive available records between the fetch offset and the first batch. The log no longer has them."""
         if fetch_offset < first:
-            self._archive(fetch_offset, first - 1, RecordState.AVAILABLE)
+            self._archive_records(fetch_offset, first - 1, RecordState.AVAILABLE)
 
-    def _archive(self, first: int, last: int, state: RecordState) -> None:
+    def _archive_records(self, first: int, last: int, state: RecordState) -> None:
         for flight in self._runs_between(first, last):
             if not flight.is_within(first, last):
                 flight.separate_records()
-            for begin, end, delivery in flight.runs():
+            for begin, end, delivery in flight.iterate_runs():
                 if delivery.state is state and first <= begin and end <= last:
                     delivery.archive()
 
-    def acknowledge(self, member_id: str, batches: Iterable[AcknowledgedRun]) -> None:
+    def acknowledge_records(self, member_id: str, batches: Iterable[AcknowledgedRun]) -> None:
         """Apply a member's acknowledgements of records that it has acquired: all of them, or none."""
-        changes: list[tuple[Delivery, int]] = []
+        changes: list[tuple[DeliveryState, int]] = []
         for batch in batches:
             if batch.last >= self.start:
                 changes += self._match_acknowledgements(member_id, batch)
@@ -296,7 +296,7 @@ class SharePartition:
         if not self.limits.may_renew and any(acknowledgement_type == RENEW for _, acknowledgement_type in changes):
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Locks are not renewed in this group.")
         lock = (
-            self._lock(*self._flights)
+            self._create_lock(*self._flights)
             if any(acknowledgement_type == RENEW for _, acknowledgement_type in changes)
             else None
         )
@@ -306,9 +306,9 @@ class SharePartition:
             else:
                 self._end_delivery(delivery, _STATE_BY_ACKNOWLEDGEMENT[acknowledgement_type])
         if any(acknowledgement_type != RENEW for _, acknowledgement_type in changes):
-            self._store()
+            self._store_state()
 
-    def _match_acknowledgements(self, member_id: str, batch: AcknowledgedRun) -> Iterator[tuple[Delivery, int]]:
+    def _match_acknowledgements(self, member_id: str, batch: AcknowledgedRun) -> Iterator[tuple[DeliveryState, int]]:
         """Yield the acknowledged deliveries, each with its acknowledgement type."""
         flights = self._runs_between(batch.first, batch.last)
         if self._find_run(batch.first) < 0 and batch.first >= self.start:
@@ -319,7 +319,9 @@ class SharePartition:
             if flight.last >= self.start:
                 yield from self._match_run(member_id, batch, flight)
 
-    def _match_run(self, member_id: str, batch: AcknowledgedRun, flight: InFlightRun) -> Iterator[tuple[Delivery, int]]:
+    def _match_run(
+        self, member_id: str, batch: AcknowledgedRun, flight: InFlightRun
+    ) -> Iterator[tuple[DeliveryState, int]]:
         is_whole = flight.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
         if flight.shared_delivery is not None:
             _check_acquired(flight.shared_delivery, member_id)
@@ -331,23 +333,23 @@ class SharePartition:
             _check_acquired(delivery, member_id)
             yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
 
-    def _end_delivery(self, delivery: Delivery, state: RecordState, *, is_below_start: bool = False) -> None:
+    def _end_delivery(self, delivery: DeliveryState, state: RecordState, *, is_below_start: bool = False) -> None:
         is_free = state is RecordState.AVAILABLE
         if is_free and (is_below_start or delivery.count >= self.limits.max_deliveries):
             state = RecordState.ARCHIVED
         delivery.end(state)
 
-    def _lock(self, *flights: InFlightRun) -> object:
+    def _create_lock(self, *flights: InFlightRun) -> object:
         """Return a new lock for records of some runs. Records that still have it when it expires are released."""
         lock = object()
-        self.clock.call_later(self.limits.lock_ms, lambda: self._release(flights, lambda row: row.lock is lock))
+        self.clock.call_later(self.limits.lock_ms, lambda: self._release_records(flights, lambda row: row.lock is lock))
         return lock
 
     def release_all(self, member_id: str) -> None:
         """Release all records of a member at the end of its session. The delivery is still counted."""
-        self._release(self._flights, lambda row: row.member_id == member_id)
+        self._release_records(self._flights, lambda row: row.member_id == member_id)
 
-    def _release(self, flights: Iterable[InFlightRun], matches: Callable[[Delivery], bool]) -> None:
+    def _release_records(self, flights: Iterable[InFlightRun], matches: Callable[[DeliveryState], bool]) -> None:
         is_changed = False
         for flight in flights:
             if (
@@ -356,30 +358,30 @@ class SharePartition:
                 and flight.first < self.start <= flight.last
             ):
                 flight.separate_records()
-            for _, last, delivery in flight.runs():
+            for _, last, delivery in flight.iterate_runs():
                 if delivery.state is RecordState.ACQUIRED and matches(delivery):
                     self._end_delivery(delivery, RecordState.AVAILABLE, is_below_start=last < self.start)
                     is_changed = True
         if is_changed:
-            self._store()
+            self._store_state()
 
     def move_start(self, offset: int) -> None:
         """Archive the records below ``offset``. The log no longer has them."""
         if offset > self.start:
-            self._archive(self.start, offset - 1, RecordState.AVAILABLE)
+            self._archive_records(self.start, offset - 1, RecordState.AVAILABLE)
             self.start, self.end = offset, max(self.end, offset)
 
-    def _store(self) -> None:
+    def _store_state(self) -> None:
         self.store_state()
-        self._advance()
+        self._advance_start()
         self.on_release()
 
-    def _advance(self) -> None:
+    def _advance_start(self) -> None:
         """Move the start to the first unfinished record. Kafka stores the new start with the next change."""
         while self._flights:
             flight = self._flights[0]
             first_unfinished = next(
-                (first for first, _, delivery in flight.runs() if delivery.state not in FINISHED_STATES), None
+                (first for first, _, delivery in flight.iterate_runs() if delivery.state not in FINISHED_STATES), None
             )
             if first_unfinished is not None:
                 self.start = max(self.start, first_unfinished)
@@ -388,42 +390,42 @@ class SharePartition:
             del self._flights[0]
         self.end = max(self.end, self.start)
 
-    def batches(self) -> list[StateBatch]:
+    def build_batches(self) -> list[StateBatch]:
         """Return the batches of the stored state."""
         runs = (
             (max(first, self.start), last, delivery.stored_state)
             for flight in self._flights
-            for first, last, delivery in flight.runs()
+            for first, last, delivery in flight.iterate_runs()
             if last >= self.start and delivery.stored_state != (RecordState.AVAILABLE, 0)
         )
         return [StateBatch(first, last, int(state), count) for first, last, (state, count) in merge_runs(runs)]
 
-    def restore(self, batches: Iterable[StateBatch]) -> None:
+    def restore_batches(self, batches: Iterable[StateBatch]) -> None:
         """Restore the stored state. Records between its batches were acquired but not acknowledged."""
         for batch in sorted(batches):
             if batch.first > self.end:
                 self._flights.append(InFlightRun(self.end, batch.first - 1))
             first = max(batch.first, self.end)
             if batch.last >= first:
-                state = Delivery(RecordState(batch.state), batch.deliveries)
+                state = DeliveryState(RecordState(batch.state), batch.deliveries)
                 state.end(state.state)
                 self._flights.append(InFlightRun(first, batch.last, state))
                 self.end = batch.last + 1
-        self._advance()
+        self._advance_start()
 
 
-def _check_acquired(delivery: Delivery, member_id: str) -> None:
+def _check_acquired(delivery: DeliveryState, member_id: str) -> None:
     if delivery.state is not RecordState.ACQUIRED:
         raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired.")
     if delivery.member_id != member_id:
         raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Another member has acquired the record.")
 
 
-def _divide_run(batches: Sequence[Span], first: int, last: int, batch_size: int) -> Iterator[Span]:
+def _divide_run(batches: Sequence[OffsetRange], first: int, last: int, batch_size: int) -> Iterator[OffsetRange]:
     """Split a run at the starts of log batches, once a part has at least ``batch_size`` records."""
     if last - first + 1 > batch_size:
         for batch in batches:
             if batch.first <= last and batch.first - first >= batch_size:
-                yield Span(first, batch.first - 1)
+                yield OffsetRange(first, batch.first - 1)
                 first = batch.first
-    yield Span(first, last)
+    yield OffsetRange(first, last)

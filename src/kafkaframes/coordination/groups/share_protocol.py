@@ -29,18 +29,18 @@ class ShareHeartbeatRequest(NamedTuple):
 
 def check_request(request: ShareHeartbeatRequest) -> None:
     """Reject a request with contradictory fields (INVALID_REQUEST)."""
-    wrong = (
+    checks = (
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.rack_id == "", "RackId can't be empty."),
         (request.epoch == 0 and not request.topics, "SubscribedTopicNames must be set in first request."),
         (request.epoch < LEAVE, "MemberEpoch is invalid."),
     )
-    reject_invalid(wrong)
+    reject_invalid(checks)
 
 
 @dataclass
-class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
+class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
     """The heartbeat protocol of share groups.
 
     Attributes:
@@ -57,7 +57,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         member = _apply_request(old or ShareMember(request.member_id), request)
         records: list[Record] = []
         if old is None or not member.has_same_subscription(old):
-            records.append(rows.member_record(group.group_id, member))
+            records.append(rows.build_member_record(group.group_id, member))
         members = {**group.members, member.member_id: member}
         names = {name for subscriber in members.values() for name in subscriber.topics}
         metadata_hash = hash_topics(self.topics, names)
@@ -65,7 +65,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         is_changed = old is None or old.topics != member.topics or metadata_hash != group.metadata_hash
         if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
             epoch = group.epoch + 1
-            records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
+            records.append(rows.build_epoch_record(group.group_id, epoch, metadata_hash))
         target_epoch, assignment_time_ms = group.assignment_epoch, group.assignment_time_ms
         if epoch > target_epoch and self.may_assign(group):
             targets, target_epoch, assignment_time_ms = (
@@ -74,22 +74,22 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
                 self.clock.monotonic_ms,
             )
             changed_ids = [key for key, target in targets.items() if group.targets.get(key) != target]
-            records += [rows.target_record(group.group_id, key, targets[key]) for key in changed_ids]
-            records.append(rows.target_epoch_record(group.group_id, epoch, self.clock.now_ms))
+            records += [rows.build_target_record(group.group_id, key, targets[key]) for key in changed_ids]
+            records.append(rows.build_target_epoch_record(group.group_id, epoch, self.clock.now_ms))
         new_member = member
         if member.epoch != target_epoch or epoch > group.epoch:
             target = self._drop_unsubscribed(member, targets.get(member.member_id, NO_PARTITIONS))
             previous_epoch = member.previous_epoch if member.epoch == target_epoch else member.epoch
             new_member = replace(member, epoch=target_epoch, previous_epoch=previous_epoch, assignment=target)
             if new_member != member:
-                records.append(rows.current_record(group.group_id, new_member))
+                records.append(rows.build_current_record(group.group_id, new_member))
         if records:
             self.write(group.group_id, records)
         group.update_member(new_member)
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
         group.assignment_epoch, group.assignment_time_ms = target_epoch, assignment_time_ms
         self.restart_timers(group, new_member)
-        self._start_reading(group, self._partitions_of_topics(names))
+        self._start_reading(group, self._count_partitions(names))
         sends_assignment = (
             request.epoch == 0 or request.topics is not None or old is None or new_member.assignment != old.assignment
         )
@@ -101,7 +101,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     def _find_sender(self, group: ShareGroup, request: ShareHeartbeatRequest) -> ShareMember | None:
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.share_max_size)
-        member = group.member(request.member_id)
+        member = group.find_member(request.member_id)
         member.check_epoch(request.epoch, NO_PARTITIONS, group_type="share")
         return member
 
@@ -127,7 +127,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         topic_ids = find_topic_ids(self.topics, member.topics)
         return frozenset(partition for partition in target if partition[0] in topic_ids)
 
-    def _partitions_of_topics(self, names: set[str]) -> InitializedTopics:
+    def _count_partitions(self, names: set[str]) -> InitializedTopics:
         topics = ((name, self.topics.find(name)) for name in names)
         return {topic[0]: (name, frozenset(range(topic[1]))) for name, topic in topics if topic is not None}
 
@@ -141,13 +141,13 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     def store_partitions(self, group: ShareGroup, topics: InitializedTopics) -> None:
         """Store the partitions from which a group reads."""
         if topics != group.initialized_topics:
-            self.write(group.group_id, [rows.state_record(group.group_id, topics)])
+            self.write(group.group_id, [rows.build_state_record(group.group_id, topics)])
             group.initialized_topics, group.has_read = topics, True
 
     def leave(self, group: ShareGroup, member_id: str) -> HeartbeatResult:
         """Remove a member."""
-        group.member(member_id)
-        self.fence(group, member_id)
+        group.find_member(member_id)
+        self.fence_members(group, member_id)
         return HeartbeatResult(member_id, LEAVE)
 
 

@@ -23,7 +23,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 SHARE_STATE_TOPIC = "__share_group_state"
 _SNAPSHOT, _UPDATE = 0, 1
-_UNKNOWN = -1
+_UNKNOWN_NUMBER = -1
 
 
 class ShareKey(NamedTuple):
@@ -105,12 +105,14 @@ class ShareStates:
     sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)
     undecodable_count: int = 0
 
-    def initialize(self, key: ShareKey, group_epoch: int) -> None:
+    def initialize_state(self, key: ShareKey, group_epoch: int) -> None:
         """Add a partition to those that a group reads. Its first fetch decides the start offset."""
         if key not in self.stored_states:
-            self._append_snapshot(key, StoredState(_UNKNOWN, finished_count=_UNKNOWN, state_epoch=group_epoch))
+            self._append_snapshot(
+                key, StoredState(_UNKNOWN_NUMBER, finished_count=_UNKNOWN_NUMBER, state_epoch=group_epoch)
+            )
 
-    def open(
+    def open_partition(
         self, key: ShareKey, find_start: Callable[[], int], limits: ShareLimits = DEFAULT_LIMITS
     ) -> SharePartition:
         """Return the state of a partition that the group reads. Else raise UNKNOWN_SERVER_ERROR, as Kafka does.
@@ -123,11 +125,11 @@ class ShareStates:
             stored_state = self.stored_states.get(key)
             if stored_state is None:
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Group {key.group_id} does not read the partition.")
-            start = find_start() if stored_state.start == _UNKNOWN else stored_state.start
+            start = find_start() if stored_state.start == _UNKNOWN_NUMBER else stored_state.start
             new_state = SharePartition(
                 self.clock, start, lambda: self._store_change(key, new_state), lambda: self.on_release(key)
             )
-            new_state.restore(stored_state.batches)
+            new_state.restore_batches(stored_state.batches)
             state = self.partitions[key] = new_state
         state.limits = limits
         return state
@@ -142,7 +144,7 @@ class ShareStates:
             self._append_snapshot(
                 key,
                 stored_state._replace(
-                    start=state.start, batches=tuple(state.batches()), finished_count=state.finished_count
+                    start=state.start, batches=tuple(state.build_batches()), finished_count=state.finished_count
                 ),
             )
 
@@ -176,55 +178,58 @@ class ShareStates:
         text = f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
 
-    def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
+    def reset_offset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
         """Set a group's start offset; -1 lets the next fetch decide."""
         self._append_snapshot(
-            key, StoredState(start, finished_count=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch)
+            key,
+            StoredState(
+                start, finished_count=_UNKNOWN_NUMBER if start == _UNKNOWN_NUMBER else 0, state_epoch=group_epoch
+            ),
         )
         self.partitions.pop(key, None)
 
-    def delete(self, key: ShareKey) -> None:
+    def delete_state(self, key: ShareKey) -> None:
         """Delete a group's state in a partition."""
         if key in self.stored_states:
             self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), None, None)])
             del self.stored_states[key]
         self.partitions.pop(key, None)
 
-    def delete_all(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
+    def delete_states(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
         """Delete all states of a group, or the states of all groups in a topic."""
         for key in list(self.stored_states):
             if key.group_id == group_id or key.topic_id == topic_id:
-                self.delete(key)
+                self.delete_state(key)
 
-    def release(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
+    def release_records(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
         """Release the records that a member has acquired in some partitions."""
         for partition in partitions:
             state = self.partitions.get(ShareKey(group_id, *partition))
             if state is not None:
                 state.release_all(member_id)
 
-    def close(self, group_id: str) -> None:
+    def close_group(self, group_id: str) -> None:
         """Drop the in-memory state of a group that has no members."""
         for key in [key for key in self.partitions if key.group_id == group_id]:
             del self.partitions[key]
 
-    def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
+    def load_states(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load the stored states after a restart. Records that were acquired are available again."""
         for record in loaded_records:
             if record.key is None:
                 continue
             try:
-                read = decode_coordinator_record(SHARE_STATE_TOPIC, record.key, record.value)
+                replayed_states = decode_coordinator_record(SHARE_STATE_TOPIC, record.key, record.value)
             except DecodeError:
                 self.undecodable_count += 1
                 continue
-            key = ShareKey(read.key.group_id, read.key.topic_id, read.key.partition)
-            if read.value is None:
+            key = ShareKey(replayed_states.key.group_id, replayed_states.key.topic_id, replayed_states.key.partition)
+            if replayed_states.value is None:
                 self.stored_states.pop(key, None)
-            elif read.type == _SNAPSHOT:
-                self.stored_states[key] = _read_snapshot(read.value)
-            elif read.type == _UPDATE and key in self.stored_states:
-                self.stored_states[key] = _apply_update(self.stored_states[key], read.value)
+            elif replayed_states.type == _SNAPSHOT:
+                self.stored_states[key] = _read_snapshot(replayed_states.value)
+            elif replayed_states.type == _UPDATE and key in self.stored_states:
+                self.stored_states[key] = _apply_update(self.stored_states[key], replayed_states.value)
 
 
 def _key(key: ShareKey) -> Any:
@@ -247,14 +252,22 @@ def _read_snapshot(value: Any) -> StoredState:
 
 def _apply_update(stored_state: StoredState, value: Any) -> StoredState:
     """Return the state after a ShareUpdate record. Its batches override earlier ones."""
-    start = stored_state.start if value.start_offset == _UNKNOWN else value.start_offset
+    start = stored_state.start if value.start_offset == _UNKNOWN_NUMBER else value.start_offset
     batches = stored_state.batches
-    for new in _read_batches(value):
-        batches = _overlay_batch(batches, new)
+    for new_batch in _read_batches(value):
+        batches = _overlay_batch(batches, new_batch)
     return stored_state._replace(start=start, batches=batches, finished_count=value.delivery_complete_count)
 
 
-def _overlay_batch(batches: tuple[StateBatch, ...], new: StateBatch) -> tuple[StateBatch, ...]:
-    before = [old._replace(last=min(old.last, new.first - 1)) for old in batches if old.first < new.first]
-    after = [old._replace(first=max(old.first, new.last + 1)) for old in batches if old.last > new.last]
-    return (*before, new, *after)
+def _overlay_batch(batches: tuple[StateBatch, ...], new_batch: StateBatch) -> tuple[StateBatch, ...]:
+    preceding_batches = [
+        old_batch._replace(last=min(old_batch.last, new_batch.first - 1))
+        for old_batch in batches
+        if old_batch.first < new_batch.first
+    ]
+    following_batches = [
+        old_batch._replace(first=max(old_batch.first, new_batch.last + 1))
+        for old_batch in batches
+        if old_batch.last > new_batch.last
+    ]
+    return (*preceding_batches, new_batch, *following_batches)

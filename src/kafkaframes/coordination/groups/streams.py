@@ -31,7 +31,7 @@ class StatusCode(IntEnum):
     ASSIGNMENT_DELAYED = 5
 
 
-class Status(NamedTuple):
+class TopologyStatus(NamedTuple):
     """A status code with its text."""
 
     code: StatusCode
@@ -109,13 +109,13 @@ class ConfiguredTopology:
     tasks: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[InternalTopic, ...] = ()
-    status: Status | None = None
+    status: TopologyStatus | None = None
 
 
-class _NotReadyError(Exception):
+class _TopicsNotReadyError(Exception):
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
-        self.status = Status(code, detail)
+        self.status = TopologyStatus(code, detail)
 
 
 def check_topics(names: Collection[str], is_internal: Callable[[str], bool]) -> None:
@@ -158,19 +158,19 @@ def _is_topic_name(name: str) -> bool:
     return True
 
 
-def configure(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
+def configure_topology(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
     """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it is invalid."""
     missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
-        return ConfiguredTopology(status=Status(StatusCode.MISSING_SOURCE_TOPICS, detail))
+        return ConfiguredTopology(status=TopologyStatus(StatusCode.MISSING_SOURCE_TOPICS, detail))
     counts = {name: count_of(name) or 0 for one in topology.subtopologies for name in one.source_topics}
     try:
         counts = _compute_repartition_counts(topology, counts)
         for subtopology in topology.subtopologies:
             for sources, repartition in subtopology.copartition_groups:
                 _assign_copartition_counts(subtopology, counts, sources, repartition)
-    except _NotReadyError as error:
+    except _TopicsNotReadyError as error:
         return ConfiguredTopology(status=error.status)
     tasks = {
         one.subtopology_id: max((counts[name] for name in one.inputs), default=0) for one in topology.subtopologies
@@ -190,22 +190,26 @@ def configure(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
 
 def _compare_topics(internal: list[InternalTopic], tasks: Mapping[str, int], count_of: CountOf) -> ConfiguredTopology:
     """Compare the internal topics with the topics that exist."""
-    absent = []
+    missing_names = []
     for topic in internal:
         count = count_of(topic.name)
         if count is None:
-            absent.append(topic)
+            missing_names.append(topic)
         elif count != topic.partitions:
             detail = f"Existing topic {topic.name} has different number of partitions: expected {topic.partitions}"
             detail += f", found {count}"
-            return ConfiguredTopology(status=Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail))
+            return ConfiguredTopology(status=TopologyStatus(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail))
     counts = {topic.name: topic.partitions for topic in internal}
-    if not absent:
+    if not missing_names:
         return ConfiguredTopology(tasks, counts)
-    names = ", ".join(topic.name for topic in absent[:_MAX_LISTED_TOPICS])
-    more = f" and {len(absent) - _MAX_LISTED_TOPICS} additional topics" if len(absent) > _MAX_LISTED_TOPICS else ""
-    status = Status(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}{more}")
-    return ConfiguredTopology(counts=counts, missing=tuple(absent), status=status)
+    names = ", ".join(topic.name for topic in missing_names[:_MAX_LISTED_TOPICS])
+    further_count = (
+        f" and {len(missing_names) - _MAX_LISTED_TOPICS} additional topics"
+        if len(missing_names) > _MAX_LISTED_TOPICS
+        else ""
+    )
+    status = TopologyStatus(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}{further_count}")
+    return ConfiguredTopology(counts=counts, missing=tuple(missing_names), status=status)
 
 
 def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
@@ -228,18 +232,18 @@ def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) 
     if not all(writers.values()):
         raise _repartition_error(", because a repartition source topic is never used as a sink topic.")
     while writers:
-        before = len(writers)
+        previous_counts = len(writers)
         for name in list(writers):
             inputs = [
-                partition_counts[read]
+                partition_counts[read_counts]
                 for subtopology in writers[name]
-                for read in subtopology.inputs
-                if read in partition_counts
+                for read_counts in subtopology.inputs
+                if read_counts in partition_counts
             ]
             if inputs:
                 partition_counts[name] = max(inputs)
                 del writers[name]
-        if len(writers) == before:
+        if len(writers) == previous_counts:
             raise _repartition_error(". There may be loops in the topology that cannot be resolved.")
     return partition_counts
 
@@ -264,7 +268,7 @@ def _assign_copartition_counts(
                 f"Number of partitions [{wrong}] of repartition topic [{names}] doesn't match number of partitions"
                 f" [{count}] of the source topic."
             )
-            raise _NotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
+            raise _TopicsNotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
     else:
         count = (
             _require_same_count(fixed_counts)
@@ -278,7 +282,7 @@ def _require_same_count(counts: Mapping[str, int]) -> int:
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))
         detail = f"Following topics do not have the same number of partitions: [{{{text}}}]"
-        raise _NotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
+        raise _TopicsNotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
     return next(iter(counts.values()))
 
 
@@ -312,8 +316,8 @@ class StreamsMember(GroupMember[Task]):
 
     def has_same_needs(self, other: StreamsMember) -> bool:
         """Whether the differences between two versions of a member require no new assignment."""
-        same = replace(other, client_id=self.client_id, client_host=self.client_host)
-        return self.has_same_subscription(replace(same, rebalance_timeout_ms=self.rebalance_timeout_ms))
+        is_unchanged = replace(other, client_id=self.client_id, client_host=self.client_host)
+        return self.has_same_subscription(replace(is_unchanged, rebalance_timeout_ms=self.rebalance_timeout_ms))
 
 
 @dataclass(eq=False)
@@ -355,7 +359,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         """Whether the topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
-    def partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
+    def task_partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
         """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may not exist."""
         inputs = (
             {subtopology_row.subtopology_id: subtopology_row.inputs for subtopology_row in self.topology.subtopologies}
@@ -366,7 +370,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             for name in inputs.get(subtopology, ()) if of_role is role else ():
                 yield name, index
 
-    def is_blocked_for(self, process_id: str) -> Callable[[Task], bool]:
+    def find_blocked_tasks(self, process_id: str) -> Callable[[Task], bool]:
         """Return a predicate: whether a process cannot start a task yet.
 
         It cannot while another member has the task as an active task, or while the same process runs the task in
@@ -386,9 +390,9 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             task[1:] in (active | inactive_process_tasks if task[0] is TaskRole.ACTIVE else process_tasks)
         )
 
-    def remove(self, member_id: str) -> None:
+    def remove_member(self, member_id: str) -> None:
         """Remove a member. The last member's departure also ends a requested shutdown."""
-        super().remove(member_id)
+        super().remove_member(member_id)
         if not self.members:
             self.shutdown_by = ""
 

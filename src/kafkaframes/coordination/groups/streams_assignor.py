@@ -48,11 +48,11 @@ def hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -
     while len(keys) > 0.75 * buckets:
         buckets *= 2
 
-    def bucket(key: str) -> int:
+    def bucket_of(key: str) -> int:
         spread = java_hash(key)
         return (spread ^ spread >> 16) & (buckets - 1)
 
-    return sorted(keys, key=bucket)
+    return sorted(keys, key=bucket_of)
 
 
 class JavaPriorityQueue(Generic[_T]):
@@ -118,13 +118,13 @@ class _Process:
     by_load: JavaPriorityQueue[str] | None = None
 
     @property
-    def load(self) -> float:
+    def task_load(self) -> float:
         """The number of tasks per member."""
         return len(self.tasks) / len(self.counts)
 
 
 @dataclass(slots=True)
-class _Quota:
+class _TaskQuota:
     """The largest number of tasks of a member. Members that have reached it are excluded; the others share the rest."""
 
     tasks: int
@@ -135,8 +135,8 @@ class _Quota:
         return -(-self.tasks // self.members) if self.members else 0
 
     def exclude_if_full(self, count: int) -> None:
-        if count == (each := self.each):
-            self.tasks, self.members = self.tasks - each, self.members - 1
+        if count == (quota_per_member := self.each):
+            self.tasks, self.members = self.tasks - quota_per_member, self.members - 1
 
 
 @dataclass(slots=True)
@@ -152,8 +152,8 @@ class _PartialAssignment:
 
     process_by_member: Mapping[str, _Process]
     processes: list[_Process]
-    active_quota: _Quota
-    quota: _Quota
+    active_quota: _TaskQuota
+    quota: _TaskQuota
     previous_active: dict[TaskId, str]
     previous_standbys: dict[TaskId, list[str]]
     tasks_by_member: dict[str, set[Task]]
@@ -161,23 +161,23 @@ class _PartialAssignment:
     def count(self, member_id: str) -> int:
         return self.process_by_member[member_id].counts[member_id]
 
-    def assign(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
+    def assign_task(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
         """Assign a task to a member that had the task or its state."""
-        self._add(member_id, role, task_id)
+        self._add_task(member_id, role, task_id)
         self.process_by_member[member_id].by_load = None
 
     def assign_to_least_loaded(self, process: _Process, role: TaskRole, task_id: TaskId) -> None:
         if len(process.counts) == 1:
-            self._add(next(iter(process.counts)), role, task_id)
+            self._add_task(next(iter(process.counts)), role, task_id)
             return
         if process.by_load is None:
             process.by_load = JavaPriorityQueue(self.count, hash_order(process.counts))
         member_id = process.by_load.pop()
         assert member_id is not None  # every process has at least one member
-        self._add(member_id, role, task_id)
+        self._add_task(member_id, role, task_id)
         process.by_load.add(member_id)
 
-    def _add(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
+    def _add_task(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
         process = self.process_by_member[member_id]
         partition, subtopology = task_id
         self.tasks_by_member[member_id].add((role, subtopology, partition))
@@ -195,11 +195,11 @@ class _PartialAssignment:
         members = self.previous_standbys.get(task_id)
         if not members or not is_free(self.process_by_member[members[0]]):
             return None
-        best, load, count = members[0], self.process_by_member[members[0]].load, self.count(members[0])
+        best, load, count = members[0], self.process_by_member[members[0]].task_load, self.count(members[0])
         for member_id in members[1:]:
             process = self.process_by_member[member_id]
-            if process.load < load and is_free(process) and self.count(member_id) < count:
-                best, load, count = member_id, process.load, self.count(member_id)
+            if process.task_load < load and is_free(process) and self.count(member_id) < count:
+                best, load, count = member_id, process.task_load, self.count(member_id)
         return best
 
 
@@ -227,7 +227,7 @@ def assign_sticky(
     standby_ids = [task_id for task_id in task_ids if task_id[1] in with_state] if standby_count > 0 else []
     total = len(task_ids) + len(standby_ids) * standby_count
     partial_assignment = _start_assignment(
-        process_of, current, _Quota(len(task_ids), len(process_of)), _Quota(total, len(process_of))
+        process_of, current, _TaskQuota(len(task_ids), len(process_of)), _TaskQuota(total, len(process_of))
     )
     _assign_active(partial_assignment, task_ids)
     _assign_standby(partial_assignment, standby_ids, standby_count)
@@ -237,7 +237,7 @@ def assign_sticky(
 
 
 def _start_assignment(
-    process_of: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _Quota, quota: _Quota
+    process_of: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _TaskQuota, quota: _TaskQuota
 ) -> _PartialAssignment:
     """Return an empty assignment with the members' previous tasks, in the iteration order of Kafka's hash map."""
     processes: dict[str, _Process] = {}
@@ -264,21 +264,21 @@ def _start_assignment(
 def _assign_active(partial_assignment: _PartialAssignment, task_ids: list[TaskId]) -> None:
     """Assign active tasks to previous active members, then to previous standby members, then to the least loaded."""
 
-    def assign_to_previous(before: list[TaskId], owner: Callable[[TaskId], str | None]) -> list[TaskId]:
+    def assign_to_previous(previous_owners: list[TaskId], owner: Callable[[TaskId], str | None]) -> list[TaskId]:
         unassigned_ids = []
-        for task_id in before:
+        for task_id in previous_owners:
             member_id = owner(task_id)
             if member_id is None or partial_assignment.count(member_id) >= partial_assignment.active_quota.each:
                 unassigned_ids.append(task_id)
             else:
-                partial_assignment.assign(member_id, TaskRole.ACTIVE, task_id)
+                partial_assignment.assign_task(member_id, TaskRole.ACTIVE, task_id)
         return unassigned_ids
 
     remaining_ids = assign_to_previous(task_ids, partial_assignment.previous_active.get)
     remaining_ids = assign_to_previous(
         remaining_ids, lambda task_id: partial_assignment.find_least_loaded_standby(task_id, is_free=lambda _: True)
     )
-    queue = JavaPriorityQueue(attrgetter("load"), partial_assignment.processes)
+    queue = JavaPriorityQueue(attrgetter("task_load"), partial_assignment.processes)
     for task_id in sorted(remaining_ids, key=_by_subtopology):
         process = queue.pop()
         assert process is not None  # the group has at least one member
@@ -295,8 +295,8 @@ def _assign_standby(partial_assignment: _PartialAssignment, task_ids: list[TaskI
             if member_id is None:
                 unassigned.append((task_id, standby_count - assigned_count))
                 break
-            partial_assignment.assign(member_id, TaskRole.STANDBY, task_id)
-    queue = JavaPriorityQueue(attrgetter("load"), partial_assignment.processes)
+            partial_assignment.assign_task(member_id, TaskRole.STANDBY, task_id)
+    queue = JavaPriorityQueue(attrgetter("task_load"), partial_assignment.processes)
     for task_id, count in sorted(unassigned, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
         for _ in range(count):
             passed_processes = []  # processes that already have the task; the last of them is added to the queue first

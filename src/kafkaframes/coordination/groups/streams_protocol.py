@@ -19,19 +19,19 @@ from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
     ConfiguredTopology,
     InternalTopic,
-    Status,
     StatusCode,
     StreamsGroup,
     StreamsMember,
     Tasks,
     Topology,
-    configure,
+    TopologyStatus,
+    configure_topology,
 )
 from kafkaframes.coordination.groups.streams_assignor import assign_sticky
 from kafkaframes.coordination.groups.streams_records import streams_records as rows
 from kafkaframes.errors import ErrorCode, RefusedError
 
-_NONE = -1
+_UNSET = -1
 _STANDBY_SETTING: Final = "num.standby.replicas"
 
 
@@ -51,7 +51,7 @@ class StreamsHeartbeatRequest(NamedTuple):
     endpoint_epoch: int = 0
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = _NONE
+    rebalance_timeout_ms: int = _UNSET
     topology: Topology | None = None
     has_regex: bool = False
     owned_tasks: tuple[Tasks | None, Tasks | None, Tasks | None] = (None, None, None)
@@ -85,7 +85,7 @@ class StreamsHeartbeatResult(NamedTuple):
     epoch: int
     interval_ms: int = 0
     tasks: Tasks | None = None
-    statuses: tuple[Status, ...] = ()
+    statuses: tuple[TopologyStatus, ...] = ()
     endpoint_epoch: int = 0
     sends_endpoints: bool = False
     missing: tuple[InternalTopic, ...] = ()
@@ -93,9 +93,9 @@ class StreamsHeartbeatResult(NamedTuple):
 
 def check_request(request: StreamsHeartbeatRequest) -> None:
     """Reject a request with contradictory fields with INVALID_REQUEST, before its topology is checked."""
-    joins = request.epoch == 0
+    is_joining = request.epoch == 0
     active, standby, warmup = request.owned_tasks
-    wrong = (
+    checks = (
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.instance_id is not None, "Static membership is not yet supported."),
@@ -103,19 +103,22 @@ def check_request(request: StreamsHeartbeatRequest) -> None:
         (request.epoch == LEAVE_STATIC, "InstanceId can't be null."),
         (request.epoch < LEAVE_STATIC, f"MemberEpoch is {request.epoch}, but must be greater than or equal to -2."),
         (bool(warmup), "WarmupTasks are not supported yet."),
-        (joins and request.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
-        (joins and request.topology is None, "Topology must be non-null when (re-)joining."),
-        (joins and (active is None or bool(active)), "ActiveTasks must be empty when (re-)joining."),
-        (joins and (standby is None or bool(standby)), "StandbyTasks must be empty when (re-)joining."),
-        (joins and warmup is None, "WarmupTasks must be empty when (re-)joining."),
-        (not joins and request.topology is not None, "Topology can only be provided when (re-)joining."),
+        (
+            is_joining and request.rebalance_timeout_ms == _UNSET,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
+        (is_joining and request.topology is None, "Topology must be non-null when (re-)joining."),
+        (is_joining and (active is None or bool(active)), "ActiveTasks must be empty when (re-)joining."),
+        (is_joining and (standby is None or bool(standby)), "StandbyTasks must be empty when (re-)joining."),
+        (is_joining and warmup is None, "WarmupTasks must be empty when (re-)joining."),
+        (not is_joining and request.topology is not None, "Topology can only be provided when (re-)joining."),
         (request.has_regex, "Regular expressions for source topics are not supported yet."),
     )
-    reject_invalid(wrong)
+    reject_invalid(checks)
 
 
 @dataclass(slots=True)
-class _StreamsPlan:
+class _StreamsChanges:
     """The changes that a heartbeat makes, before they are applied."""
 
     member: StreamsMember
@@ -128,11 +131,11 @@ class _StreamsPlan:
     configs: tuple[tuple[str, str], ...]
     targets: dict[str, Tasks]
     is_assigned: bool = False
-    delay: Status | None = None
+    delay: TopologyStatus | None = None
 
 
 @dataclass
-class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
+class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
     """The protocol of streams groups."""
 
     records = rows
@@ -147,10 +150,10 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         self._plan_targets(group, plan)
         reconciled_member = self._reconcile(group, plan, request)
         if reconciled_member is not plan.member or plan.old is None:
-            plan.records.append(rows.current_record(group.group_id, reconciled_member))
+            plan.records.append(rows.build_current_record(group.group_id, reconciled_member))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, reconciled_member, request)
+        self._apply_plan(group, plan, reconciled_member, request)
         sends_tasks = request.epoch == 0 or plan.old is None or reconciled_member.assignment != plan.old.assignment
         if sends_tasks and reconciled_member.user_endpoint is not None:
             group.endpoint_epoch += 1
@@ -159,32 +162,34 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             reconciled_member.epoch,
             self.group_setting(group, "heartbeat.interval.ms"),
             reconciled_member.assignment if sends_tasks else None,
-            self._statuses(group, plan),
+            self._list_statuses(group, plan),
             group.endpoint_epoch,
             request.endpoint_epoch != group.endpoint_epoch,
             plan.configured_topology.missing,
         )
 
-    def _make_plan(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _StreamsPlan:
+    def _make_plan(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _StreamsChanges:
         """Plan the changes of the member, the topology and the group epoch."""
         old = self._find_sender(group, request)
-        topology = _topology_of(group, request)
+        topology = _choose_topology(group, request)
         member = _apply_request(old or StreamsMember(request.member_id), request, topology)
         records: list[Record] = []
         if old is None or not member.has_same_subscription(old):
-            records.append(rows.member_record(group.group_id, member))
+            records.append(rows.build_member_record(group.group_id, member))
         if group.topology is None:
-            records.append(rows.topology_record(group.group_id, topology))
+            records.append(rows.build_topology_record(group.group_id, topology))
         configured_topology, metadata_hash = self._configure_topology(group, topology)
         configs = ((_STANDBY_SETTING, str(self.group_setting(group, _STANDBY_SETTING))),)
         is_changed = old is None or not member.has_same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
         if is_changed:
-            validated_epoch = topology.epoch if configured_topology.status is None else _NONE
-            epoch_record = rows.streams_epoch_record(group.group_id, epoch, metadata_hash, validated_epoch, configs)
+            validated_epoch = topology.epoch if configured_topology.status is None else _UNSET
+            epoch_record = rows.build_streams_epoch_record(
+                group.group_id, epoch, metadata_hash, validated_epoch, configs
+            )
             records.append(epoch_record)
-        return _StreamsPlan(
+        return _StreamsChanges(
             member, old, topology, configured_topology, records, epoch, metadata_hash, configs, group.targets
         )
 
@@ -192,7 +197,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         """Return the member that sent a heartbeat; None for a new member."""
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.streams_max_size)
-        member = group.member(request.member_id)
+        member = group.find_member(request.member_id)
         member.check_epoch(request.epoch, request.all_owned_tasks, group_type="streams")
         return member
 
@@ -201,13 +206,13 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         if group.configured_topology is not None and group.topics_version == self.topics.version:
             return group.configured_topology, group.metadata_hash
 
-        def count_of(name: str) -> int | None:
+        def count_partitions(name: str) -> int | None:
             topic = self.topics.find(name)
             return None if topic is None else topic[1]
 
-        return configure(topology, count_of), hash_topics(self.topics, topology.topics)
+        return configure_topology(topology, count_partitions), hash_topics(self.topics, topology.topics)
 
-    def _plan_targets(self, group: StreamsGroup, plan: _StreamsPlan) -> None:
+    def _plan_targets(self, group: StreamsGroup, plan: _StreamsChanges) -> None:
         """Compute a new assignment if the epoch has grown, unless the initial delay or the interval has not passed."""
         if plan.epoch <= group.assignment_epoch:
             return
@@ -230,21 +235,23 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             standby_count=int(plan.configs[0][1]),
         )
         changed_ids = [key for key, target in plan.targets.items() if group.targets.get(key) != target]
-        plan.records += [rows.target_record(group_id, key, plan.targets[key]) for key in changed_ids]
-        plan.records.append(rows.target_epoch_record(group_id, plan.epoch, self.clock.now_ms))
+        plan.records += [rows.build_target_record(group_id, key, plan.targets[key]) for key in changed_ids]
+        plan.records.append(rows.build_target_epoch_record(group_id, plan.epoch, self.clock.now_ms))
 
     @staticmethod
-    def _reconcile(group: StreamsGroup, plan: _StreamsPlan, request: StreamsHeartbeatRequest) -> StreamsMember:
+    def _reconcile(group: StreamsGroup, plan: _StreamsChanges, request: StreamsHeartbeatRequest) -> StreamsMember:
         """Move the member one step towards its target assignment."""
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         member = plan.member
         if member.state is MemberState.STABLE and member.epoch == target_epoch:
             return member
         target = plan.targets.get(member.member_id, NO_TASKS)
-        return member.reconcile(target, target_epoch, request.all_owned_tasks, group.is_blocked_for(member.process_id))
+        return member.reconcile(
+            target, target_epoch, request.all_owned_tasks, group.find_blocked_tasks(member.process_id)
+        )
 
-    def _apply(
-        self, group: StreamsGroup, plan: _StreamsPlan, member: StreamsMember, request: StreamsHeartbeatRequest
+    def _apply_plan(
+        self, group: StreamsGroup, plan: _StreamsChanges, member: StreamsMember, request: StreamsHeartbeatRequest
     ) -> None:
         group.update_member(member)
         group.topology, group.configured_topology, group.topics_version = (
@@ -261,20 +268,20 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         self.restart_timers(group, member)
 
     @staticmethod
-    def _statuses(group: StreamsGroup, plan: _StreamsPlan) -> tuple[Status, ...]:
+    def _list_statuses(group: StreamsGroup, plan: _StreamsChanges) -> tuple[TopologyStatus, ...]:
         shutdown = None
         if group.shutdown_by:
             detail = (
                 f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the"
                 " entire application."
             )
-            shutdown = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
+            shutdown = TopologyStatus(StatusCode.SHUTDOWN_APPLICATION, detail)
         return tuple(status for status in (plan.delay, plan.configured_topology.status, shutdown) if status is not None)
 
     def leave(self, group: StreamsGroup, member_id: str) -> StreamsHeartbeatResult:
         """Remove a member that leaves."""
-        group.member(member_id)
-        self.fence(group, member_id)
+        group.find_member(member_id)
+        self.fence_members(group, member_id)
         return StreamsHeartbeatResult(member_id, LEAVE)
 
     def start_member_timers(self, group: StreamsGroup) -> None:
@@ -286,7 +293,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         super().start_member_timers(group)
 
 
-def _topology_of(group: StreamsGroup, request: StreamsHeartbeatRequest) -> Topology:
+def _choose_topology(group: StreamsGroup, request: StreamsHeartbeatRequest) -> Topology:
     if request.topology is not None and group.topology not in (None, request.topology):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     topology = group.topology or request.topology
@@ -295,15 +302,15 @@ def _topology_of(group: StreamsGroup, request: StreamsHeartbeatRequest) -> Topol
     return topology
 
 
-def _delay(why: str) -> Status:
-    return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
+def _delay(why: str) -> TopologyStatus:
+    return TopologyStatus(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
 
 
 def _apply_request(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
     """Return the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
         "rack_id": request.rack_id,
-        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NONE else request.rebalance_timeout_ms,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _UNSET else request.rebalance_timeout_ms,
         "process_id": request.process_id,
         "user_endpoint": request.user_endpoint,
         "client_tags": request.client_tags,

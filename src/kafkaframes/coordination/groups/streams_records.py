@@ -36,7 +36,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     types = (19, 17, 20, 21, 22, 23)
     _prefix = "StreamsGroup"
 
-    def streams_epoch_record(
+    def build_streams_epoch_record(
         self,
         group_id: str,
         epoch: int,
@@ -52,13 +52,13 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             "validated_topology_epoch": validated_topology_epoch,
             "last_assignment_configs": [value_class.LastAssignmentConfig(key=key, value=text) for key, text in configs],
         }
-        return self._record("Metadata", value, group_id=group_id)
+        return self._build_record("Metadata", value, group_id=group_id)
 
-    def member_record(self, group_id: str, member: StreamsMember) -> Record:
+    def build_member_record(self, group_id: str, member: StreamsMember) -> Record:
         """Return the record of a member's metadata."""
         value_class: Any = message("StreamsGroupMemberMetadataValue")
         endpoint = member.user_endpoint
-        return self._member_record(
+        return self._build_member_record(
             group_id,
             member,
             instance_id=None,
@@ -69,13 +69,13 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             client_tags=[value_class.KeyValue(key=key, value=text) for key, text in member.client_tags],
         )
 
-    def target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
+    def build_target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
         """Return the record of a member's target assignment."""
         value_class = message("StreamsGroupTargetAssignmentMemberValue")
-        value = {name: task_rows(value_class, target, role) for role, name in TASK_FIELDS.items()}
-        return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
+        value = {name: build_task_rows(value_class, target, role) for role, name in TASK_FIELDS.items()}
+        return self._build_record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
-    def current_record(self, group_id: str, member: StreamsMember) -> Record:
+    def build_current_record(self, group_id: str, member: StreamsMember) -> Record:
         """Return the record of a member's current tasks and pending revocations.
 
         The record has one epoch for all tasks: the member's own.
@@ -84,20 +84,20 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         rows: dict[str, Any] = {}
         for role, name in TASK_FIELDS.items():
             epoch = member.epoch if role is TaskRole.ACTIVE else None
-            rows[name] = task_rows(value_class, member.assignment, role, epoch)
-            rows[f"{name}_pending_revocation"] = task_rows(value_class, member.revoking, role, epoch)
-        return self._current_record(group_id, member, rows)
+            rows[name] = build_task_rows(value_class, member.assignment, role, epoch)
+            rows[f"{name}_pending_revocation"] = build_task_rows(value_class, member.revoking, role, epoch)
+        return self._build_current_record(group_id, member, rows)
 
-    def topology_record(self, group_id: str, topology: Topology | None) -> Record:
+    def build_topology_record(self, group_id: str, topology: Topology | None) -> Record:
         """Return the record of a topology, or its tombstone for None."""
         if topology is None:
-            return self._record("Topology", None, group_id=group_id)
-        subtopologies = topology_rows(message("StreamsGroupTopologyValue"), topology)
+            return self._build_record("Topology", None, group_id=group_id)
+        subtopologies = build_topology_rows(message("StreamsGroupTopologyValue"), topology)
         value = {"epoch": topology.epoch, "subtopologies": subtopologies}
-        return self._record("Topology", value, group_id=group_id)
+        return self._build_record("Topology", value, group_id=group_id)
 
-    def _specific_tombstones(self, group: StreamsGroup) -> list[Record]:
-        return [self.topology_record(group.group_id, None)]
+    def _build_specific_tombstones(self, group: StreamsGroup) -> list[Record]:
+        return [self.build_topology_record(group.group_id, None)]
 
     def replay(self, group: StreamsGroup, record: CoordinatorRecord) -> None:
         """Apply a record to the group."""
@@ -112,7 +112,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     def _replay_specific(self, group: StreamsGroup, key: Any, value: Any) -> None:
         group.topology = None if value is None else read_topology(value)
 
-    def _with_subscription(self, member: StreamsMember, value: Any) -> StreamsMember:
+    def _set_subscription(self, member: StreamsMember, value: Any) -> StreamsMember:
         endpoint = value.user_endpoint
         return replace(
             member,
@@ -130,7 +130,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
 streams_records: Final = StreamsRecords()
 
 
-def task_rows(value_class: Any, tasks: Tasks, role: TaskRole, epoch: int | None = None) -> list[Any]:
+def build_task_rows(value_class: Any, tasks: Tasks, role: TaskRole, epoch: int | None = None) -> list[Any]:
     """Return the tasks in a role as rows of a message."""
     return [
         value_class.TaskIds(subtopology_id=subtopology, partitions=indexes)
@@ -155,10 +155,10 @@ def read_tasks(value: Any, suffix: str = "") -> Tasks:
 def read_topology(value: Any) -> Topology:
     """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if it is inconsistent."""
     rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
-    return Topology(value.epoch, tuple(_subtopology(row) for row in rows))
+    return Topology(value.epoch, tuple(_read_subtopology(row) for row in rows))
 
 
-def _subtopology(row: Any) -> Subtopology:
+def _read_subtopology(row: Any) -> Subtopology:
     repartition = [topic.name for topic in row.repartition_source_topics]
     return Subtopology(
         row.subtopology_id,
@@ -167,7 +167,10 @@ def _subtopology(row: Any) -> Subtopology:
         _read_internal_topics(row.repartition_source_topics),
         _read_internal_topics(row.state_changelog_topics),
         tuple(
-            (_names_at(row.source_topics, group.source_topics), _names_at(repartition, group.repartition_source_topics))
+            (
+                _select_names(row.source_topics, group.source_topics),
+                _select_names(repartition, group.repartition_source_topics),
+            )
             for group in row.copartition_groups
         ),
     )
@@ -186,14 +189,14 @@ def _read_internal_topics(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
     return tuple(sorted(topics))
 
 
-def _names_at(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
+def _select_names(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
     positions = list(indexes)
     if any(not 0 <= index < len(names) for index in positions):
         raise DecodeError("a copartition group refers to topics that the subtopology does not have")
     return tuple(sorted(names[index] for index in positions))
 
 
-def topology_rows(value_class: Any, topology: Topology) -> list[Any]:
+def build_topology_rows(value_class: Any, topology: Topology) -> list[Any]:
     """Return a topology's subtopologies as rows of its record."""
     rows = []
     for subtopology in topology.subtopologies:
@@ -206,12 +209,12 @@ def topology_rows(value_class: Any, topology: Topology) -> list[Any]:
             )
             for sources, names in subtopology.copartition_groups
         ]
-        fields = subtopology_fields(value_class.TopicInfo, value_class.TopicConfig, subtopology)
+        fields = build_subtopology_fields(value_class.TopicInfo, value_class.TopicConfig, subtopology)
         rows.append(value_class.Subtopology(**fields, source_topic_regex=[], copartition_groups=groups))
     return rows
 
 
-def subtopology_fields(
+def build_subtopology_fields(
     topic_type: Any, config_type: Any, subtopology: Subtopology, counts: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """Return the fields of a subtopology that its record and a description share.
@@ -220,7 +223,7 @@ def subtopology_fields(
         counts: number of partitions of each internal topic; None for the numbers that the topology declares.
     """
 
-    def topics(internal: Iterable[InternalTopic]) -> list[Any]:
+    def build_topics(internal: Iterable[InternalTopic]) -> list[Any]:
         return [
             topic_type(
                 name=topic.name,
@@ -235,6 +238,6 @@ def subtopology_fields(
         "subtopology_id": subtopology.subtopology_id,
         "source_topics": list(subtopology.source_topics),
         "repartition_sink_topics": list(subtopology.sinks),
-        "repartition_source_topics": topics(subtopology.repartition_topics),
-        "state_changelog_topics": topics(subtopology.changelog_topics),
+        "repartition_source_topics": build_topics(subtopology.repartition_topics),
+        "state_changelog_topics": build_topics(subtopology.changelog_topics),
     }

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_NEWEST_VERSION: Final = 3
-_VERSION_SIZE: Final = 2
+_LATEST_VERSION: Final = 3
+_VERSION_BYTES: Final = 2
 
 
 class Subscription(NamedTuple):
@@ -43,13 +43,13 @@ def read_subscription(data: bytes) -> Subscription:
     """Read a subscription. Raise ``DecodeError`` if the bytes are not one."""
     version, body = _decode_body(data, "ConsumerProtocolSubscription")
     owned_rows = body.owned_partitions if version >= 1 else ()
-    rack_id = body.rack_id if version >= _NEWEST_VERSION else None
+    rack_id = body.rack_id if version >= _LATEST_VERSION else None
     return Subscription(version, tuple(body.topics), _partitions(owned_rows), rack_id)
 
 
 def read_subscribed_topics(data: bytes) -> list[str]:
     """Read only the topics of a subscription. They are version 0's fields, with which all versions start."""
-    topics: list[str] = _decode_body(data, "ConsumerProtocolSubscription", newest=0)[1].topics
+    topics: list[str] = _decode_body(data, "ConsumerProtocolSubscription", latest_version=0)[1].topics
     return topics
 
 
@@ -69,14 +69,14 @@ def write_assignment(partitions: Iterable[TopicPartition], version: int) -> byte
     topics = group_by_topic(sorted(partitions))
     rows = [assignment_class.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
     data: bytes = assignment_class(assigned_partitions=rows, user_data=None).encode(version)
-    return version.to_bytes(_VERSION_SIZE, "big") + data
+    return version.to_bytes(_VERSION_BYTES, "big") + data
 
 
-def _decode_body(data: bytes, name: str, *, newest: int = _NEWEST_VERSION) -> tuple[int, Any]:
-    if len(data) < _VERSION_SIZE or data[0] & 0x80:
+def _decode_body(data: bytes, name: str, *, latest_version: int = _LATEST_VERSION) -> tuple[int, Any]:
+    if len(data) < _VERSION_BYTES or data[0] & 0x80:
         raise DecodeError(f"{name} is {len(data)} bytes long; expected a version of two bytes first", position=0)
-    version = min(int.from_bytes(data[:_VERSION_SIZE], "big"), newest)
-    body, _ = message(name).decode_prefix(data, version, position=_VERSION_SIZE)
+    version = min(int.from_bytes(data[:_VERSION_BYTES], "big"), latest_version)
+    body, _ = message(name).decode_prefix(data, version, position=_VERSION_BYTES)
     return version, body
 
 

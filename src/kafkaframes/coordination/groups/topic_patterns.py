@@ -29,7 +29,7 @@ class TopicNames(Protocol):
         """Return all names that a pattern can match."""
 
 
-class _Resolution(NamedTuple):
+class _PatternMatches(NamedTuple):
     """The topics that match a pattern, and the names that it was matched against."""
 
     version: int
@@ -48,10 +48,10 @@ class TopicPatterns:
     def __init__(self, topics: TopicNames, run_in_thread: RunInThread) -> None:
         self.run_in_thread = run_in_thread
         self._topics = topics
-        self._resolutions: OrderedDict[str, _Resolution] = OrderedDict()
+        self._resolutions: OrderedDict[str, _PatternMatches] = OrderedDict()
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
-    def find(self, pattern: str, when_resolved: Callable[[], None]) -> frozenset[str] | None:
+    def find_names(self, pattern: str, when_resolved: Callable[[], None]) -> frozenset[str] | None:
         """Return the topics that match a pattern. If this takes time, return None and call ``when_resolved`` later."""
         resolution = self._resolutions.get(pattern)
         if resolution is not None and resolution.version == self._topics.version:
@@ -60,22 +60,22 @@ class TopicPatterns:
             self._waiting[pattern].append(when_resolved)
             return None
         version, names = self._topics.version, frozenset(self._topics.names())
-        previous = resolution or _Resolution(version, frozenset(), frozenset())
+        previous = resolution or _PatternMatches(version, frozenset(), frozenset())
         new_names = sorted(names - previous.names)
         if not new_names and resolution is not None:
-            return self._store(pattern, _Resolution(version, names, previous.matches & names))
+            return self._store_matches(pattern, _PatternMatches(version, names, previous.matches & names))
         self._waiting[pattern] = []
-        self._match_names(pattern, _Resolution(version, names, previous.matches & names), new_names)
+        self._match_names(pattern, _PatternMatches(version, names, previous.matches & names), new_names)
         if pattern in self._waiting:
             self._waiting[pattern].append(when_resolved)
             return None
         resolution = self._resolutions.get(pattern)  # run_in_thread has run the work at once
         return None if resolution is None else resolution.matches
 
-    def _match_names(self, pattern: str, resolution: _Resolution, new_names: list[str]) -> None:
+    def _match_names(self, pattern: str, resolution: _PatternMatches, new_names: list[str]) -> None:
         results: list[frozenset[str]] = []
 
-        def finish() -> None:
+        def store_matches() -> None:
             if not results:  # the broker is stopping
                 self._waiting.pop(pattern, None)
                 return
@@ -83,13 +83,13 @@ class TopicPatterns:
             if len(new_names) > _MAX_NAMES_PER_CALL:
                 self._match_names(pattern, matches, new_names[_MAX_NAMES_PER_CALL:])
                 return
-            self._store(pattern, matches)
+            self._store_matches(pattern, matches)
             for call in self._waiting.pop(pattern, ()):
                 call()
 
-        self.run_in_thread(lambda: results.append(match_names(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
+        self.run_in_thread(lambda: results.append(match_names(pattern, new_names[:_MAX_NAMES_PER_CALL])), store_matches)
 
-    def _store(self, pattern: str, resolution: _Resolution) -> frozenset[str]:
+    def _store_matches(self, pattern: str, resolution: _PatternMatches) -> frozenset[str]:
         self._resolutions[pattern] = resolution
         self._resolutions.move_to_end(pattern)
         if len(self._resolutions) > _MAX_PATTERNS:

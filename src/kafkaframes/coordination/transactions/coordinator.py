@@ -27,21 +27,21 @@ from kafkaframes.coordination.groups.ports import (
 from kafkaframes.coordination.transactions.state import (
     COMPLETE_STATES,
     NO_TIMEOUT_MS,
-    NONE,
     PREPARED_STATES,
+    UNSET,
     EndAction,
-    S,
+    State,
     Transaction,
+    build_tombstone,
+    build_transaction_record,
     decide_end_v0,
     decide_end_v2,
     decode,
-    tombstone,
-    transaction_record,
 )
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
-_RETRY_MS = 1_000
+_MARKER_RETRY_MS = 1_000
 MARKERS_PER_STEP = 50
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -96,7 +96,7 @@ class TransactionCoordinator:
         write_marker: ends a transaction in a partition.
         coordinator_epoch: returns the coordinator epoch of a transactional id: that of its partition of the log.
         run_steps: runs the first of some steps at once. The event loop serves other clients between the other steps.
-        undecodable_count: number of records that could not be read by ``load``.
+        undecodable_count: number of records that could not be read by ``load_transactions``.
     """
 
     clock: Clock
@@ -139,15 +139,15 @@ class TransactionCoordinator:
             transaction = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
         if current_producer is not None and not _may_bump(transaction, current_producer):
             raise RefusedError(ErrorCode.PRODUCER_FENCED)
-        if transaction.state is S.ONGOING:
-            self._fence(transaction)
+        if transaction.state is State.ONGOING:
+            self._fence_producer(transaction)
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction.state in PREPARED_STATES:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        new_transaction = self._store(self._next_producer(transaction, timeout_ms, current_producer))
+        new_transaction = self._store_transaction(self._renew_producer(transaction, timeout_ms, current_producer))
         return ProducerIdentity(new_transaction.producer_id, new_transaction.producer_epoch)
 
-    def _next_producer(
+    def _renew_producer(
         self, transaction: Transaction, timeout_ms: int, current_producer: ProducerIdentity | None
     ) -> Transaction:
         now_ms = self.clock.now_ms
@@ -161,9 +161,11 @@ class TransactionCoordinator:
             timeout_ms, None if current_producer is None else current_producer.producer_epoch, now_ms
         )
 
-    def _fence(self, transaction: Transaction) -> None:
+    def _fence_producer(self, transaction: Transaction) -> None:
         """Abort an open transaction and fence its producer."""
-        self._end(transaction.fence(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
+        self._finish_transaction(
+            transaction.fence_producer(version=self.settings.transaction_version, now_ms=self.clock.now_ms)
+        )
 
     def add_partitions(
         self,
@@ -180,9 +182,11 @@ class TransactionCoordinator:
             version: transaction version; 2 if another request adds the partitions implicitly (KIP-890).
         """
         transaction = self._find_transaction(transactional_id, producer_id, producer_epoch)
-        if transaction.state is S.ONGOING and transaction.partitions.issuperset(new_partitions):
+        if transaction.state is State.ONGOING and transaction.partitions.issuperset(new_partitions):
             return
-        self._store(transaction.with_partitions(frozenset(new_partitions), self.clock.now_ms, version=version))
+        self._store_transaction(
+            transaction.add_partitions(frozenset(new_partitions), self.clock.now_ms, version=version)
+        )
 
     def verify_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
@@ -239,7 +243,7 @@ class TransactionCoordinator:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return transaction
 
-    def end(
+    def end_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int = 0
     ) -> ProducerIdentity:
         """Commit or abort. Return the producer's next id and epoch, which only version 2 uses.
@@ -252,12 +256,12 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        decide = decide_end_v2 if version >= 2 else decide_end_v0
-        end = decide(transaction, producer_id, producer_epoch, commit=commit)
+        decide_end = decide_end_v2 if version >= 2 else decide_end_v0
+        end = decide_end(transaction, producer_id, producer_epoch, commit=commit)
         if end is not EndAction.DONE:
-            next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else NONE
-            transaction = self._end(
-                transaction.prepare(
+            next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else UNSET
+            transaction = self._finish_transaction(
+                transaction.prepare_end(
                     commit=commit,
                     version=version,
                     now_ms=self.clock.now_ms,
@@ -267,12 +271,14 @@ class TransactionCoordinator:
             )
         return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
 
-    def _end(self, prepared_transaction: Transaction) -> Transaction:
+    def _finish_transaction(self, prepared_transaction: Transaction) -> Transaction:
         """Write a decision, its markers and the completion. A timer retries a step that fails."""
-        self._store(prepared_transaction)
-        return self._complete(prepared_transaction.transactional_id) or prepared_transaction.complete(self.clock.now_ms)
+        self._store_transaction(prepared_transaction)
+        return self._complete_transaction(prepared_transaction.transactional_id) or prepared_transaction.complete_end(
+            self.clock.now_ms
+        )
 
-    def _complete(self, transactional_id: str) -> Transaction | None:
+    def _complete_transaction(self, transactional_id: str) -> Transaction | None:
         """Write the markers of a decided transaction. Return None while it is not complete."""
         prepared_transaction = self.transactions.get(transactional_id)
         if prepared_transaction is not None and prepared_transaction.state in PREPARED_STATES:
@@ -287,7 +293,7 @@ class TransactionCoordinator:
             for number, partition in enumerate(sorted(prepared_transaction.partitions), 1):
                 self.write_marker(
                     partition,
-                    commit=prepared_transaction.state is S.PREPARE_COMMIT,
+                    commit=prepared_transaction.state is State.PREPARE_COMMIT,
                     producer_id=prepared_transaction.producer_id,
                     producer_epoch=prepared_transaction.producer_epoch,
                     coordinator_epoch=self.coordinator_epoch(self._partition(name)),
@@ -296,14 +302,14 @@ class TransactionCoordinator:
                     yield
                     if self.transactions.get(name) is not prepared_transaction:
                         return
-            self._store(prepared_transaction.complete(self.clock.now_ms))
+            self._store_transaction(prepared_transaction.complete_end(self.clock.now_ms))
         except KafkaframesError:
-            self.clock.call_later(_RETRY_MS, lambda: self._complete_again(name))
+            self.clock.call_later(_MARKER_RETRY_MS, lambda: self._complete_again(name))
 
     def _complete_again(self, transactional_id: str) -> None:
-        self._complete(transactional_id)
+        self._complete_transaction(transactional_id)
 
-    def describe(self, transactional_id: str) -> Transaction:
+    def describe_transaction(self, transactional_id: str) -> Transaction:
         """Return the state of a transactional id. Raise TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
@@ -316,7 +322,7 @@ class TransactionCoordinator:
         *,
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
-        longer_than_ms: int = NONE,
+        longer_than_ms: int = UNSET,
         transactional_ids: Collection[str] | None = None,
     ) -> list[Transaction]:
         """Return the transactional ids that pass every given filter (KIP-664, KIP-994, KIP-1152).
@@ -344,20 +350,20 @@ class TransactionCoordinator:
         now_ms = self.clock.monotonic_ms
         for name in [name for name, deadline_ms in self._deadlines_ms.items() if deadline_ms < now_ms]:
             with suppress(KafkaframesError):  # the log is not available: the next round retries
-                self._fence(self.transactions[name])
+                self._fence_producer(self.transactions[name])
 
-    def _update_deadline(self, before: Transaction | None, now: Transaction) -> None:
+    def _update_deadline(self, old_transaction: Transaction | None, new_transaction: Transaction) -> None:
         """Start the timeout of a transaction that begins, or end that of a decided one, by the monotonic clock."""
-        name = now.transactional_id
-        if now.state is not S.ONGOING or now.timeout_ms == NO_TIMEOUT_MS:
+        name = new_transaction.transactional_id
+        if new_transaction.state is not State.ONGOING or new_transaction.timeout_ms == NO_TIMEOUT_MS:
             self._deadlines_ms.pop(name, None)
-        elif before is None or before.state is not S.ONGOING:
-            self._deadlines_ms[name] = self.clock.monotonic_ms + now.timeout_ms
+        elif old_transaction is None or old_transaction.state is not State.ONGOING:
+            self._deadlines_ms[name] = self.clock.monotonic_ms + new_transaction.timeout_ms
 
     def _resume_timeouts(self) -> None:
         """Start timers for the open transactions of a log, with the time that remains since their stored start."""
         for name, transaction in self.transactions.items():
-            if transaction.state is S.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
+            if transaction.state is State.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
                 age_ms = min(max(self.clock.now_ms - transaction.start_ms, 0), transaction.timeout_ms)
                 self._deadlines_ms[name] = self.clock.monotonic_ms + transaction.timeout_ms - age_ms
 
@@ -367,24 +373,24 @@ class TransactionCoordinator:
         oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
         for transaction in list(self.transactions.values()):
             if (
-                transaction.state is S.EMPTY or transaction.state in COMPLETE_STATES
+                transaction.state is State.EMPTY or transaction.state in COMPLETE_STATES
             ) and transaction.updated_ms <= oldest_ms:
                 name = transaction.transactional_id
                 with suppress(KafkaframesError):
-                    self.log.append(self._partition(name), [tombstone(name)])
+                    self.log.append(self._partition(name), [build_tombstone(name)])
                     del self.transactions[name]
 
     def _partition(self, transactional_id: str) -> int:
         return coordinator_partition(transactional_id, self.log.partitions)
 
-    def _store(self, transaction: Transaction) -> Transaction:
-        row = transaction_record(transaction, transaction_version=self.settings.transaction_version)
+    def _store_transaction(self, transaction: Transaction) -> Transaction:
+        row = build_transaction_record(transaction, transaction_version=self.settings.transaction_version)
         self.log.append(self._partition(transaction.transactional_id), [row])
         self._update_deadline(self.transactions.get(transaction.transactional_id), transaction)
         self.transactions[transaction.transactional_id] = transaction
         return transaction
 
-    def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
+    def load_transactions(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load all transactional ids after a restart, and complete decided transactions."""
         for record in loaded_records:
             if record.key is None:
@@ -404,7 +410,7 @@ class TransactionCoordinator:
             for transaction in self.transactions.values()
             if transaction.state in PREPARED_STATES
         ]:
-            self._complete(name)
+            self._complete_transaction(name)
 
 
 def _may_bump(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
@@ -413,4 +419,4 @@ def _may_bump(transaction: Transaction, current_producer: ProducerIdentity) -> b
         current_producer.producer_id == transaction.previous_producer_id
         and current_producer.producer_epoch >= 2**15 - 2
     )
-    return transaction.producer_epoch == NONE or current_producer.producer_id == transaction.producer_id or is_before
+    return transaction.producer_epoch == UNSET or current_producer.producer_id == transaction.producer_id or is_before

@@ -18,8 +18,8 @@ from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, e
 from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 from kafkaframes.wire.integers import MAX_INT32
 
-NONE: Final = -1
-MAX_EPOCH: Final = 2**15 - 1
+UNSET: Final = -1
+MAX_PRODUCER_EPOCH: Final = 2**15 - 1
 NO_TIMEOUT_MS: Final = MAX_INT32  # the timeout of a two-phase commit, which never times out
 
 
@@ -40,22 +40,24 @@ class TransactionState(Enum):
         self.number = number
 
 
-S = TransactionState
-STATES_BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({state.number: state for state in S})
-STATES_BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({state.kafka_name: state for state in S})
-COMPLETE_STATES: Final = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
-PREPARED_STATES: Final = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
-VALID_PREVIOUS_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
+State = TransactionState
+STATES_BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({state.number: state for state in State})
+STATES_BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({state.kafka_name: state for state in State})
+COMPLETE_STATES: Final = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+PREPARED_STATES: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+VALID_PREVIOUS_STATES_OF: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
     {
-        S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
-        S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
-        S.PREPARE_COMMIT: frozenset({S.ONGOING}),
+        State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+        State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
+        State.PREPARE_COMMIT: frozenset({State.ONGOING}),
         # Since KIP-890 a transaction may be aborted in these states, without partitions.
-        S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
-        S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
-        S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
-        S.DEAD: frozenset({S.EMPTY, S.COMPLETE_ABORT, S.COMPLETE_COMMIT}),
-        S.PREPARE_EPOCH_FENCE: frozenset({S.ONGOING}),
+        State.PREPARE_ABORT: frozenset(
+            {State.ONGOING, State.PREPARE_EPOCH_FENCE, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
+        ),
+        State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
+        State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+        State.DEAD: frozenset({State.EMPTY, State.COMPLETE_ABORT, State.COMPLETE_COMMIT}),
+        State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
     }
 )
 
@@ -76,28 +78,28 @@ class Transaction:
 
     transactional_id: str
     producer_id: int
-    producer_epoch: int = NONE
-    last_epoch: int = NONE
-    previous_producer_id: int = NONE
-    next_producer_id: int = NONE
+    producer_epoch: int = UNSET
+    last_epoch: int = UNSET
+    previous_producer_id: int = UNSET
+    next_producer_id: int = UNSET
     timeout_ms: int = 60_000
-    state: TransactionState = S.EMPTY
+    state: TransactionState = State.EMPTY
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
-    start_ms: int = NONE
-    updated_ms: int = NONE
+    start_ms: int = UNSET
+    updated_ms: int = UNSET
     client_version: int = 0
 
     @property
     def is_epoch_exhausted(self) -> bool:
         """Whether the next epoch requires a new producer id. The very last epoch is reserved for fencing."""
-        return self.producer_epoch >= MAX_EPOCH - 1
+        return self.producer_epoch >= MAX_PRODUCER_EPOCH - 1
 
-    def _transition(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
-        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.transactional_id}: {self.state} to {state}"
+    def _change_state(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
+        assert self.state in VALID_PREVIOUS_STATES_OF[state], f"{self.transactional_id}: {self.state} to {state}"
         values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
         return replace(self, state=state, **values)  # type: ignore[arg-type]
 
-    def fence(self, *, version: int, now_ms: int) -> Transaction:
+    def fence_producer(self, *, version: int, now_ms: int) -> Transaction:
         """Return the aborted transaction with the next epoch, which fences the current producer.
 
         Since KIP-890 that producer may still request the next epoch if no other producer has (KIP-588).
@@ -105,19 +107,19 @@ class Transaction:
         Args:
             version: the broker's transaction version.
         """
-        return self._transition(
-            S.PREPARE_ABORT,
+        return self._change_state(
+            State.PREPARE_ABORT,
             now_ms,
-            producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
-            last_epoch=self.producer_epoch if version >= 2 else NONE,
+            producer_epoch=min(self.producer_epoch + 1, MAX_PRODUCER_EPOCH),
+            last_epoch=self.producer_epoch if version >= 2 else UNSET,
             client_version=version,
         )
 
     def bump_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
         """Return the state for a new producer, or for a producer that requests the next epoch (KIP-360)."""
-        epoch, last_epoch = self.producer_epoch + 1, NONE
+        epoch, last_epoch = self.producer_epoch + 1, UNSET
         if expected_epoch is not None:
-            if self.producer_epoch == NONE or expected_epoch == self.producer_epoch:
+            if self.producer_epoch == UNSET or expected_epoch == self.producer_epoch:
                 last_epoch = self.producer_epoch
             elif expected_epoch == self.last_epoch:  # a retry: the producer has not received the response
                 epoch, last_epoch = self.producer_epoch, self.last_epoch
@@ -127,24 +129,26 @@ class Transaction:
 
     def rotate_producer_id(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
         """Return the state with a new producer id, after the last epoch of the old one."""
-        last_epoch = self.producer_epoch if keep_last else NONE
+        last_epoch = self.producer_epoch if keep_last else UNSET
         return self._initialize(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
     def _initialize(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
-        return self._transition(
-            S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes
+        return self._change_state(
+            State.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=UNSET, **changes
         )
 
-    def with_partitions(
+    def add_partitions(
         self, new_partitions: frozenset[TopicPartition], now_ms: int, *, version: int = 0
     ) -> Transaction:
         """Return the state with more partitions. The first ones begin the transaction."""
-        start_ms = self.start_ms if self.state is S.ONGOING else now_ms
+        start_ms = self.start_ms if self.state is State.ONGOING else now_ms
         partitions = self.partitions | new_partitions
-        return self._transition(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
+        return self._change_state(
+            State.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version
+        )
 
-    def prepare(
-        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_empty: bool = False
+    def prepare_end(
+        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = UNSET, is_empty: bool = False
     ) -> Transaction:
         """Return the decided transaction. Its markers are to be written.
 
@@ -157,9 +161,9 @@ class Transaction:
         epoch, last_epoch = self.producer_epoch, self.last_epoch
         if version >= 2:
             last_epoch = epoch
-            epoch = min(epoch + 1, MAX_EPOCH)
-        return self._transition(
-            S.PREPARE_COMMIT if commit else S.PREPARE_ABORT,
+            epoch = min(epoch + 1, MAX_PRODUCER_EPOCH)
+        return self._change_state(
+            State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
             now_ms,
             producer_epoch=epoch,
             last_epoch=last_epoch,
@@ -168,17 +172,17 @@ class Transaction:
             client_version=version,
         )
 
-    def complete(self, now_ms: int) -> Transaction:
+    def complete_end(self, now_ms: int) -> Transaction:
         """Return the completed transaction. Its markers are written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
-        if self.client_version >= 2 and self.next_producer_id != NONE:
+        if self.client_version >= 2 and self.next_producer_id != UNSET:
             producer_id, epoch = self.next_producer_id, 0
-        return self._transition(
-            S.COMPLETE_COMMIT if self.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,
+        return self._change_state(
+            State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
             now_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
-            next_producer_id=NONE,
+            next_producer_id=UNSET,
             partitions=frozenset(),
         )
 
@@ -186,7 +190,7 @@ class Transaction:
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 
-def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
+def build_transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
     """Return the record of a transactional id."""
     value_class: Any = message("TransactionLogValue")
     topics = group_by_topic(sorted(transaction.partitions))
@@ -208,7 +212,7 @@ def transaction_record(transaction: Transaction, *, transaction_version: int) ->
     return encode_coordinator_record(_key(transaction.transactional_id), value, version)
 
 
-def tombstone(transactional_id: str) -> Record:
+def build_tombstone(transactional_id: str) -> Record:
     """Return the record that deletes a transactional id."""
     return encode_coordinator_record(_key(transactional_id), None, None)
 
@@ -268,7 +272,12 @@ class EndAction(Enum):
     DONE = "repeat the previous response"
 
 
-_IS_COMMIT_BY_STATE = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
+_IS_COMMIT_BY_STATE = {
+    State.COMPLETE_COMMIT: True,
+    State.PREPARE_COMMIT: True,
+    State.COMPLETE_ABORT: False,
+    State.PREPARE_ABORT: False,
+}
 
 
 def decide_end_v0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
@@ -277,7 +286,7 @@ def decide_end_v0(transaction: Transaction, producer_id: int, producer_epoch: in
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
-    if transaction.state is S.ONGOING:
+    if transaction.state is State.ONGOING:
         return EndAction.WRITE
     _check_same_end(transaction.state, commit=commit)
     return EndAction.DONE
@@ -287,7 +296,7 @@ def decide_end_v2(transaction: Transaction, producer_id: int, producer_epoch: in
     """Decide for a client of version 2, which continues with the epoch of the response."""
     is_overflow = (
         transaction.previous_producer_id == producer_id
-        and producer_epoch == MAX_EPOCH - 1
+        and producer_epoch == MAX_PRODUCER_EPOCH - 1
         and transaction.producer_epoch == 0
     )
     is_bumped = transaction.producer_epoch == producer_epoch + 1
@@ -295,7 +304,7 @@ def decide_end_v2(transaction: Transaction, producer_id: int, producer_epoch: in
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not _is_valid_epoch(transaction, producer_epoch, is_bumped=is_bumped, is_overflow=is_overflow):
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
-    if transaction.state is S.ONGOING:
+    if transaction.state is State.ONGOING:
         return EndAction.WRITE
     is_repeated = transaction.state in PREPARED_STATES or (
         transaction.state in COMPLETE_STATES and (is_bumped or is_overflow)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
-from kafkaframes.errors import OptionError, path_error_text
+from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.errors.sensitive import REQUEST
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight
 from kafkaframes.jobs.analyze.proposals import MessageForm, ProposalSettings
@@ -233,7 +233,7 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[CallRate]:
                     raise OptionError(f"`scale` {path}: {api.name} has no version {version}")
                 rates.append(CallRate(api.key, version, float(row["calls_per_second"])))
     except OSError as error:
-        raise OptionError(f"`scale`: {path_error_text(error, path)}") from None
+        raise OptionError(f"`scale`: {format_path_error(error, path)}") from None
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         reason = "no columns api, version, calls_per_second, or no such API"
         raise OptionError(f"`scale` {path}: {reason} ({error})") from None

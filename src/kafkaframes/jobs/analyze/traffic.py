@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from kafkaframes.capture.bodies import (
     APIS_WITH_RECORDS,
-    Decoded,
-    Kind,
-    as_array,
+    DecodedMessages,
+    MessageKind,
     binary_extents,
     rows_with_errors,
     sets_of_records,
+    to_array,
 )
-from kafkaframes.capture.calls import CallMaker, Calls
-from kafkaframes.capture.columns import choose
+from kafkaframes.capture.calls import CallColumns, CallTableBuilder
+from kafkaframes.capture.columns import choose_columns
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
@@ -30,7 +30,7 @@ from kafkaframes.capture.reader import split_traffic
 from kafkaframes.capture.records import join_record_sets
 from kafkaframes.capture.request_log import LogReader
 from kafkaframes.capture.streams import Streams, passes_with_coverage
-from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
+from kafkaframes.capture.typed import SIZE_SUFFIX, replace_record_sizes
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.records import RecordSizes
@@ -108,14 +108,14 @@ class ApiMessages:
             yield self if len(labels) == 1 else self.select_rows(np.flatnonzero(self.labels == label))
 
 
-def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
+def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> Iterator[CallColumns]:
     """Yield the calls in the captures of a task's share, pass by pass. Unread parts are added to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
-        maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
+        maker = CallTableBuilder(choose_columns("calls", ("clientId",)), captures, apis=apis)
         reader = PacketReader(captures, share=task.share, shares=task.shares, is_alone=len(task.files) == 1)
         for traffic in passes_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
-            yield Calls(maker, traffic)
+            yield CallColumns(maker, traffic)
 
 
 def read_messages(
@@ -140,8 +140,8 @@ def read_messages(
         if by:
             labels, names = _number_labels(_group_values_of(calls, by))
         for direction in directions:
-            times = calls.frame_values(direction, F_END_TIME) // 1000
-            for kind, rows in calls.groups(direction):
+            times = calls.get_frame_values(direction, F_END_TIME) // 1000
+            for kind, rows in calls.group_by_kind(direction):
                 yield from _decode_captured_messages(calls, kind, rows, labels, names, times)
     _, logs = split_traffic(task.files)
     for path in logs[task.share :: task.shares]:
@@ -163,12 +163,12 @@ def _iterate_record_sizes(value: Any) -> Iterator[int]:
             yield from _iterate_record_sizes(inner)
 
 
-def _group_values_of(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
+def _group_values_of(calls: CallColumns, by: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return (client, connection, second) of each call, with None for parts that are not in ``by``."""
     nothing = [None] * calls.count
     clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
     connections = calls.end("label", pa.string()).to_pylist() if CONNECTION in by else nothing
-    seconds = (calls.frame_values(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
+    seconds = (calls.get_frame_values(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
     return list(zip(clients, connections, seconds, strict=True))
 
 
@@ -183,7 +183,7 @@ def _number_labels(group_values_of_rows: Sequence[tuple[Any, ...]]) -> tuple[Int
 
 
 def _decode_captured_messages(
-    calls: Calls, kind: Kind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
+    calls: CallColumns, kind: MessageKind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
 ) -> Iterator[ApiMessages]:
     key, version, direction, apis = kind
     raw, starts = calls.bytes_of(direction, rows)
@@ -199,7 +199,7 @@ def _decode_captured_messages(
             yield from _decode_version_0(calls, rows[older], labels, names, span)
             rows = np.delete(rows, older)
             raw, starts = calls.bytes_of(direction, rows)
-    bodies = Decoded(raw, starts, kind)
+    bodies = DecodedMessages(raw, starts, kind)
     unread = _count_errors(bodies.errors, labels[rows])
     is_valid = bodies.errors.is_null()
     rows, sizes = (
@@ -212,7 +212,7 @@ def _decode_captured_messages(
 
 def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
     """Return which ApiVersions responses have version 0, the broker's answer to an unknown version (KIP-511)."""
-    array = as_array(raw, starts)
+    array = to_array(raw, starts)
     read = [
         decode_columns(frame_plan(API_VERSIONS, candidate_version, RESPONSE, apis), array).field("_error")
         for candidate_version in (version, 0)
@@ -221,10 +221,10 @@ def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: Apis) 
 
 
 def _decode_version_0(
-    calls: Calls, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
+    calls: CallColumns, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
 ) -> Iterator[ApiMessages]:
     raw, starts = calls.bytes_of(RESPONSE, rows)
-    frames = Decoded(raw, starts, Kind(API_VERSIONS, 0, RESPONSE, calls.maker.apis)).frames
+    frames = DecodedMessages(raw, starts, MessageKind(API_VERSIONS, 0, RESPONSE, calls.maker.apis)).frames
     yield ApiMessages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
 
 
@@ -277,10 +277,10 @@ def _group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, .
 
 
 def _build_frame_value(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
-    kind = Kind(key, version, direction, apis)
+    kind = MessageKind(key, version, direction, apis)
     if not kind.is_known:
         raise KafkaframesError(_UNKNOWN_VERSION_REASON)
-    body: Message = kind.message_class.from_json(with_records(value), version)
+    body: Message = kind.message_class.from_json(replace_record_sizes(value), version)
     if direction == REQUEST:
         return encode_request(body, version, client_id=client_id)
     return encode_response(body, version)
@@ -317,14 +317,14 @@ def measure_records(
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for calls in read_captured_calls(task, apis, Coverage() if coverage is None else coverage):
         for direction, keys in _GROUP_KEYS.items():
-            for kind, rows in calls.groups(direction, only=keys.__contains__):
+            for kind, rows in calls.group_by_kind(direction, kind_filter=keys.__contains__):
                 if kind.is_known:
-                    bodies = Decoded(*calls.bytes_of(direction, rows), kind)
+                    bodies = DecodedMessages(*calls.bytes_of(direction, rows), kind)
                     _add_record_sizes(bodies, result[PRODUCED if direction == REQUEST else FETCHED])
     return result
 
 
-def _add_record_sizes(bodies: Decoded, sizes: RecordSizes) -> None:
+def _add_record_sizes(bodies: DecodedMessages, sizes: RecordSizes) -> None:
     assert bodies.plan is not None
     for _, blobs in sets_of_records(bodies.body, bodies.plan, np.arange(bodies.count)):
         data, _ = join_record_sets(*binary_extents(blobs))

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.errors import EncodeError, OptionError, path_error_text
+from kafkaframes.errors import EncodeError, OptionError, format_path_error
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight, WeightKey
 from kafkaframes.jobs.analyze.proposals import RAISED, FormPair, MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.sizes import (
@@ -97,7 +97,7 @@ def _load_function(file: str, name: str) -> Callable[[Any], Any]:
     try:
         function = runpy.run_path(file).get(name)
     except OSError as error:
-        raise OptionError(f"`values`: {path_error_text(error, file)}") from None
+        raise OptionError(f"`values`: {format_path_error(error, file)}") from None
     if not callable(function):
         raise OptionError(f"`values` {file} has no function {name}")
     return function  # type: ignore[no-any-return]

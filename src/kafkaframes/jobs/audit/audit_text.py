@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kafkaframes.capture.coverage import entry_json, summary
+from kafkaframes.capture.coverage import entry_to_json, summarize_entries
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.audit.audit import (
     ALL,
@@ -43,8 +43,8 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "clients": [_client(client_audit, audit.target) for client_audit in audit.clients],
         "brokers": [_client(client_audit, audit.target) for client_audit in audit.brokers],
         "disk": [_finding(finding) for finding in audit.disk],
-        "unread": [entry_json(entry) for entry in audit.unread],
-        "harmless": [entry_json(entry) for entry in audit.harmless],
+        "unread": [entry_to_json(entry) for entry in audit.unread],
+        "harmless": [entry_to_json(entry) for entry in audit.harmless],
         "notes": list(audit.notes),
     }
 
@@ -153,7 +153,7 @@ def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
 
 def describe_coverage(audit: Audit) -> str:
     """Return how much of the input was judged, with a summary of the unread parts."""
-    unread = summary(audit.unread)
+    unread = summarize_entries(audit.unread)
     if audit.judged == ALL:
         return "Judged: all."
     if audit.judged == NOTHING:
@@ -165,7 +165,7 @@ def notes(audit: Audit) -> list[str]:
     """Return the limits of the verdicts as sentences. The first names the brokers that are not judged."""
     names = ", ".join(sorted({client_text(client_audit.client) for client_audit in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
-    harmless = [f"not read, and not needed: {summary(audit.harmless)}"] if audit.harmless else []
+    harmless = [f"not read, and not needed: {summarize_entries(audit.harmless)}"] if audit.harmless else []
     return [*brokers, *audit.notes, *harmless]
 
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import ConvertedPartition, SegmentTask, rewrite_segment
 from kafkaframes.jobs.job import JobOutputReport, Runner, format_counts, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.settings import RewriteSettings
@@ -441,7 +441,7 @@ def _rename_entry(entry: Path, new_path: Path) -> None:
 
 def _check_same_disk(old: Path, backup_path: Path) -> None:
     if not old.exists():
-        raise LogDirError(NO_SUCH_PATH, file=str(old))
+        raise LogDirError(NO_SUCH_PATH_TEXT, file=str(old))
     if not old.is_dir():
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
     atomic.reject_nested_destination(backup_path, [str(old)])

@@ -26,7 +26,7 @@ from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.makers import binary_array
 from kafkaframes.records.scan import Bytes, Ints
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 Columns = Mapping[str, Any]
 NO_SEQUENCE = -1
@@ -183,7 +183,7 @@ def _json_keys(keys: Slices) -> pa.Array:
     for row in range(len(keys)):
         key = keys.at(row) or b""
         if key not in quoted_keys:
-            quoted_keys[key] = json_string(java_text(key))
+            quoted_keys[key] = json_string(decode_java_text(key))
         result.append(quoted_keys[key])
     return pa.array(result, pa.binary())
 
@@ -300,7 +300,7 @@ def _text(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([None if raw is None else java_text(raw) for raw in values.to_pylist()], pa.string())
+        return pa.array([None if raw is None else decode_java_text(raw) for raw in values.to_pylist()], pa.string())
 
 
 def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
@@ -317,4 +317,4 @@ def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
 def _format_value(value: bytes | None, *, base64: bool) -> str | None:
     if value is None:
         return None
-    return b64encode(value).decode() if base64 else java_text(value)
+    return b64encode(value).decode() if base64 else decode_java_text(value)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkaframes.errors import NO_SUCH_PATH, LogDirError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError
 from kafkaframes.jobs.dump.names import FILE_KINDS, RECORD_FILES
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName, FileName
@@ -126,7 +126,7 @@ def _under(
     """Return the files at a path; None for a directory without partitions."""
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError(NO_SUCH_PATH, file=path)
+        raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
     if not info.is_directory:
         return [_one_file(filesystem, path, info, options)]
     partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))

@@ -22,7 +22,7 @@ from kafkaframes.jobs.dump.chunks import Origin, keys_of, values_of
 from kafkaframes.jobs.dump.columns import header_pairs, index_headers, record_columns
 from kafkaframes.jobs.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, plan_line
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 Meaning = TypeVar("Meaning")
 _ORIGIN_PARTS: dict[str, Callable[[Origin], Part]] = {
@@ -120,7 +120,7 @@ def format_envelopes(chunk: Decoded, line: Line) -> memoryview:
 
 
 def _json_text(raw: bytes | None) -> str | None:
-    return None if raw is None else java_text(raw)
+    return None if raw is None else decode_java_text(raw)
 
 
 def _json_column(values: Slices) -> pa.Array:

@@ -29,7 +29,7 @@ from kafkaframes.storage.files.names import FileName, escape_unprintable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A chunk of a segment in the text of kafka-dump-log: a line for each batch, followed by a line for each of its records.
@@ -255,7 +255,7 @@ def java_bytes(raw: bytes) -> bytes:
     try:
         raw.decode()
     except UnicodeDecodeError:
-        return java_text(raw).encode()
+        return decode_java_text(raw).encode()
     return raw
 
 

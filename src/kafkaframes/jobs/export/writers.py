@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_headers, to_json_line
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 ROW_GROUP_ROWS = 400_000
 ROW_GROUP_BYTES = 64 << 20
@@ -209,7 +209,7 @@ class CsvOutput:
         texts = (*_BYTES, "headers")
         fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]
         self._schema = pa.schema(fields)
-        self._format_bytes = _base64 if base64 else java_text
+        self._format_bytes = _base64 if base64 else decode_java_text
         file = pa.OSFile(path, "wb")
         self._writer = CsvFile(file, self._schema)
         self.close: Callable[[], None] = file.close

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.capture.coverage import Coverage, entry_json, summary
+from kafkaframes.capture.coverage import Coverage, entry_to_json, summarize_entries
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.outcome import WeighingResult
@@ -94,7 +94,7 @@ class TrafficReport:
     @property
     def judged_text(self) -> str:
         """The same as a sentence, with a summary of the unread parts; "" if everything was read."""
-        unread = summary(self.coverage.unread)
+        unread = summarize_entries(self.coverage.unread)
         if self.judged == NOTHING:
             return f"Judged: nothing. No call in the input could be read{': ' + unread if unread else ''}."
         return f"Judged: part. Not read: {unread}." if self.judged == PART else ""
@@ -124,8 +124,8 @@ class TrafficReport:
             ],
             "connections": dict(self.connections),
             "gaps": dict(self.gaps),
-            "unread": [entry_json(entry) for entry in self.coverage.unread],
-            "harmless": [entry_json(entry) for entry in self.coverage.harmless],
+            "unread": [entry_to_json(entry) for entry in self.coverage.unread],
+            "harmless": [entry_to_json(entry) for entry in self.coverage.harmless],
             "incompleteCalls": self.incomplete,
             "kip636": {
                 kind: {"before": weight.before, "after": weight.after}

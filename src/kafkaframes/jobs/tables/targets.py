@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkaframes.errors import OptionError, path_error_text
+from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.tables import delta, iceberg
 from kafkaframes.jobs.tables.committing import RUNS
@@ -256,7 +256,7 @@ def _read(path: str, mode: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise OptionError(f"`schemas`: {path_error_text(error, path)}") from None
+        raise OptionError(f"`schemas`: {format_path_error(error, path)}") from None
 
 
 class _EnoughError(Exception):

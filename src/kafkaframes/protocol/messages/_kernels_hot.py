@@ -363,7 +363,7 @@ def make(programs: Sequence[Program], progress: Callable[[int], Callable[[Job], 
     missing = [program for program in programs if not is_compiled(program)]
     if folder is None or not missing:
         return 0
-    with demand.cache_lock(folder, demand.print_progress):
+    with demand.hold_cache_lock(folder, demand.print_progress):
         tell = progress(len(missing)) if progress else lambda job: None
         workers.run_jobs([job(program, folder) for program in missing], on_done=tell)
     is_compiled.cache_clear()

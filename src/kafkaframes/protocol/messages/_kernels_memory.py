@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.wire._jit import intrinsic, ir, plain, types
-from kafkaframes.wire._kernels import _address
+from kafkaframes.wire._kernels import _get_byte_pointer
 
 _I64 = ir.IntType(64)
 
@@ -24,7 +24,7 @@ def _loader(bits: int, *, big_endian: bool, signed: bool, element_bytes: int = 1
     def load(typingctx: Any, array: Any, index: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             index = args[1] if element_bytes == 1 else builder.mul(args[1], ir.Constant(_I64, element_bytes))
-            address = _address(context, builder, signature.args[0], args[0], index)
+            address = _get_byte_pointer(context, builder, signature.args[0], args[0], index)
             value = builder.load(builder.bitcast(address, ir.IntType(bits).as_pointer()))
             value.align = 1
             if big_endian and bits > 8:
@@ -35,14 +35,14 @@ def _loader(bits: int, *, big_endian: bool, signed: bool, element_bytes: int = 1
 
         return types.int64(array, types.int64), codegen
 
-    in_python = plain.load(bits, signed=signed, big_endian=big_endian, element_bytes=element_bytes)
+    in_python = plain.create_loader(bits, signed=signed, big_endian=big_endian, element_bytes=element_bytes)
     return intrinsic(in_python)(load)
 
 
 def _storer(bits: int, *, big_endian: bool = False) -> Any:
     def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            address = _address(context, builder, signature.args[0], args[0], args[1])
+            address = _get_byte_pointer(context, builder, signature.args[0], args[0], args[1])
             value = builder.trunc(args[2], ir.IntType(bits)) if bits < 64 else args[2]
             if big_endian and bits > 8:
                 value = builder.bswap(value)
@@ -52,7 +52,7 @@ def _storer(bits: int, *, big_endian: bool = False) -> Any:
 
         return types.void(array, types.int64, types.int64), codegen
 
-    return intrinsic(plain.store(bits, big_endian=big_endian))(store)
+    return intrinsic(plain.create_storer(bits, big_endian=big_endian))(store)
 
 
 load_u16 = _loader(16, big_endian=True, signed=False)

@@ -19,7 +19,7 @@ from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire import primitives as wire
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 from kafkaframes.wire.varint import TAG_HEADERS, read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
 Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any, because specs define the attributes
@@ -196,7 +196,7 @@ class PlanReader:
 
     def primitive(self, field: FieldPlan, position: int) -> tuple[Any, int]:
         compact = field.compact
-        read, _ = (wire.COMPACT_PRIMITIVES if compact else wire.PRIMITIVES)[field.type]
+        read, _ = (wire.COMPACT_PRIMITIVE_CODECS if compact else wire.PRIMITIVE_CODECS)[field.type]
         value, end = read(self.buf, position)
         if self.strict:
             self.check_canonical(field, position, end)
@@ -319,8 +319,8 @@ class PlanWriter:
             if value is not None:
                 self.struct(field.struct, value, out, version)
         else:
-            data = bytes(value) if isinstance(value, Part) else value
-            (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES)[field.type][1](out, data)
+            data = bytes(value) if isinstance(value, DeferredBytes) else value
+            (wire.COMPACT_PRIMITIVE_CODECS if field.compact else wire.PRIMITIVE_CODECS)[field.type][1](out, data)
 
     def array(self, field: FieldPlan, value: Any, out: bytearray, version: int) -> None:
         write_length = wire.write_compact_length if field.compact else wire.write_int32
@@ -330,7 +330,9 @@ class PlanWriter:
         if not isinstance(value, list | tuple):
             raise EncodeError(f"expected a list, not {type(value).__name__}")
         write_length(out, len(value))
-        _, write = (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES).get(field.type, (None, None))
+        _, write = (wire.COMPACT_PRIMITIVE_CODECS if field.compact else wire.PRIMITIVE_CODECS).get(
+            field.type, (None, None)
+        )
         for index, item in enumerate(value):
             self.path.append(index)
             if item is None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from uuid import UUID, SafeUUID
 
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import FORMATS, Part
+from kafkaframes.wire.primitives import STRUCT_FORMATS, DeferredBytes
 
 MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
@@ -72,12 +72,12 @@ def uuid(raw: bytes | memoryview) -> UUID:
 
 def number_readers(type_name: str) -> tuple[Callable[[bytes, int], tuple[Any, ...]], ...]:
     """Return the ``unpack_from`` functions for 0 to 63 numbers of a type."""
-    return tuple(struct.Struct(f">{count}{FORMATS[type_name]}").unpack_from for count in range(_SHORT))
+    return tuple(struct.Struct(f">{count}{STRUCT_FORMATS[type_name]}").unpack_from for count in range(_SHORT))
 
 
 def many_numbers(buf: bytes | memoryview, position: int, count: int, type_name: str) -> tuple[Any, ...]:
     """Read ``count`` numbers of a type; truncated data raises an error before any allocation."""
-    return struct.unpack_from(f">{count}{FORMATS[type_name]}", buf, position)
+    return struct.unpack_from(f">{count}{STRUCT_FORMATS[type_name]}", buf, position)
 
 
 def many_bools(buf: bytes | memoryview, position: int, count: int) -> list[bool]:
@@ -146,10 +146,10 @@ def _plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -
     return items, position
 
 
-def bytes_of(value: Any) -> bytes | Part:
-    """Return a value that is exactly ``bytes``, or a ``Part``; the interpreter checks all other values."""
-    if value.__class__ is bytes or isinstance(value, Part):
-        data: bytes | Part = value
+def bytes_of(value: Any) -> bytes | DeferredBytes:
+    """Return a value that is exactly ``bytes``, or a ``DeferredBytes``; the interpreter checks all other values."""
+    if value.__class__ is bytes or isinstance(value, DeferredBytes):
+        data: bytes | DeferredBytes = value
         return data
     raise MalformedError
 

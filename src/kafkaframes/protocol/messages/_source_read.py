@@ -9,7 +9,7 @@ from struct import calcsize
 
 from kafkaframes.protocol.messages._source import SourceText, default_text, is_fixed, is_simple, not_default, uses
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FORMATS, SIZE_OF_FIXED_TYPE
+from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE, STRUCT_FORMATS
 
 # Expressions for the value between p and x: for a bytes buffer, and for a memoryview.
 _SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
@@ -61,7 +61,7 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
         reader.number("B", f"n{index}")
         names = [f"v{index}_{one}" for one in range(counts[index] - 1)]
         for name in names:
-            reader.number(FORMATS[field.type], name)
+            reader.number(STRUCT_FORMATS[field.type], name)
         lists.append(f"o.{field.attribute} = [{', '.join(names)}]")
     reader.number("B", "n")
     layout = "".join(reader.formats)
@@ -206,7 +206,7 @@ class _DecoderWriter:
             make = f"bools[{temporary}]" if field.type == "bool" else f"uuid({temporary})"
             self.after.append(f"{target} = {make}")
         else:
-            self.number(FORMATS[field.type], target)
+            self.number(STRUCT_FORMATS[field.type], target)
 
     def length(self, field: FieldPlan) -> None:
         """Read a length or count into ``n``; a compact one stays encoded, as length + 1."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kafkaframes.protocol.messages._runtime import run_format
 from kafkaframes.protocol.messages._source import SourceText, is_fixed, not_default, uses
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FORMATS, SIZE_OF_FIXED_TYPE
+from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE, STRUCT_FORMATS
 
 
 def encoder_source(plan: MessagePlan) -> SourceText:
@@ -131,7 +131,7 @@ class _EncoderWriter:
 
     def field(self, field: FieldPlan, value: str, *, is_tag: bool = False) -> None:
         if is_fixed(field):
-            self.number(FORMATS[field.type], f"{value}.bytes" if field.type == "uuid" else value)
+            self.number(STRUCT_FORMATS[field.type], f"{value}.bytes" if field.type == "uuid" else value)
         elif field.struct is not None and not field.array:
             self.one_struct(field, field.struct, value, is_tag=is_tag)
         elif (
@@ -153,7 +153,7 @@ class _EncoderWriter:
             self.text.add(f"list_of({variable})")
         self.formats = [*self.formats, []]
         self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]
-        self.arrays = [*self.arrays, (variable, FORMATS[field.type])]
+        self.arrays = [*self.arrays, (variable, STRUCT_FORMATS[field.type])]
 
     def write_variable_size(self, field: FieldPlan, value: str) -> None:
         add, block = self.text.add, self.text.block
@@ -202,7 +202,7 @@ class _EncoderWriter:
         elif kind == "uuid":
             add('put(b"".join([one.bytes for one in v]))')
         else:
-            add(f'put(pack(f">{{len(v)}}{FORMATS[kind]}", *v))')
+            add(f'put(pack(f">{{len(v)}}{STRUCT_FORMATS[kind]}", *v))')
 
     def one_struct(self, field: FieldPlan, struct: StructPlan, value: str, *, is_tag: bool) -> None:
         call = f"write_{struct.name}({value}, put)"

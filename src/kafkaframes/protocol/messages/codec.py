@@ -21,7 +21,7 @@ from kafkaframes.protocol.messages._source import SourceText
 from kafkaframes.protocol.messages._source_read import decoder_source, shape_source
 from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
 from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FORMATS, Part
+from kafkaframes.wire.primitives import STRUCT_FORMATS, DeferredBytes
 from kafkaframes.wire.varint import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")
@@ -129,12 +129,12 @@ class Codec:
         parts: list[Any] = self.encode_parts(value)
         try:
             return b"".join(parts)
-        except TypeError:  # one of them is a ``Part``
+        except TypeError:  # one of them is a ``DeferredBytes``
             return b"".join(map(bytes, parts))
 
-    def encode_parts(self, value: Any) -> list[bytes | Part]:
-        """Return the bytes of ``encode`` as a list. Each ``wire.primitives.Part`` in the value is an item of it."""
-        parts: list[bytes | Part] = []
+    def encode_parts(self, value: Any) -> list[bytes | DeferredBytes]:
+        """Return the bytes of ``encode`` as a list. Each ``DeferredBytes`` in the value is an item of it."""
+        parts: list[bytes | DeferredBytes] = []
         try:
             self._write(value, parts.append)
         except runtime.MALFORMED:
@@ -206,7 +206,7 @@ def _constant(name: str, value: Any, classes: Classes) -> Any:
     """Return the value of a constant in generated source."""
     prefix = name.split("_", 1)[0]
     if prefix == "unpack":
-        return runtime.number_readers(value) if value in FORMATS else struct.Struct(f">{value}").unpack_from
+        return runtime.number_readers(value) if value in STRUCT_FORMATS else struct.Struct(f">{value}").unpack_from
     if prefix == "pack":
         return struct.Struct(f">{value}").pack
     if prefix == "default":

@@ -30,7 +30,7 @@ from kafkaframes.protocol.messages._gather import Gatherer
 from kafkaframes.protocol.messages._kernels_encode import encode
 from kafkaframes.protocol.messages._program import compile_program
 from kafkaframes.protocol.messages.plan import MessagePlan
-from kafkaframes.wire.primitives import java_text
+from kafkaframes.wire.primitives import decode_java_text
 
 _IS_NULL: Final = partial(operator.is_, None)
 _SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes some 100 ms and saves 1 ms per megabyte
@@ -240,4 +240,4 @@ def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
 
 def _mend(raw: pa.Array) -> pa.Array:
     """Return text for a binary array with invalid UTF-8, decoded as in Java."""
-    return pa.array([None if one is None else java_text(one) for one in raw.to_pylist()], pa.string())
+    return pa.array([None if one is None else decode_java_text(one) for one in raw.to_pylist()], pa.string())

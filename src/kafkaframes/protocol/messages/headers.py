@@ -23,7 +23,7 @@ from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.wire.primitives import NIL_UUID, Part
+from kafkaframes.wire.primitives import NIL_UUID, DeferredBytes
 
 KIP_1313_HEADER: Final = 3
 _START: Final = struct.Struct(">hhi")
@@ -228,7 +228,7 @@ def encode_request_parts(body: Message, version: int, **header: Unpack[HeaderVal
         client_instance_id=header.get("client_instance_id") or NIL_UUID,
         unknown_tags=header.get("header_tags") or (),
     )
-    parts = (bytes(part) if isinstance(part, Part) else part for part in body.encode_parts(version))
+    parts = (bytes(part) if isinstance(part, DeferredBytes) else part for part in body.encode_parts(version))
     return [request_header.encode(body.spec.header_version(version)), *parts]
 
 

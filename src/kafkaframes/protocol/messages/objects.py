@@ -19,7 +19,7 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,10 +161,10 @@ class Message(Struct):
             return codec.encode(self)
         return codec.interpret_encode(self, tag_header=tag_header)
 
-    def encode_parts(self, version: int) -> list[bytes | Part]:
+    def encode_parts(self, version: int) -> list[bytes | DeferredBytes]:
         """Return the bytes of :meth:`encode` in parts. The values of long fields are parts, and are not copied.
 
-        A :class:`kafkaframes.wire.primitives.Part` in the value is also a part. Its bytes are not read.
+        A :class:`kafkaframes.wire.primitives.DeferredBytes` in the value is also a part. Its bytes are not read.
 
         Raises:
             EncodeError: as for :meth:`encode`.

@@ -6,10 +6,10 @@ generator for objects (``_source.py``), and the columns. A plan therefore refers
 
 How to read or write a struct by its plan (Kafka's rules, KIP-482):
 
-1. ``fields`` in order. A field's ``type`` is a primitive's name (``wire.primitives.PRIMITIVES``) or ``"struct"``. With
-   ``array`` it is a count and that many elements, which are never null. With ``compact``, the length or count is an
-   unsigned varint of n + 1 (null: 0). Otherwise it is an int16 (string) or an int32 (bytes, records, arrays) of n
-   (null: -1). A ``nullable`` single struct starts with an int8: null if negative, otherwise present.
+1. ``fields`` in order. A field's ``type`` is the name of a primitive type (``wire.primitives.PRIMITIVE_CODECS``) or
+   ``"struct"``. With ``array`` it is a count and that many elements, which are never null. With ``compact``, the length
+   or count is an unsigned varint of n + 1 (null: 0). Otherwise it is an int16 (string) or an int32 (bytes, records,
+   arrays) of n (null: -1). A ``nullable`` single struct starts with an int8: null if negative, otherwise present.
 2. If ``flexible``: an unsigned varint count, then for each tag an unsigned varint tag, an unsigned varint size and a
    payload. A tag in ``tagged`` contains its field as in 1, except that a nullable single struct starts with an unsigned
    varint (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only, which is an error. Any

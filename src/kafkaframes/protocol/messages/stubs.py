@@ -24,7 +24,7 @@ from uuid import UUID
 
 from kafkaframes.protocol.messages import objects, structs
 from kafkaframes.protocol.messages.registry import Specs
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
 class _Tags:
     def __get__(self, value: object, owner: Any = None) -> list[tuple[int, bytes]]: ...
@@ -32,7 +32,7 @@ class _Tags:
 
 class _Records:  # they may lie in a file until the message is sent
     def __get__(self, value: object, owner: Any = None) -> bytes | None: ...
-    def __set__(self, value: object, records: bytes | Part | None) -> None: ...
+    def __set__(self, value: object, records: bytes | DeferredBytes | None) -> None: ...
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class _Fields: ...

@@ -24,7 +24,7 @@ from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.records import layout
 from kafkaframes.wire import varint
 from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
-from kafkaframes.wire.primitives import COMPACT_PRIMITIVES, PRIMITIVES
+from kafkaframes.wire.primitives import COMPACT_PRIMITIVE_CODECS, PRIMITIVE_CODECS
 from kafkaframes.wire.varint import TAG_HEADERS
 
 #: (headings, rows) of a table; (title, paragraphs, tables) of a section.
@@ -91,7 +91,7 @@ def _text() -> dict[str, Any]:
 
 def _type(name: str) -> tuple[str, ...]:
     size, value = SIZES[name], _EXAMPLES[name]
-    plain, flexible = (_hex(table[name][1], value) for table in (PRIMITIVES, COMPACT_PRIMITIVES))
+    plain, flexible = (_hex(table[name][1], value) for table in (PRIMITIVE_CODECS, COMPACT_PRIMITIVE_CODECS))
     return name, "length + n" if size is None else str(size), str(value), plain, flexible
 
 

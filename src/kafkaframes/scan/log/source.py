@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kafkaframes.errors import NO_SUCH_PATH, LogDirError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_END_REASONS, FILE, Chunks
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
@@ -116,7 +116,7 @@ class LogSource(ScanSource):
         path = to_view_path(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
         if info is None:
-            raise LogDirError(NO_SUCH_PATH, file=path)
+            raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
         self._check_file(path, info.size_bytes)
         directory = split_path(path)[0]
         name = DirectoryName.parse(split_path(directory)[1])

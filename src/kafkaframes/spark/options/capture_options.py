@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaframes.capture.columns import TABLE_COLUMNS
-from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
-from kafkaframes.capture.streams import ports_of
+from kafkaframes.capture.reader import ON_DAMAGE_VALUES, CaptureOptions
+from kafkaframes.capture.streams import parse_ports
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.capture import CaptureReadOptions
@@ -50,7 +50,7 @@ OPTIONS: Final = (
     Option(
         "ports",
         "ports",
-        ports_of,
+        parse_ports,
         "listener ports of the brokers: 9092,9094-9096; by default recognized by their bytes",
     ),
     Option(
@@ -70,7 +70,7 @@ OPTIONS: Final = (
     Option(
         "mode",
         "on_damage",
-        mode_parser(*ON_DAMAGE),
+        mode_parser(*ON_DAMAGE_VALUES),
         "PERMISSIVE logs unread data that may contain calls; FAILFAST raises an error",
         "PERMISSIVE",
     ),

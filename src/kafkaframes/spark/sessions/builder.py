@@ -26,7 +26,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
-from kafkaframes.kernels.directories import EXTRA_FOLDERS
+from kafkaframes.kernels.directories import EXTRA_FOLDER_FUNCTIONS
 from kafkaframes.protocol.addresses import is_host
 from kafkaframes.spark.progress.checkpoint_files import is_connect
 from kafkaframes.spark.sessions.worker_files import find_unpacked_archive, ship_kernels, use_linked_home
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
-EXTRA_FOLDERS.append(find_unpacked_archive)
+EXTRA_FOLDER_FUNCTIONS.append(find_unpacked_archive)
 _MAX_PORT = 65_535
 _CONNECT_TIMEOUT_SECONDS = 5.0  # time limit for a connection to a master
 # Names of settings and options with values that Spark hides in its UI and logs: Spark's own and those of Kafka clients.

@@ -124,25 +124,29 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
         """Return the last complete file, or the last file that fits into the micro-batch."""
-        from kafkaframes.capture.files import natural
+        from kafkaframes.capture.files import natural_sort_key
         from kafkaframes.scan.capture import find_finished_files
 
         files = find_finished_files(self.options, now=time.time())
         last_read_file = str(start["after"]) if start else ""
-        new = [path for path in files if not last_read_file or natural(path) > natural(last_read_file)]
+        new = [
+            path for path in files if not last_read_file or natural_sort_key(path) > natural_sort_key(last_read_file)
+        ]
         if self.options.max_files is not None and start is not None:
             new = new[: self.options.max_files]
         return {"after": new[-1] if new else last_read_file}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
-        from kafkaframes.capture.files import natural
+        from kafkaframes.capture.files import natural_sort_key
         from kafkaframes.scan.capture import CaptureWork, find_finished_files
 
         files = find_finished_files(replace(self.options, quiet_seconds=0), now=time.time())
-        last = natural(str(end["after"]))
-        earlier_files = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
-        new = [path for path in files if path not in earlier_files and natural(path) <= last]
+        last = natural_sort_key(str(end["after"]))
+        earlier_files = [
+            path for path in files if start["after"] and natural_sort_key(path) <= natural_sort_key(str(start["after"]))
+        ]
+        new = [path for path in files if path not in earlier_files and natural_sort_key(path) <= last]
         if not new:
             return [InputPartition(CaptureWork((), self.options.read))]
         lead = earlier_files[-(self.options.read.wait_files + 1) :]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeVar
 
-from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
@@ -203,7 +203,7 @@ def expand_pattern(filesystem: FileSystem, path: str) -> list[str]:
 def _find_existing(filesystem: FileSystem, path: str) -> FileInfo:
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError(NO_SUCH_PATH, file=path)
+        raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
     return info
 
 

@@ -22,13 +22,13 @@ from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE
 from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.wire.integers import MAX_INT32
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import DeferredBytes
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A range of a segment file that the operating system sends to a socket (sendfile), without a copy in memory.
 
 
-class FileRange(Part):
+class FileRange(DeferredBytes):
     """A range of a file. It has its own descriptor and stays readable if the file is renamed or deleted.
 
     Attributes:

@@ -40,7 +40,7 @@ _MESSAGE_KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
     "varlong": (varint.write_varlong, varint.read_varlong, 64, True),
 }
 DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS = "defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"
-CASES: Final = (DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS)
+CASE_NAMES: Final = (DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS)
 _UNKNOWN_TAGS: Final = ((10_000, b""), (20_000, b"\x00\xff"), (2_000_000, bytes(range(130))))
 _ELEMENT_COUNT: Final = 130  # number of elements with a compact count of two bytes
 _LONG_TEXT_LENGTH: Final = 200
@@ -58,7 +58,7 @@ _VALUES_OF_TYPE: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
         "records": (b"", b"", b""),  # there are separate vectors of batches
     }
 )
-_PATH_OF_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
+_VALUE_INDEX_OF_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
 
 
 def catalog_specs() -> list[MessageSpec]:
@@ -66,64 +66,64 @@ def catalog_specs() -> list[MessageSpec]:
     return [catalog.load(name) for name in catalog.names()]
 
 
-def _pairs(specs: Iterable[MessageSpec]) -> Iterator[tuple[MessageSpec, int]]:
+def _iterate_versions(specs: Iterable[MessageSpec]) -> Iterator[tuple[MessageSpec, int]]:
     for spec in specs:
         for version in spec.valid_versions:
             yield spec, version
 
 
-def value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
+def generate_value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield the JSON form and the bytes of each message, in each version and case."""
-    for spec, version in _pairs(specs):
+    for spec, version in _iterate_versions(specs):
         cls = class_of(spec)
-        for case in CASES:
+        for case in CASE_NAMES:
             value = make_value(cls, version, case)
             if value is not None:
-                row = _row(spec, version, case)
+                row = _describe_case(spec, version, case)
                 try:
                     yield row | {
                         "json": value.to_json(version, unknown_tags=False),
-                        **_tags(value),
-                        **_bytes(value, version),
+                        **_encode_tags(value),
+                        **_encode_bytes(value, version),
                     }
                 except EncodeError as error:  # a default value that this version cannot encode
                     yield row | {"error": str(error)}
 
 
-def _row(spec: MessageSpec, version: int, case: str) -> Row:
+def _describe_case(spec: MessageSpec, version: int, case: str) -> Row:
     kind = str(spec.type)
     key = {} if spec.api_key is None else {"api_key": spec.api_key}
     return {"message": spec.name, "type": kind, "version": version, **key, "case": case}
 
 
-def _tags(value: Message) -> Row:
+def _encode_tags(value: Message) -> Row:
     tags = [[tag, b64encode(data).decode()] for tag, data in value.unknown_tags]
     return {"unknown_tags": tags} if tags else {}
 
 
-def _bytes(value: Message, version: int) -> Row:
+def _encode_bytes(value: Message, version: int) -> Row:
     data = value.encode(version)
     return {"bytes": data.hex(), "size": len(data)}
 
 
 def generate_damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield ordinary messages that are truncated, have an extra byte or a flipped bit, with the error or the result."""
-    for spec, version in _pairs(specs):
+    for spec, version in _iterate_versions(specs):
         cls = class_of(spec)
         value = make_value(cls, version, ORDINARY)
         assert value is not None
         data = value.encode(version)
-        for damage, bad in _damage_message(data):
-            row = _row(spec, version, damage) | {"bytes": bad.hex()}
+        for damage, damaged_data in _damage_message(data):
+            row = _describe_case(spec, version, damage) | {"bytes": damaged_data.hex()}
             try:
-                result, end = cls.decode_prefix(bad, version)
+                result, end = cls.decode_prefix(damaged_data, version)
             except DecodeError as error:
                 yield row | {"error": str(error)}
             else:
                 yield row | {
                     "json": result.to_json(version, unknown_tags=False),
-                    **_tags(result),
-                    "remaining": len(bad) - end,
+                    **_encode_tags(result),
+                    "remaining": len(damaged_data) - end,
                 }
 
 
@@ -132,14 +132,14 @@ def _damage_message(data: bytes) -> Iterator[tuple[str, bytes]]:
         yield "the last byte is missing", data[:-1]
         yield "the second half is missing", data[: len(data) // 2]
         yield "the first byte is 0x7f", b"\x7f" + data[1:]
-        at = len(data) // 2
-        yield "a varint without end in the middle", data[:at] + b"\xff" * 6 + data[at:]
+        position = len(data) // 2
+        yield "a varint without end in the middle", data[:position] + b"\xff" * 6 + data[position:]
     yield "a byte too many", data + b"\x01"
 
 
-def frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
+def generate_frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield each request and response in each version, with its header."""
-    for spec, version in _pairs(specs):
+    for spec, version in _iterate_versions(specs):
         if spec.api_key is None or str(spec.type) not in ("request", "response"):
             continue
         value = make_value(class_of(spec), version, ORDINARY)
@@ -150,7 +150,7 @@ def frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
         else:
             data, values = encode_response(value, version, correlation_id=_CORRELATION_ID), {}
         body = len(value.encode(version))
-        row = _row(spec, version, ORDINARY) | {"correlation_id": _CORRELATION_ID, **values}
+        row = _describe_case(spec, version, ORDINARY) | {"correlation_id": _CORRELATION_ID, **values}
         yield row | {"header_size": len(data) - body, "bytes": data.hex()}
 
 
@@ -160,50 +160,52 @@ def make_value(cls: type[Message], version: int, case: str) -> Message | None:
     plan = codec.plan.root
     if case == DEFAULTS:
         return cls()
-    if (case == TAGS and not plan.flexible) or (case == NULLS and not _any_nullable(plan)):
+    if (case == TAGS and not plan.flexible) or (case == NULLS and not _has_nullable_field(plan)):
         return None
-    message_value: Message = _Maker(codec.classes, case).struct(plan, 0)
+    message_value: Message = _StructBuilder(codec.classes, case).build_struct(plan, 0)
     return message_value
 
 
-def _any_nullable(plan: StructPlan) -> bool:
+def _has_nullable_field(plan: StructPlan) -> bool:
     fields = (*plan.fields, *plan.tagged_fields)
-    return any(one.nullable or (one.struct is not None and _any_nullable(one.struct)) for one in fields)
+    return any(field.nullable or (field.struct is not None and _has_nullable_field(field.struct)) for field in fields)
 
 
-class _Maker:
+class _StructBuilder:
     """A builder of the structs of one case."""
 
     def __init__(self, classes: Mapping[str, Any], case: str) -> None:
         self._classes = classes
         self._case = case
 
-    def struct(self, plan: StructPlan, depth: int) -> Any:
-        fields = {one.attribute: self._field(one, depth) for one in (*plan.fields, *plan.tagged_fields)}
+    def build_struct(self, plan: StructPlan, depth: int) -> Any:
+        fields = {field.attribute: self._build_field(field, depth) for field in (*plan.fields, *plan.tagged_fields)}
         if self._case == TAGS and plan.flexible:
             fields["unknown_tags"] = list(_UNKNOWN_TAGS)
         return self._classes[plan.name](**fields)
 
-    def _field(self, field: FieldPlan, depth: int) -> Any:
+    def _build_field(self, field: FieldPlan, depth: int) -> Any:
         if self._case == NULLS and field.nullable:
             return None
         if not field.array:
-            return self._one(field, depth)
-        return [self._one(field, depth) for _ in range(self._count(field, depth))]
+            return self._build_element(field, depth)
+        return [self._build_element(field, depth) for _ in range(self._choose_count(field, depth))]
 
-    def _count(self, field: FieldPlan, depth: int) -> int:
+    def _choose_count(self, field: FieldPlan, depth: int) -> int:
         if self._case == LOWEST:
             return 0
         if self._case == HIGHEST and field.struct is None and depth < _MAX_DEPTH_OF_LONG_LISTS:
             return _ELEMENT_COUNT
         return 2 if depth < _MAX_DEPTH_OF_LONG_LISTS else 1
 
-    def _one(self, field: FieldPlan, depth: int) -> Any:
+    def _build_element(self, field: FieldPlan, depth: int) -> Any:
         if field.struct is not None:
-            return self.struct(field.struct, depth + 1)
+            return self.build_struct(field.struct, depth + 1)
         if field.type in _BITS_OF_TYPE:
-            return _NUMBER_FUNCTIONS[_PATH_OF_CASE[self._case]](_BITS_OF_TYPE[field.type], field.type.startswith("u"))
-        return _VALUES_OF_TYPE[field.type][_PATH_OF_CASE[self._case]]
+            return _NUMBER_FUNCTIONS[_VALUE_INDEX_OF_CASE[self._case]](
+                _BITS_OF_TYPE[field.type], field.type.startswith("u")
+            )
+        return _VALUES_OF_TYPE[field.type][_VALUE_INDEX_OF_CASE[self._case]]
 
 
 _NUMBER_FUNCTIONS: Final[tuple[Callable[[int, bool], int], ...]] = (
@@ -213,10 +215,10 @@ _NUMBER_FUNCTIONS: Final[tuple[Callable[[int, bool], int], ...]] = (
 )
 
 
-def varint_rows() -> Iterator[Row]:
+def generate_varint_rows() -> Iterator[Row]:
     """Yield numbers around each change of the encoded size, and bytes that are an invalid or overlong varint."""
     for kind, (write, read, bits, is_signed) in _MESSAGE_KINDS.items():
-        for value in _borders(bits, is_signed):
+        for value in _generate_boundaries(bits, is_signed):
             out = bytearray()
             write(out, value)
             yield {"kind": kind, "value": value, "bytes": out.hex()}
@@ -229,8 +231,8 @@ def varint_rows() -> Iterator[Row]:
                 yield row | {"error": str(error)}
 
 
-def _borders(bits: int, is_signed: bool) -> list[int]:
+def _generate_boundaries(bits: int, is_signed: bool) -> list[int]:
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
     steps = {1 << index for index in range(6, bits)} | {0}
-    near = {sign * step + by for step in steps for by in (-1, 0, 1) for sign in (1, -1)} | {low, high}
-    return sorted(value for value in near if low <= value <= high)
+    neighbour = {sign * step + offset for step in steps for offset in (-1, 0, 1) for sign in (1, -1)} | {low, high}
+    return sorted(value for value in neighbour if low <= value <= high)

@@ -11,11 +11,11 @@ from kafkaframes.records.partitioner import murmur2, partition_of
 from kafkaframes.storage.files.names import coordinator_partition
 
 Row = dict[str, Any]
-_CODECS: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
+_CODECS_BY_OLD_FORMAT: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 _ALL_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _TIMESTAMP_MS: Final = 1_700_000_000_000
-_ATTRIBUTES_POSITION: Final = {0: 17, 1: 17, 2: 22}
-_VALUES: Final = (
+_ATTRIBUTES_POSITION_OF_FORMAT: Final = {0: 17, 1: 17, 2: 22}
+_SAMPLE_VALUES: Final = (
     b"",
     b"a",
     b"21",
@@ -24,20 +24,20 @@ _VALUES: Final = (
     b"twelve bytes",
     b"a key of forty-one bytes, which is no four",
 )
-_KEYS: Final = (*_VALUES, b"\x00\xff\x80\x7f", bytes(range(256)))
-_GROUPS: Final = ("", "a", "billing", "Zürich", "𝄞", "a-group-with-a-long-name-0123456789" * 3)
+_SAMPLE_KEYS: Final = (*_SAMPLE_VALUES, b"\x00\xff\x80\x7f", bytes(range(256)))
+_SAMPLE_GROUP_IDS: Final = ("", "a", "billing", "Zürich", "𝄞", "a-group-with-a-long-name-0123456789" * 3)
 
 
-def record_files() -> Iterator[tuple[str, bytes]]:
+def generate_record_files() -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each record set."""
     for record_format in (0, 1, 2):
-        for codec in _CODECS.get(record_format, _ALL_CODECS):
-            yield f"v{record_format}-{codec}", _ordinary(record_format, codec)
-    yield from _of_format_2()
-    yield from _damage_batch()
+        for codec in _CODECS_BY_OLD_FORMAT.get(record_format, _ALL_CODECS):
+            yield f"v{record_format}-{codec}", _build_ordinary_batch(record_format, codec)
+    yield from _generate_format_2_batches()
+    yield from _generate_damaged_batches()
 
 
-def _ordinary(record_format: int, codec: str) -> bytes:
+def _build_ordinary_batch(record_format: int, codec: str) -> bytes:
     count = 40
     columns: dict[str, list[Any]] = {
         "offset": [1_000 + index for index in range(count)],
@@ -48,11 +48,11 @@ def _ordinary(record_format: int, codec: str) -> bytes:
     if record_format == 0:
         columns["timestamp"] = [-1] * count
     if record_format == 2:
-        columns["headers"] = [_headers(index) for index in range(count)]
+        columns["headers"] = [_build_headers(index) for index in range(count)]
     return build_records(columns, record_format=record_format, codec=codec, batch_records=25)
 
 
-def _headers(index: int) -> list[dict[str, Any]]:
+def _build_headers(index: int) -> list[dict[str, Any]]:
     example_headers = (
         {"key": "trace", "value": b"\x00\x01"},
         {"key": "", "value": b""},
@@ -61,7 +61,7 @@ def _headers(index: int) -> list[dict[str, Any]]:
     return list(example_headers[: index % 4])
 
 
-def _of_format_2() -> Iterator[tuple[str, bytes]]:
+def _generate_format_2_batches() -> Iterator[tuple[str, bytes]]:
     entry = {"value": [b"a", b"b"], "timestamp": [_TIMESTAMP_MS, _TIMESTAMP_MS + 5]}
     yield "v2-idempotent", build_records(entry, producer_id=7, producer_epoch=2, base_sequence=2**31 - 1)
     yield "v2-transactional", build_records(entry, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
@@ -83,35 +83,35 @@ def _of_format_2() -> Iterator[tuple[str, bytes]]:
     holes = {"offset": [5, 9, 10, 300], "value": [b"a", b"b", b"c", b"d"]}
     yield "v2-holes", build_records(holes)
     yield "v1-holes-in-a-wrapper", build_records(holes, record_format=1, codec="gzip")
-    yield "mixed-formats", b"".join(_ordinary(record_format, "gzip") for record_format in (0, 1, 2))
+    yield "mixed-formats", b"".join(_build_ordinary_batch(record_format, "gzip") for record_format in (0, 1, 2))
 
 
-def _damage_batch() -> Iterator[tuple[str, bytes]]:
+def _generate_damaged_batches() -> Iterator[tuple[str, bytes]]:
     for record_format in (0, 1, 2):
-        data = _ordinary(record_format, "lz4")
+        data = _build_ordinary_batch(record_format, "lz4")
         flipped_bytes = bytearray(data)
         flipped_bytes[len(data) // 3] ^= 0x10
         yield f"v{record_format}-a-bit-flipped", bytes(flipped_bytes)
         yield f"v{record_format}-cut", data[:-9]
         codec = bytearray(data)
-        codec[_ATTRIBUTES_POSITION[record_format]] |= 7
+        codec[_ATTRIBUTES_POSITION_OF_FORMAT[record_format]] |= 7
         yield f"v{record_format}-unknown-codec", bytes(codec)
     yield "unknown-magic", b"".join((bytes(7), b"\x01", (40).to_bytes(4, "big"), bytes(4), b"\x09", bytes(35)))
 
 
-def describe_batch(data: bytes) -> Row:
+def describe_record_set(data: bytes) -> Row:
     """Return the content of a record set for a reader: its batches with their records, and the reason of the end."""
     walk = read_values(data)
-    batches = [_batch(one) for one in walk]
-    return {"batches": batches, **_end(walk, len(data))}
+    batches = [_describe_batch(batch) for batch in walk]
+    return {"batches": batches, **_describe_end(walk, len(data))}
 
 
-def _end(walk: Walk, size: int) -> Row:
+def _describe_end(walk: Walk, size: int) -> Row:
     end = walk.end
     return {} if end is None or end.position >= size else {"ends_at": end.position, "because": end.reason}
 
 
-def _batch(batch: Batch) -> Row:
+def _describe_batch(batch: Batch) -> Row:
     result = {
         "position": batch.position,
         "size": batch.size,
@@ -129,12 +129,12 @@ def _batch(batch: Batch) -> Row:
         "transactional": batch.transactional,
         "control": batch.control,
         "delete_horizon": batch.delete_horizon,
-        "records": [_record(one) for one in batch.records],
+        "records": [_describe_record(record) for record in batch.records],
     }
     return result if batch.damage is None else result | {"error": batch.damage.reason}
 
 
-def _record(record: Record) -> Row:
+def _describe_record(record: Record) -> Row:
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,
@@ -148,14 +148,14 @@ def _hex(data: bytes | None) -> str | None:
     return None if data is None else bytes(data).hex()
 
 
-def key_rows() -> Iterator[Row]:
+def generate_key_rows() -> Iterator[Row]:
     """Yield keys with their murmur2 hash and their partition in Kafka's default partitioner."""
-    for key in _KEYS:
+    for key in _SAMPLE_KEYS:
         partitions = {str(count): partition_of(key, count) for count in (1, 3, 12, 100)}
         yield {"key": key.hex(), "murmur2": murmur2(key), "partition_of": partitions}
 
 
-def coordinator_rows() -> Iterator[Row]:
+def generate_coordinator_rows() -> Iterator[Row]:
     """Yield groups and transactional ids with their partition of the internal topic."""
-    for name in _GROUPS:
+    for name in _SAMPLE_GROUP_IDS:
         yield {"id": name, "partition_of": {str(count): coordinator_partition(name, count) for count in (1, 50, 7)}}

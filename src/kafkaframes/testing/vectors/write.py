@@ -18,19 +18,29 @@ from kafkaframes.storage.files import atomic
 from kafkaframes.testing.vectors import messages, records
 
 Row = dict[str, Any]
-_MESSAGE_FILES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
-    ("messages.jsonl.gz", messages.value_rows, "every message at every version: `json` and `bytes` (hex)"),
+_ROW_FUNCTIONS_OF_MESSAGE_FILES: Final[
+    tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]
+] = (
+    ("messages.jsonl.gz", messages.generate_value_rows, "every message at every version: `json` and `bytes` (hex)"),
     (
         "messages-damaged.jsonl.gz",
         messages.generate_damaged_rows,
         "damaged bytes: `error`, or the decoded value and `remaining`",
     ),
-    ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
+    (
+        "frames.jsonl.gz",
+        messages.generate_frame_rows,
+        "requests and responses with their headers, without the size before them",
+    ),
 )
-_NUMBER_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
-    ("varints.jsonl", messages.varint_rows, "numbers and bytes; `error` if the bytes are invalid"),
-    ("keys.jsonl", records.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
-    ("coordinators.jsonl", records.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
+_ROW_FUNCTIONS_OF_NUMBER_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
+    ("varints.jsonl", messages.generate_varint_rows, "numbers and bytes; `error` if the bytes are invalid"),
+    ("keys.jsonl", records.generate_key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
+    (
+        "coordinators.jsonl",
+        records.generate_coordinator_rows,
+        "groups and transactional ids with their coordinator's partition",
+    ),
 )
 _README_TEXT: Final = """# Conformance vectors for Kafka's wire protocol and record formats
 
@@ -75,16 +85,17 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
     if specs is not None:
         source, specs_or_none = "a proposal", list(specs_by_name(specs).values())
     with atomic.hold_lock(target), atomic.write_directory(target) as vectors:
-        return _write_all(vectors, source, specs_or_none)
+        return _write_files(vectors, source, specs_or_none)
 
 
-def _write_all(target: Path, source: str, specs: list[MessageSpec]) -> dict[str, int]:
+def _write_files(target: Path, source: str, specs: list[MessageSpec]) -> dict[str, int]:
     (target / "records").mkdir(parents=True)
-    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _NUMBER_FILES}
-    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _MESSAGE_FILES}
+    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _ROW_FUNCTIONS_OF_NUMBER_FILES}
+    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _ROW_FUNCTIONS_OF_MESSAGE_FILES}
     counts["records.json"] = _write_records(target)
     lines = "\n".join(
-        f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in (*_NUMBER_FILES, *_MESSAGE_FILES)
+        f"| `{name}` | {counts[name]:,} | {description} |"
+        for name, _, description in (*_ROW_FUNCTIONS_OF_NUMBER_FILES, *_ROW_FUNCTIONS_OF_MESSAGE_FILES)
     )
     page = _README_TEXT.format(version=__version__, source=source, files=lines, records=counts["records.json"])
     (target / "README.md").write_text(page, encoding="utf-8")
@@ -100,8 +111,8 @@ def _write_lines(path: Path, rows: Iterable[Row]) -> int:
 
 def _write_records(target: Path) -> int:
     result = {}
-    for name, data in records.record_files():
+    for name, data in records.generate_record_files():
         (target / "records" / f"{name}.bin").write_bytes(data)
-        result[name] = records.describe_batch(data)
+        result[name] = records.describe_record_set(data)
     (target / "records.json").write_text(json.dumps(result, indent=1, ensure_ascii=False), encoding="utf-8")
     return len(result)
