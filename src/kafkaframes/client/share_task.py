@@ -62,7 +62,7 @@ class ShareTask:
         self.failure: Exception | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
-        self._logged_refusals: set[str] = set()  # refusals since the last successful fetch
+        self._logged_rejections: set[str] = set()  # rejections since the last successful fetch
         metrics = cluster.metrics
         self._fetching = metrics.sensors("fetch-manager-metrics")
         self._coordination = metrics.sensors("coordinator-metrics")
@@ -108,7 +108,7 @@ class ShareTask:
             try:
                 answer = await self._request_once(request)
             except Exception as error:
-                self._log_refusal(request, error)
+                self._log_rejection(request, error)
                 machine.process_failure(request, error, time.monotonic())
             else:
                 machine.process_response(request, answer, time.monotonic())
@@ -118,14 +118,14 @@ class ShareTask:
         self.change_event.set()
         self._wake.set()
 
-    def _log_refusal(self, request: ShareRequest, error: Exception) -> None:
-        """Log the first of several equal refusals that are retried. Polls raise the other ones, or callers get them."""
+    def _log_rejection(self, request: ShareRequest, error: Exception) -> None:
+        """Log the first of several equal rejections that are retried. Polls and callers get the other ones."""
         if isinstance(request, ShareAcknowledge) or not (isinstance(error, BrokerError) and is_retriable(error)):
             return
         if isinstance(request, ShareFetch) and request.epoch != INITIAL_EPOCH:
             return  # a session that was lost is opened again at once
-        if str(error) not in self._logged_refusals:
-            self._logged_refusals.add(str(error))
+        if str(error) not in self._logged_rejections:
+            self._logged_rejections.add(str(error))
             _LOG.warning("share group %r: %s; retrying", self._settings.group_id, error)
 
     async def _request_once(self, request: ShareRequest) -> object:
@@ -171,5 +171,5 @@ class ShareTask:
         self._fetching["throttle"].record(response.throttle_time_ms)
         size = sum(len(row.records or b"") for topic in response.responses for row in topic.partitions)
         self._fetching["fetch-size"].record(size)
-        self._logged_refusals.clear()
+        self._logged_rejections.clear()
         return answer
