@@ -14,7 +14,7 @@ import click
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import say
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
-from kafkaframes.jobs.settings import POSITION_METAVAR, PartitionSettings, SourceSettings, choices_of, types_of
+from kafkaframes.jobs.settings import POSITION_METAVAR, PartitionSettings, RangeSettings, SourceSettings, choices_of, types_of
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, to_log_bound
 from kafkaframes.scan.selection import ISOLATIONS
@@ -94,20 +94,6 @@ replicas_option = click.option(
     default=MERGE,
     show_default=True,
     help="Several copies of a partition (brokers, disks): merge them into one log, or export each copy.",
-)
-range_options = (
-    click.option(
-        "--start",
-        type=position,
-        metavar=POSITION_METAVAR,
-        help="Start in each partition at this offset, or at the first record that reaches this time.",
-    ),
-    click.option(
-        "--end",
-        type=position,
-        metavar=POSITION_METAVAR,
-        help="Stop in each partition before this offset, or before the first record that reaches this time.",
-    ),
 )
 isolation_option = click.option(
     "--isolation",
@@ -244,6 +230,7 @@ def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ..
 
 
 selection_options = (settings_options(PartitionSettings, "key_files", "follow_links"),)
+range_options = (settings_options(RangeSettings, *(entry.name for entry in fields(PartitionSettings))),)
 
 
 def reads(

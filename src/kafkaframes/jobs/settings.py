@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 Path = str | PathLike[str]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 POSITION_METAVAR = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
+# help texts of settings that several classes have
+START_MEANING = "Start in each partition at this offset, or at the first record that reaches this time."
+END_MEANING = "Stop in each partition before this offset, or before the first record that reaches this time."
+KEY_FILES_MEANING = "Private RSA key (PEM) for encrypted tiered segments; repeatable."
+FOLLOW_LINKS_MEANING = "Follow symbolic links; they are skipped otherwise."
 BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # defaults of ``records.build`` and of brokers
 Default = TypeVar("Default")
 Settings = TypeVar("Settings")
@@ -183,12 +188,12 @@ class SourceSettings:
 
     key_files: Sequence[str] = setting(
         (),
-        "Private RSA key (PEM) for encrypted tiered segments; repeatable.",
+        KEY_FILES_MEANING,
         flag="--key-file",
         default_text="[ID=]FILE",
         is_recorded=False,
     )
-    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", is_recorded=False)
+    follow_links: bool = setting(False, FOLLOW_LINKS_MEANING, is_recorded=False)
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -237,18 +242,8 @@ class PartitionSettings(SourceSettings, ValidatedSettings):
 class RangeSettings(PartitionSettings):
     """Settings that select topic partitions, and a range of offsets or time in each."""
 
-    start: Limit = setting(
-        None,
-        "Start in each partition at this offset, or at the first record that reaches this time.",
-        default_text=POSITION_METAVAR,
-        is_recorded=False,
-    )
-    end: Limit = setting(
-        None,
-        "Stop in each partition before this offset, or before the first record that reaches this time.",
-        default_text=POSITION_METAVAR,
-        is_recorded=False,
-    )
+    start: Limit = setting(None, START_MEANING, default_text=POSITION_METAVAR, is_recorded=False)
+    end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR, is_recorded=False)
 
     @property
     def selection(self) -> Selection:

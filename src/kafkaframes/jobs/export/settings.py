@@ -1,6 +1,6 @@
 """The settings of exports to files: what is read, and how it is written.
 
-``RangeSettings`` are the settings of every job that exports records, also of tables. They become a ``Selection``.
+``ReadSettings`` are the settings of every job that exports records, also of tables. They become a ``Selection``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import POSITION_METAVAR, ValidatedSettings, setting
+from kafkaframes.jobs.settings import (
+    END_MEANING,
+    FOLLOW_LINKS_MEANING,
+    KEY_FILES_MEANING,
+    POSITION_METAVAR,
+    START_MEANING,
+    ValidatedSettings,
+    setting,
+)
 from kafkaframes.scan.ranges import Limit
 from kafkaframes.scan.selection import Isolation, OnDamage, Selection
 from kafkaframes.scan.where import TimeRange, create_row_filter
@@ -22,16 +30,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RangeSettings(ValidatedSettings):
+class ReadSettings(ValidatedSettings):
     """Settings that select records in topics. They are keywords of ``scan_log`` and ``scan_topic`` too."""
 
     partitions: int | Sequence[int] = setting(
         (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
     )
-    start: Limit = setting(
-        None, "First offset, or earliest time, to read in each partition.", default_text=POSITION_METAVAR
-    )
-    end: Limit = setting(None, "End offset or end time in each partition, exclusive.", default_text=POSITION_METAVAR)
+    start: Limit = setting(None, START_MEANING, default_text=POSITION_METAVAR)
+    end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR)
     isolation: Isolation | None = setting(
         None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
     )
@@ -57,7 +63,7 @@ class RangeSettings(ValidatedSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConditionSettings(RangeSettings):
+class ConditionSettings(ReadSettings):
     """Settings that also select single records in the range."""
 
     timestamp: TimeRange | None = setting(None, "Range of record timestamps to select (from, to).")
@@ -89,7 +95,7 @@ class ConditionSettings(RangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogSourceSettings(RangeSettings):
+class LogSourceSettings(ReadSettings):
     """Settings that select logs and their files."""
 
     topics: str | Sequence[str] = setting(
@@ -100,12 +106,12 @@ class LogSourceSettings(RangeSettings):
     internal_topics: bool = setting(False, "Include Kafka's internal topics.")
     key_files: Sequence[str] = setting(
         (),
-        "Private RSA key (PEM) of encrypted tiered segments; repeatable.",
+        KEY_FILES_MEANING,
         flag="--key-file",
         default_text="[ID=]FILE",
         is_recorded=False,
     )
-    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", is_recorded=False)
+    follow_links: bool = setting(False, FOLLOW_LINKS_MEANING, is_recorded=False)
     storage: Mapping[str, Any] | None = setting(
         None, "Arguments for the fsspec file system of an object store.", secret=True
     )
