@@ -26,14 +26,8 @@ def say_problems(outcome: Outcome, *, failure: str) -> None:
         outcome: outcome of the export.
         failure: first words of the line about a task that failed.
     """
-    for result in outcome.results:
-        for fault in result.faults:
-            say(f"kafkaframes: {fault}", err=True)
-        if result.fault_count > len(result.faults):
-            more = result.fault_count - len(result.faults)
-            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged positions", err=True)
-    for result in outcome.failed:
-        say(f"kafkaframes: {failure}: {result.failed}", err=True)
+    for line in outcome.problem_lines(failure=failure):
+        say(f"kafkaframes: {line}", err=True)
     for line in outcome.notes:
         say(f"kafkaframes: {escape_unprintable(line)}", err=True)
     if outcome.notes.hidden_records:

@@ -16,6 +16,7 @@ import kafkaframes
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter, key_pattern
 from kafkaframes.jobs.export import planning, run, task, writers
+from kafkaframes.jobs.export.job import result_of
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED, Dropped
 from kafkaframes.jobs.export.task import ExportTask, Settings, export_file
@@ -379,3 +380,10 @@ def test_an_outcome_has_the_records_read_and_those_written(tasks, tmp_path, form
     outcome = export(tasks, Settings(str(tmp_path / "out"), form, keep))
     assert (outcome.records_read, outcome.summary.records) == (600, 595)
     assert outcome.as_json()["records_read"] == 600
+
+
+def test_the_text_of_a_result_counts_the_faults_that_it_does_not_list(tasks, tmp_path):
+    outcome = export(tasks, Settings(str(tmp_path / "out")))
+    damaged = replace(outcome.results[0], faults=["first", "second"], fault_count=5)
+    result = result_of(replace(outcome, results=(damaged, *outcome.results[1:])))
+    assert result.lines[:3] == ("first", "second", f"{damaged.task.path}: and 3 more damaged positions")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kafkaframes.errors import OptionError
@@ -52,10 +53,14 @@ class FileExport:
             OptionError: the destination cannot be written, or has other contents or an export with other settings.
             LogDirError, CorruptRecordError: a segment cannot be read, and a single file is written.
         """
-        facts = {"overwrite": self.overwrite, "internal_topics": self.internal_topics, "notes": self.notes}
-        if self.single_file:
-            return export_single(self.tasks, self.settings, **facts)  # type: ignore[arg-type]
-        return export(self.tasks, self.settings, run=run, **facts)  # type: ignore[arg-type]
+        export_tasks = export_single if self.single_file else partial(export, run=run)
+        return export_tasks(
+            self.tasks,
+            self.settings,
+            overwrite=self.overwrite,
+            internal_topics=self.internal_topics,
+            notes=self.notes,
+        )
 
 
 def plan_log_export(
@@ -102,10 +107,9 @@ def local_target(to: str) -> str:
 
 def result_of(outcome: Outcome) -> JobResult[Outcome]:
     """Return the result of an export for users: faults, notes, and the number of records."""
-    faults = [fault for one in outcome.results for fault in one.faults]
-    failures = [f"not exported: {one.failed}" for one in outcome.failed]
+    problems = outcome.problem_lines(failure="not exported")
     summary_line = (
         f"{count_text(outcome.records_read, 'record')} read, {outcome.summary.records:,} written to "
         f"{outcome.summary.output}, in {count_text(len(outcome.results), 'segment')}"
     )
-    return JobResult(outcome, outcome.as_json(), (*faults, *failures, *outcome.notes, summary_line))
+    return JobResult(outcome, outcome.as_json(), (*problems, *outcome.notes, summary_line))

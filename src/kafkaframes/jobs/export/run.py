@@ -108,6 +108,19 @@ class Outcome:
         """The number of damaged batches and chunks."""
         return sum(result.fault_count for result in self.results)
 
+    def problem_lines(self, *, failure: str) -> Iterator[str]:
+        """Yield a line for each fault and each failed task.
+
+        Args:
+            failure: first words of the line about a task that failed.
+        """
+        for result in self.results:
+            yield from result.faults
+            if (more := result.fault_count - len(result.faults)) > 0:
+                yield f"{result.task.path}: and {more:,} more damaged positions"
+        for result in self.failed:
+            yield f"{failure}: {result.failed}"
+
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as a JSON object."""
         summary = asdict(self.summary)

@@ -193,9 +193,8 @@ def run_table(
 
 def table_result(outcome: Outcome) -> JobResult[Outcome]:
     """Return the result of a round for users: faults, notes, and the number of added records."""
-    faults = [fault for one in outcome.results for fault in one.faults]
-    failures = [f"not in the table: {one.failed}" for one in outcome.failed]
+    problems = outcome.problem_lines(failure="not in the table")
     added_text = f"{count_text(outcome.summary.records, 'record')} written to {outcome.summary.output}"
     commits = (outcome.table or {}).get("commits", 0)
     commit_text = count_text(commits, "commit") if commits else "nothing new"
-    return JobResult(outcome, outcome.as_json(), (*faults, *failures, *outcome.notes, f"{added_text}; {commit_text}"))
+    return JobResult(outcome, outcome.as_json(), (*problems, *outcome.notes, f"{added_text}; {commit_text}"))

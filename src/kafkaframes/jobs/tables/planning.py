@@ -45,6 +45,11 @@ _TOPIC_REMEDY = "Write it to a new table"
 _LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the table"
 
 
+def _acceptance_of(options: ReadOptions | TopicOptions) -> str | None:
+    """Return the setting that continues without a comparison of records; None if it is set."""
+    return "`fail_on_data_loss`=false continues without a comparison" if options.fail_on_data_loss else None
+
+
 def table_plan(options: ReadOptions) -> Plan:
     """Return a function that plans an export of logs into a table, given the table's state.
 
@@ -112,7 +117,7 @@ def _plan_tasks(
         look_up_in_logs(part.segments, logs, options),
         topic_ids=topic_ids,
         remedy=_LOG_REMEDY,
-        acceptance="`fail_on_data_loss`=false continues without a comparison" if options.fail_on_data_loss else None,
+        acceptance=_acceptance_of(options),
     )
     return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal, notes)
 
@@ -195,9 +200,7 @@ def live_plan(options: TopicOptions) -> Plan:
                 look_up_in_topics(consumer, SILENCE_MS),
                 topic_ids=ids,
                 remedy=_TOPIC_REMEDY,
-                acceptance="`fail_on_data_loss`=false continues without a comparison"
-                if options.fail_on_data_loss
-                else None,
+                acceptance=_acceptance_of(options),
             )
             tasks = [
                 replace(task, topic_id=ids.get(one.topic, ""))
