@@ -109,7 +109,7 @@ def queries(spark, folder: Path):
 def in_workers(spark, servers: str, topic: str, folder: Path) -> None:
     """Write a topic's records to Parquet where they are fetched."""
     path = folder / uuid.uuid4().hex
-    kafkaframes.spark.export_topics(spark, topic, path, options={"kafka.bootstrap.servers": servers})
+    kafkaframes.spark.table_topics(spark, topic, path, options={"kafka.bootstrap.servers": servers})
     shutil.rmtree(path)
 
 

@@ -351,7 +351,7 @@ FUNCTIONS_OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "report": ("kafkaframes.report_log",),
     "grep": ("kafkaframes.scan_log",),
     "verify": ("kafkaframes.verify_log",),
-    "export": ("kafkaframes.export_log",),
+    "export": ("kafkaframes.export_log", "kafkaframes.export_topics"),
     "table": ("kafkaframes.table_log", "kafkaframes.table_topics"),
     "mirror": ("kafkaframes.mirror_topics",),
     "restore": ("kafkaframes.restore_log",),

@@ -20,6 +20,7 @@ _STORAGE = "storage options are those of fsspec"
 ANY = {
     "kafkaframes.build_records": "columns of many kinds: mappings, tables, data frames; records/rows.py checks them",
     "kafkaframes.export_log": _STORAGE,
+    "kafkaframes.export_topics": "client settings have types of their own in client/options.py",
     "kafkaframes.mirror_topics": "client settings have types of their own in client/options.py",
     "kafkaframes.scan_log": _STORAGE,
     "kafkaframes.scan_topic": "client settings have types of their own in client/options.py",

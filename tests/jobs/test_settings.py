@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import kafkaframes
 from kafkaframes.cli.options import reads
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.settings import ExportSettings
+from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
 from kafkaframes.jobs.job import settings_as_json
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
@@ -55,6 +55,7 @@ SETTINGS = {
     "describe_log": DescribeSettings,
     "report_log": ReportSettings,
     "export_log": ExportSettings,
+    "export_topics": TopicExportSettings,
     "convert_log": ConvertSettings,
     "recompress_log": RecompressSettings,
     "compact_log": CompactSettings,
@@ -66,6 +67,7 @@ SETTINGS = {
 }
 # Keywords that are not settings: the connection to the cluster, and callbacks.
 OTHER_KEYWORDS = {
+    "export_topics": {"client"},
     "table_log": {"stop", "report"},
     "table_topics": {"client", "stop", "report"},
 }

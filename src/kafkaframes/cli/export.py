@@ -1,15 +1,16 @@
-"""``kafkaframes export LOGDIR... --to DIR``: exports records to files. It continues an interrupted export."""
+"""``kafkaframes export SOURCE... --to DIR``: exports logs or live topics to files. It continues earlier exports."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli import workers
+from kafkaframes.cli.connecting import connecting
 from kafkaframes.cli.options import (
     json_option,
     key_options,
@@ -20,29 +21,33 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.outcome_text import WIDTH_IN_A_PIPE, say_problems, tables_of
-from kafkaframes.cli.text import console, escape_unprintable, format_size, note
+from kafkaframes.cli.sources import are_topics, check_source_flags, topic_read, topic_settings
+from kafkaframes.cli.text import console, note, printable, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.jobs.export.settings import ExportSettings
+from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
 
 if TYPE_CHECKING:
+    from kafkaframes.jobs.export.job import FileExport
     from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.export.topic_export import TopicExport
 
 EXIT_INCOMPLETE = 1
 _OWN_FLAGS = ("timestamp", "keys", "key_regex", "storage", "single_file")  # have flags of another form, or none
 
 
 @click.command("export")
-@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("--to", metavar="DIR", help="The folder to write to: topic=T/partition=P/SEGMENT.FORMAT.")
+@click.argument("sources", nargs=-1, required=True, metavar="TOPIC|LOGDIR...")
+@click.option("--to", metavar="DIR", help="The folder to write to: topic=T/partition=P/OFFSET.FORMAT.")
 @click.option(
     "-o", "--output", metavar="FILE.parquet", help="Write everything to one file, with topic and partition as columns."
 )
+@connecting
 @with_options(*key_options, master_option, workers_option, json_option)
 @opens_batches
-@reads("paths", kind=ExportSettings, leave_out=_OWN_FLAGS)
+@reads("sources", kind=ExportSettings, leave_out=_OWN_FLAGS)
 def command(
-    paths: tuple[str, ...],
+    sources: tuple[str, ...],
     settings: ExportSettings,
     to: str | None,
     output: str | None,
@@ -51,23 +56,26 @@ def command(
     master: str | None,
     jobs: int | None,
     as_json: bool,
+    **connection: Any,
 ) -> None:
-    """Export the records of Kafka logs to files, one for each segment.
+    """Export the records of live topics or Kafka logs to files, one for each range of offsets or segment.
 
     Run it again to continue an interrupted export, or to add what was appended since. A file appears when it is
     complete, _SUCCESS when all files are there.
+
+    With -b, sources are topics. Otherwise a source is a log directory if such a path exists, else a topic of the
+    cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
     Exit status: 0 complete and undamaged; 1 the log is damaged or an open transaction hides records (see standard
     error; the rest is exported), or a segment could not be read (then there is no _SUCCESS); 2 nothing could be done.
 
     \b
     kafkaframes export /var/lib/kafka/data --to out
+    kafkaframes export orders users -b kafka:9092 --to out
     kafkaframes export /backup/broker-1 -o backup.parquet
     kafkaframes export /backup/broker-1 --to out --topic orders --format csv
     kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
     """
-    from kafkaframes.jobs.export.job import plan_log_export
-
     if output is not None:
         _check_single_file(output, to, settings.format, master)
     settings = replace(
@@ -76,12 +84,7 @@ def command(
     target = to if output is None else output
     if target is None:
         raise OptionError("the destination is missing: --to DIR, or -o FILE.parquet")
-    job = plan_log_export(
-        settings.read_options(paths, replicas=settings.replicas),
-        settings.file_settings(target),
-        overwrite=settings.overwrite,
-        single_file=settings.single_file,
-    )
+    job = _plan(sources, settings, target, connection)
     if master is not None and not as_json:
         note(f"starting Spark at {master} ...")
     with workers.runner(master, jobs, label="exporting", size_bytes=job.size_bytes) as run:
@@ -90,9 +93,25 @@ def command(
     if as_json:
         click.echo(json.dumps(outcome.as_json()))
     else:
-        _print(outcome)
+        _print(outcome, part=job.part)
     if not outcome.is_complete:
         sys.exit(EXIT_INCOMPLETE)
+
+
+def _plan(
+    sources: tuple[str, ...], settings: ExportSettings, to: str, connection: dict[str, Any]
+) -> FileExport | TopicExport:
+    from kafkaframes.jobs.export.job import plan_log_export, plan_topic_export
+
+    is_live = are_topics(sources, connection["servers"])
+    check_source_flags(ExportSettings, TopicExportSettings, is_live=is_live)
+    output = {"overwrite": settings.overwrite, "single_file": settings.single_file}
+    if is_live:
+        live_settings = topic_settings(settings, TopicExportSettings)
+        read = topic_read(sources, live_settings, **connection)
+        return plan_topic_export(read, live_settings.file_settings(to), **output)
+    read_logs = settings.read_options(sources, replicas=settings.replicas)
+    return plan_log_export(read_logs, settings.file_settings(to), **output)
 
 
 def _check_single_file(output: str, to: str | None, form: str, master: str | None) -> None:
@@ -105,16 +124,16 @@ def _check_single_file(output: str, to: str | None, form: str, master: str | Non
         raise OptionError(f"-o {output}: is written by this machine; --master goes with --to DIR")
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: Outcome, *, part: str) -> None:
     summary = outcome.summary
     out = console(width=WIDTH_IN_A_PIPE)
-    for part in tables_of(summary):
-        out.print(part)
+    for table in tables_of(summary):
+        out.print(table)
     resumed_text = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(
         f"{count_text(summary.records, 'record')}, of {outcome.records_read:,} read, "
         f"{format_size(outcome.output_bytes)}, in {escape_unprintable(str(summary.output))}; "
-        f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed_text}",
+        f"{count_text(outcome.exported - len(outcome.failed), part)} in {summary.seconds:.1f} s{resumed_text}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",
         markup=False,
@@ -122,4 +141,4 @@ def _print(outcome: Outcome) -> None:
     if outcome.failed:
         missing = len(outcome.failed)
         verb = verb_text(missing)
-        out.print(f"{count_text(missing, 'segment')} {verb} missing: run again to go on", style="bold red")
+        out.print(f"{count_text(missing, part)} {verb} missing: run again to go on", style="bold red")

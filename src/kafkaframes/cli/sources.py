@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from kafkaframes.cli.connecting import SERVERS, is_typed, reach_broker
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError
+from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
 from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
 
 if TYPE_CHECKING:
     from kafkaframes.scan.topic.options import TopicOptions
+
+Settings = ExportSettings | TableSettings
+TopicSettings = TypeVar("TopicSettings", TopicExportSettings, TopicTableSettings)
 
 
 def are_topics(sources: Sequence[str], servers: str | None) -> bool:
@@ -59,14 +63,20 @@ def check_source_flags(log_settings: type, live_settings: type, *, is_live: bool
             raise OptionError(f"{max(option.opts, key=len)} is for {other}, and the source is {kind}")
 
 
-def topic_settings(settings: TableSettings) -> TopicTableSettings:
-    """Return the settings of a table of log directories as settings of a table of topics."""
-    return TopicTableSettings(**{entry.name: getattr(settings, entry.name) for entry in fields(TopicTableSettings)})
+def topic_settings(settings: Settings, kind: type[TopicSettings]) -> TopicSettings:
+    """Return the settings of a job over log directories as settings of the same job over topics.
+
+    Args:
+        settings: settings of the command, which a job over topics has too, and others.
+        kind: settings class of the job over topics.
+    """
+    values = {entry.name: getattr(settings, entry.name) for entry in fields(kind)}
+    return kind(**values | {"isolation": settings.isolation or "read_committed"})
 
 
 def topic_read(
     topics: Sequence[str],
-    settings: TopicTableSettings,
+    settings: TopicExportSettings | TopicTableSettings,
     *,
     servers: str | None,
     properties: tuple[str, ...],
@@ -77,8 +87,7 @@ def topic_read(
     ``--isolation`` overrides ``isolation.level`` of ``-X``, which overrides the default.
     """
     from kafkaframes.client.settings import ConsumerSettings
-    from kafkaframes.jobs.tables.job import topic_options
 
     isolation = {"isolation": {"isolation.level": settings.isolation}}
     client = reach_broker(servers, properties, timeout, flags=isolation, kind=ConsumerSettings)
-    return topic_options(client, topics, settings)
+    return settings.topic_options(client, topics)

@@ -110,7 +110,7 @@ def _plan(sources: tuple[str, ...], settings: TableSettings, to: str, connection
     is_live = are_topics(sources, connection["servers"])
     check_source_flags(TableSettings, TopicTableSettings, is_live=is_live)
     if is_live:
-        own_settings = topic_settings(settings)
+        own_settings = topic_settings(settings, TopicTableSettings)
         connect = partial(topic_read, sources, own_settings, **connection)
         return plan_topic_table(connect, sources, to, own_settings)
     topics = settings.selection(settings.topics).topic_names

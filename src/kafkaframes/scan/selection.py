@@ -54,6 +54,7 @@ READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
         "scan_log": _FRAME_DEFAULTS,
         "scan_topic": _WHOLE_FRAME_DEFAULTS,
         "export_log": _FRAME_DEFAULTS,
+        "export_topics": _WHOLE_FRAME_DEFAULTS,
         "table_log": _WHOLE_FRAME_DEFAULTS,
         "table_topics": _WHOLE_FRAME_DEFAULTS,
         "read_records": _INSPECTION_DEFAULTS,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from kafkaframes._exports import import_on_use
 
 if TYPE_CHECKING:
-    from kafkaframes.spark.dataframes.public import export_topics, read, watch_topics, write_log, write_topic
+    from kafkaframes.spark.dataframes.public import read, table_topics, watch_topics, write_log, write_topic
     from kafkaframes.spark.dataframes.read_log import LogQuery, read_log
     from kafkaframes.spark.dataframes.restore import restore_log
     from kafkaframes.spark.progress.topic_listener import TopicListener
@@ -17,19 +17,19 @@ __all__ = [
     "PartitionLag",
     "TopicListener",
     "TopicProgress",
-    "export_topics",
     "read",
     "read_log",
     "register",
     "restore_log",
     "session",
+    "table_topics",
     "watch_topics",
     "write_log",
     "write_topic",
 ]
 
 _MODULES = {
-    "dataframes.public": ("export_topics", "read", "watch_topics", "write_log", "write_topic"),
+    "dataframes.public": ("read", "table_topics", "watch_topics", "write_log", "write_topic"),
     "dataframes.read_log": ("LogQuery", "read_log"),
     "dataframes.restore": ("restore_log",),
     "progress.topic_listener": ("TopicListener",),

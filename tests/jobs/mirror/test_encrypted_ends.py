@@ -9,7 +9,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import NetworkError
-from kafkaframes.jobs.tables.planning import live_plan
+from kafkaframes.jobs.export.live_planning import live_plan
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
 

@@ -14,10 +14,10 @@ import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export import live_planning
+from kafkaframes.jobs.export.live_planning import live_plan
 from kafkaframes.jobs.export.task import Settings
-from kafkaframes.jobs.tables import planning
 from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
-from kafkaframes.jobs.tables.planning import live_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.scan.topic.options import TopicOptions
 
@@ -181,7 +181,7 @@ def test_fingerprints_are_kept_for_partitions_and_topics_without_new_records(kin
 
 def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypatch):
     """As brokers before 2.8 have it."""
-    monkeypatch.setattr(planning, "_topic_ids", lambda topics, client: {})
+    monkeypatch.setattr(live_planning, "_topic_ids", lambda topics, client: {})
 
     def fill(producer, text, count):
         for number in range(count):

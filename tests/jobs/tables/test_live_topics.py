@@ -8,9 +8,10 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.live_planning import live_plan
+from kafkaframes.jobs.export.positions import Gap
 from kafkaframes.jobs.export.topic_task import TopicTask, _range_reader
-from kafkaframes.jobs.tables.planning import live_plan, table_plan
-from kafkaframes.jobs.tables.state import Gap
+from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions

@@ -1,19 +1,24 @@
-"""An export of logs to files, planned and ready to run. ``export_log``, ``scan.export`` and the command share it."""
+"""Exports of logs or live topics to files, planned and ready to run. Functions, scans and the command share them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.export.live_planning import live_plan
 from kafkaframes.jobs.export.planning import plan_export
+from kafkaframes.jobs.export.positions import FILES
 from kafkaframes.jobs.export.run import Outcome, export, export_single
 from kafkaframes.jobs.export.task import ExportTask, Settings
+from kafkaframes.jobs.export.topic_export import TopicExport
 from kafkaframes.jobs.job import JobResult, Runner, run_here
 from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.ranges import check_batch_start
+from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.storage.files.atomic import reject_nested_destination
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
@@ -37,6 +42,11 @@ class FileExport:
     single_file: bool = False
     internal_topics: tuple[str, ...] = ()
     notes: LogNotes = NO_NOTES
+
+    @property
+    def part(self) -> str:
+        """The word for the part of the source that a task exports."""
+        return "segment"
 
     @property
     def size_bytes(self) -> int:
@@ -91,6 +101,25 @@ def plan_log_export(
     )
 
 
+def plan_topic_export(
+    options: TopicOptions, settings: Settings, *, overwrite: bool = False, single_file: bool = False
+) -> TopicExport:
+    """Plan an export of live topics to files. Nothing is read or written, and no broker is contacted.
+
+    Args:
+        options: options of the read.
+        settings: settings of all tasks. The isolation level is that of ``options``.
+        overwrite, single_file: as in ``TopicExport``.
+
+    Raises:
+        OptionError: the destination is not a local path, or the export would start at the latest offset.
+    """
+    if isinstance(options.start, int | Mapping):
+        check_batch_start(options.start)
+    settings = replace(settings, to=local_target(settings.to), isolation=options.isolation)
+    return TopicExport(live_plan(options, FILES), settings, overwrite, single_file)
+
+
 def local_target(to: str) -> str:
     """Return the path of a destination.
 
@@ -105,11 +134,15 @@ def local_target(to: str) -> str:
     return target
 
 
-def result_of(outcome: Outcome) -> JobResult[Outcome]:
-    """Return the result of an export for users: faults, notes, and the number of records."""
+def result_of(outcome: Outcome, *, part: str = "segment") -> JobResult[Outcome]:
+    """Return the result of an export for users: faults, notes, and the number of records.
+
+    Args:
+        part: word for the part of the source that a task exports.
+    """
     problems = outcome.problem_lines(failure="not exported")
     summary_line = (
         f"{count_text(outcome.records_read, 'record')} read, {outcome.summary.records:,} written to "
-        f"{outcome.summary.output}, in {count_text(len(outcome.results), 'segment')}"
+        f"{outcome.summary.output}, in {count_text(len(outcome.results), part)}"
     )
     return JobResult(outcome, outcome.as_json(), (*problems, *outcome.notes, summary_line))

@@ -155,7 +155,7 @@ def find_finished_segments(settings: Settings, tasks: Sequence[ExportTask]) -> D
         OptionError: an exported segment in the middle of the log was deleted, or an exported segment shared a file
             with a segment that has changed.
     """
-    results_by_name = _recorded(settings)
+    results_by_name = recorded_results(settings.to)
     now = {task.name: task for task in tasks}
     _check_same_log(settings, results_by_name, now)
     _check_none_merged(results_by_name, tasks)
@@ -165,7 +165,7 @@ def find_finished_segments(settings: Settings, tasks: Sequence[ExportTask]) -> D
     outputs = set()
     for output, members in _by_output(results_by_name).items():
         here = {known.task.name: known for known in members if known.task.name in now}
-        if _is_there(settings.to, members[0]):
+        if has_output(settings.to, members[0]):
             if all(_bounds(known.task) == _bounds(now[name]) for name, known in here.items()):
                 results |= here
                 outputs.add(output)
@@ -175,10 +175,10 @@ def find_finished_segments(settings: Settings, tasks: Sequence[ExportTask]) -> D
     return Done(results, again, frozenset(outputs))
 
 
-def _recorded(settings: Settings) -> dict[str, SegmentResult]:
-    """Return the newest journaled result of each segment."""
+def recorded_results(to: str) -> dict[str, SegmentResult]:
+    """Return the newest result of each segment in the journal of a destination."""
     results_by_name: dict[str, SegmentResult] = {}
-    for values in read_journal(settings.to):
+    for values in read_journal(to):
         try:
             results = parse_line(values)
         except (KeyError, TypeError, AttributeError):
@@ -195,7 +195,8 @@ def _by_output(results_by_name: Mapping[str, SegmentResult]) -> dict[str, list[S
     return result
 
 
-def _is_there(to: str, result: SegmentResult) -> bool:
+def has_output(to: str, result: SegmentResult) -> bool:
+    """Return whether the file of a result exists with the size in the journal."""
     path = Path(to, result.output or "")
     return path.exists() and path.stat().st_size == result.output_bytes
 

@@ -26,7 +26,7 @@ import shutil
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.export.planning import files_of, find_finished_segments, part_bytes, remove_unrecorded
+from kafkaframes.jobs.export.planning import Done, files_of, find_finished_segments, part_bytes, remove_unrecorded
 from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.tally import CodecSummary, Counts, Dropped, Summary, TopicSummary
 from kafkaframes.jobs.export.task import (
@@ -142,6 +142,25 @@ class Outcome:
         }
 
 
+@dataclass(frozen=True)
+class Work:
+    """The remaining work of an export, given the journal of its destination.
+
+    Attributes:
+        names: names of all selected segments, in order.
+        files: segments of each file to write.
+        done: valid results of earlier runs.
+        internal_topics: internal topics that are not selected, for the summary.
+        notes: notes for the outcome.
+    """
+
+    names: Sequence[str]
+    files: Sequence[FileTasks]
+    done: Done
+    internal_topics: tuple[str, ...] = ()
+    notes: LogNotes = NO_NOTES
+
+
 def export(
     tasks: Sequence[ExportTask],
     settings: Settings,
@@ -164,21 +183,51 @@ def export(
     Raises:
         OptionError: the destination cannot be written, or has another export. ``run`` may raise other errors.
     """
-    started = time.monotonic()
-    with open_destination(settings.to, settings.fingerprint(), overwrite=overwrite):
+
+    def find_work() -> Work:
         done = find_finished_segments(settings, tasks)
-        files = files_of(tasks, done)
+        return Work([task.name for task in tasks], files_of(tasks, done), done, internal_topics, notes)
+
+    return export_work(find_work, settings, settings.fingerprint(), run=run, overwrite=overwrite)
+
+
+def export_work(
+    find_work: Callable[[], Work],
+    settings: Settings,
+    fingerprint: dict[str, Any],
+    *,
+    run: Runner = run_here,
+    overwrite: bool = False,
+) -> Outcome:
+    """Export into ``settings.to`` what earlier runs have not exported.
+
+    Args:
+        find_work: returns the remaining work. It is called while the destination is locked.
+        settings: settings of all tasks.
+        fingerprint: settings that must be the same in every run.
+        run: runs the tasks.
+        overwrite: whether to remove an earlier export first.
+
+    Raises:
+        OptionError: the destination cannot be written, or has another export. ``find_work`` and ``run`` may raise other
+            errors.
+    """
+    started = time.monotonic()
+    with open_destination(settings.to, fingerprint, overwrite=overwrite):
+        work = find_work()
         success = Path(settings.to, SUCCESS)
-        if files:
+        if work.files:
             success.unlink(missing_ok=True)
-        remove_unrecorded(settings, done, files)
+        remove_unrecorded(settings, work.done, work.files)
         fresh = {
-            result.task.name: result for results in run(export_group, groups(files, settings)) for result in results
+            result.task.name: result
+            for results in run(export_group, groups(work.files, settings))
+            for result in results
         }
-        results = tuple(fresh[task.name] if task.name in fresh else done.results[task.name] for task in tasks)
-        summary = sum_results(results, internal_topics, settings.to, time.monotonic() - started)
+        results = tuple(fresh[name] if name in fresh else work.done.results[name] for name in work.names)
+        summary = sum_results(results, work.internal_topics, settings.to, time.monotonic() - started)
         size_bytes = sum({result.output: result.output_bytes for result in results}.values())
-        outcome = Outcome(summary, len(fresh), len(done.results), size_bytes, results, notes=notes)
+        outcome = Outcome(summary, len(fresh), len(work.done.results), size_bytes, results, notes=work.notes)
         write_whole(Path(settings.to, OWN, "summary.json"), json.dumps(outcome.as_json()))
         if not outcome.failed:
             outputs = {result.output for result in fresh.values() if result.output is not None}
@@ -266,9 +315,13 @@ def write_whole(path: Path, text: str) -> None:
 
 def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
     """Group neighboring small files into jobs, so that many files share the cost of a task."""
-    costs = {tasks: sum(task.size_bytes for task in tasks) + OPEN_COST for tasks in files}
-    limit = part_bytes(sum(costs.values()), GROUP_BYTES)
-    return [Job(settings, tuple(share)) for share in split_by_cost(costs, limit, costs.__getitem__)]
+
+    def cost(tasks: FileTasks) -> int:
+        return sum(task.size_bytes for task in tasks) + OPEN_COST
+
+    all_files = list(files)
+    limit = part_bytes(sum(map(cost, all_files)), GROUP_BYTES)
+    return [Job(settings, tuple(share)) for share in split_by_cost(all_files, limit, cost)]
 
 
 def sum_results(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:

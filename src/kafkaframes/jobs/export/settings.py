@@ -27,6 +27,7 @@ from kafkaframes.storage.files.filesystem import storage_options
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.task import Settings
     from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.topic.options import TopicOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,25 @@ class ReadSettings(ValidatedSettings):
             isolation=self.isolation,
             control_records=self.control_records,
             on_damage=self.on_damage,
+        )
+
+    def topic_options(self, client: Mapping[str, Any], topics: str | Sequence[str]) -> TopicOptions:
+        """Return the options of a read of live topics.
+
+        Args:
+            client: consumer settings under Kafka's names, with the isolation level.
+            topics: topic names or patterns.
+
+        Raises:
+            OptionError: a setting of the client is invalid, or no topic is selected.
+        """
+        from kafkaframes.scan.topic.options import select_from_topics
+
+        return select_from_topics(
+            client,
+            self.selection(topics),
+            fail_on_data_loss=self.fail_on_data_loss,
+            include_headers=self.headers,
         )
 
 
@@ -134,15 +154,13 @@ class LogSourceSettings(ReadSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportSettings(LogSourceSettings, ConditionSettings):
-    """Settings of ``export_log``."""
+class TopicExportSettings(ConditionSettings):
+    """Settings of ``export_topics``."""
 
+    isolation: Isolation = setting("read_committed", "read_committed omits records of aborted and open transactions.")
     format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Format of the files.")
     base64: bool = setting(False, "CSV: write keys, values and header values in base64, which preserves every byte.")
     overwrite: bool = setting(False, "Replace the output of an earlier export.")
-    replicas: Literal["merge", "all"] = setting(
-        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
-    )
     single_file: bool = setting(False, "Write one Parquet file, with topic and partition as columns.")
 
     def file_settings(self, to: str) -> Settings:
@@ -156,3 +174,15 @@ class ExportSettings(LogSourceSettings, ConditionSettings):
             )
         if self.single_file and self.format != "parquet":
             raise OptionError(f"`single_file` writes Parquet; `format` is {self.format}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings(LogSourceSettings, TopicExportSettings):
+    """Settings of ``export_log``."""
+
+    isolation: Isolation | None = setting(  # type: ignore[assignment]
+        None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
+    )
+    replicas: Literal["merge", "all"] = setting(
+        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
+    )

@@ -36,13 +36,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkaframes.errors import OptionError, UnknownOutcomeError
+from kafkaframes.jobs.export.positions import TopicPartition
 from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
 from kafkaframes.jobs.tables.settings import LATEST, RAW
-from kafkaframes.jobs.tables.state import STAGED, RacedError, Table, TableCommit, TableState, TopicPartition
+from kafkaframes.jobs.tables.state import STAGED, RacedError, Table, TableCommit, TableState
 from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
 RUNS = f"{OWN}/runs"

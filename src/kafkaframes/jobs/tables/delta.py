@@ -25,6 +25,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
+from kafkaframes.jobs.export.positions import TopicPartition, topic_number
 from kafkaframes.jobs.tables.committing import latest_of_keys
 from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, column_changes, merge_columns
 from kafkaframes.jobs.tables.files import DataFile
@@ -34,12 +35,10 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableCommit,
     TableState,
-    TopicPartition,
     fingerprints_of_note,
     flat,
     parse_note,
     partition_path,
-    topic_number,
 )
 from kafkaframes.storage.files.filesystem import join
 

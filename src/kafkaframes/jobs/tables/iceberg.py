@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError, import_extra
+from kafkaframes.jobs.export.positions import TopicPartition
 from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
 from kafkaframes.jobs.tables.content import (
     PARTITIONED_BY,
@@ -41,7 +42,6 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableCommit,
     TableState,
-    TopicPartition,
     parse_note,
     partition_path,
     state_of_note,

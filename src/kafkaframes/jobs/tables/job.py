@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.export.live_planning import live_plan
+from kafkaframes.jobs.export.positions import Plan
 from kafkaframes.jobs.export.run import Outcome
 from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import JobResult, Runner, run_here
 from kafkaframes.jobs.tables.content import RAW
-from kafkaframes.jobs.tables.planning import live_plan, table_plan
-from kafkaframes.jobs.tables.run import Plan, TableExport
+from kafkaframes.jobs.tables.planning import table_plan
+from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.settings import TopicTableSettings
 from kafkaframes.jobs.tables.state import table_settings
 from kafkaframes.jobs.tables.targets import Tables, Values, tables_of, values_of
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.topic.options import TopicOptions, select_from_topics
+from kafkaframes.scan.topic.options import TopicOptions
 
 TIDY_EVERY: Final = 20  # number of rounds of a continuous job between two compactions of small files
 log = logging.getLogger("kafkaframes.jobs")
@@ -134,25 +136,6 @@ def plan_topic_table(
     read = connect()
     files = replace(settings.task_settings(to), isolation=read.isolation)
     return TableJob(settings, live_plan(read), files, values, tables)
-
-
-def topic_options(client: Mapping[str, Any], topics: str | Sequence[str], settings: TopicTableSettings) -> TopicOptions:
-    """Return the options of a read of live topics.
-
-    Args:
-        client: consumer settings under Kafka's names, with the isolation level.
-        topics: topic names or patterns.
-        settings: settings of the table.
-
-    Raises:
-        OptionError: a setting of the client is invalid, or no topic is selected.
-    """
-    return select_from_topics(
-        client,
-        settings.selection(topics),
-        fail_on_data_loss=settings.fail_on_data_loss,
-        include_headers=settings.headers,
-    )
 
 
 def run_table(

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.positions import TopicPartition
 from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.tables.content import column_changes, merge_columns
 from kafkaframes.jobs.tables.state import (
@@ -26,7 +27,6 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableCommit,
     TableState,
-    TopicPartition,
     parse_note,
     staging_directory,
     state_of_note,

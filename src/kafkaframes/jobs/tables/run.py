@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import part_bytes
+from kafkaframes.jobs.export.positions import Fingerprints, IncrementPlan, Plan, TopicPartition
 from kafkaframes.jobs.export.run import Outcome, sum_results
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.job import Runner, run_here, split_by_cost
@@ -30,44 +31,15 @@ from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, columns_with_far_times, discard, write_data_file
 from kafkaframes.jobs.tables.settings import COMMIT_BYTES
 from kafkaframes.jobs.tables.state import (
-    Ends,
-    Fingerprints,
-    Gap,
     Table,
     TableCommit,
     TableState,
-    TopicPartition,
     staging_directory,
 )
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.scan.ranges import nest_by_topic
-from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
 FILE_BYTES = 64 << 20  # largest number of log bytes in a data file that small segments share
-
-
-@dataclass(frozen=True)
-class TablePlan:
-    """The offsets that a run adds to a table.
-
-    Attributes:
-        tasks: tasks by topic partition and offset. Some may have no new batches.
-        starts: first new offset of each topic partition with tasks.
-        topic_ids: topic ids from the source.
-        gaps: accepted gaps.
-        internal_topics: internal topics that exist and are not selected.
-        notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
-    """
-
-    tasks: tuple[ExportTask, ...]
-    starts: Ends
-    topic_ids: Mapping[str, str]
-    gaps: tuple[Gap, ...] = ()
-    internal_topics: tuple[str, ...] = ()
-    notes: LogNotes = NO_NOTES
-
-
-Plan = Callable[[TableState | None], TablePlan]
 
 
 class TableExport:
@@ -143,7 +115,7 @@ class TableExport:
         return state
 
     def _wave(
-        self, tasks: Sequence[ExportTask], table_plan: TablePlan, state: TableState | None, *, replaces: bool
+        self, tasks: Sequence[ExportTask], table_plan: IncrementPlan, state: TableState | None, *, replaces: bool
     ) -> TableState | None:
         """Write and commit some tasks, and return the table's new state."""
         run = uuid.uuid4().hex[:16]
@@ -191,7 +163,13 @@ class TableExport:
         return job if self._dead is None else replace(job, dead=self._dead.directory_of(name))
 
     def _commit_of(
-        self, run: str, files: Sequence[DataFile], table_plan: TablePlan, state: TableState | None, *, replaces: bool
+        self,
+        run: str,
+        files: Sequence[DataFile],
+        table_plan: IncrementPlan,
+        state: TableState | None,
+        *,
+        replaces: bool,
     ) -> TableCommit | None:
         """Return the commit of a wave; None if there are no new offsets."""
         ends, kept_files = reached_ends(files, self._broken_partitions)
@@ -223,7 +201,7 @@ class TableExport:
         if self._dead is not None:
             self._dead.discard(run, files)
 
-    def _outcome(self, table_plan: TablePlan, seconds: float) -> Outcome:
+    def _outcome(self, table_plan: IncrementPlan, seconds: float) -> Outcome:
         results = tuple(result for file in self._files for result in file.results)
         state = self._table.read()
         summary = sum_results(results, table_plan.internal_topics, self._settings.to, seconds)

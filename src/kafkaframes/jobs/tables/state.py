@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from kafkaframes.jobs.export.positions import Ends, Fingerprints, Gap, TopicPartition, topic_number
 from kafkaframes.jobs.export.task import OWN, Settings
 from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.files import DataFile
@@ -24,9 +25,6 @@ from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.files.filesystem import join
 
-TopicPartition = tuple[str, int]
-Ends = Mapping[TopicPartition, int]
-Fingerprints = Mapping[TopicPartition, tuple[Fingerprint, ...]]
 STAGED = f"{OWN}/staged"  # directory of files that are not committed yet
 NOTE = "kafkaframes"  # key in a commit's metadata for the object that ``TableCommit.note`` returns
 SETTINGS = "kafkaframes.settings"
@@ -83,19 +81,6 @@ def fingerprints_of_note(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[
                 entries = [Fingerprint(*row) for row in rows if isinstance(row, list) and len(row) == _FIELDS]
                 result[str(topic), int(partition)] = tuple(entries)
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Offsets ``first`` to ``end`` (exclusive) that the log deleted before they were added to the table."""
-
-    topic: str
-    partition: int
-    first: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"offsets {self.first} to {self.end - 1} of {self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True)
@@ -175,17 +160,6 @@ def partition_path(name: TopicPartition) -> str:
 def staging_directory(root: str, name: TopicPartition) -> str:
     """Return the directory for a topic partition's files before their commit."""
     return join(root, f"{STAGED}/{partition_path(name)}")
-
-
-def topic_number(topic_id: str) -> int:
-    """Return 63 bits of a topic id, for fields that can only store a number.
-
-    >>> topic_number("AAAAAAAAAAAAAAAAAAAAAQ") == topic_number("AAAAAAAAAAAAAAAAAAAAAg")
-    False
-    """
-    from hashlib import sha256
-
-    return int.from_bytes(sha256(topic_id.encode()).digest()[:8], "big") >> 1
 
 
 def flat(values: Any) -> dict[TopicPartition, int]:

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, format_path_error
+from kafkaframes.jobs.export.positions import Plan
 from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.tables import delta, iceberg
 from kafkaframes.jobs.tables.committing import RUNS
 from kafkaframes.jobs.tables.content import Content
 from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
-from kafkaframes.jobs.tables.run import Plan
 from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TopicTableSettings
 from kafkaframes.jobs.tables.state import Table, TableState
 from kafkaframes.records.memory import borrow_memory

@@ -186,7 +186,7 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 
 
-def export_topics(
+def table_topics(
     spark: SparkSession,
     topics: str | Sequence[str],
     to: str | PathLike[str],
@@ -202,7 +202,7 @@ def export_topics(
     offset of each partition, so that the table contains each record once. The command ``kafkaframes table`` does the
     same. It can also decode values and follow topics. Both can continue each other's tables (mode ``raw``).
 
-    >>> export_topics(spark, "orders", "lake/orders", options=servers)  # doctest: +SKIP
+    >>> table_topics(spark, "orders", "lake/orders", options=servers)  # doctest: +SKIP
     80,000 records written to lake/orders, in 4 files
 
     Args:
@@ -227,8 +227,8 @@ def export_topics(
         KafkaframesError: A task failed.
     """
     from kafkaframes.errors import OptionError
+    from kafkaframes.jobs.export.live_planning import live_plan
     from kafkaframes.jobs.export.task import Settings
-    from kafkaframes.jobs.tables.planning import live_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.jobs.tables.targets import open_table
@@ -241,7 +241,7 @@ def export_topics(
         raise OptionError(f"unknown format {format!r}; expected one of {', '.join(TABLE_FORMATS)}")
     if is_connect(spark):
         raise OptionError(
-            "export_topics requires a classic Spark session, not Spark Connect: run it on the driver, or use "
+            "table_topics requires a classic Spark session, not Spark Connect: run it on the driver, or use "
             "`kafkaframes table`, or df.write of a DataFrame of kafka-topic"
         )
     names = [topics] if isinstance(topics, str) else list(topics)

@@ -1,4 +1,4 @@
-"""``kafkaframes.spark.export_topics``: what the workers write is what the topic has, each record once."""
+"""``kafkaframes.spark.table_topics``: what the workers write is what the topic has, each record once."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,15 +39,15 @@ def values(root):
 def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_path):
     options = {"kafka.bootstrap.servers": servers}
     send(servers, 0, 1_000)
-    first = kafkaframes.spark.export_topics(spark, "flights", tmp_path / "t", options=options)
+    first = kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options=options)
     assert str(first) == f"1,000 records written to {tmp_path / 't'}, in 2 files"
     assert first.to_dict()["table"]["format"] == "parquet"
     send(servers, 1_000, 1_500)
     send(servers, 5_000, 5_100, transactional_id="aborted")
-    second = kafkaframes.spark.export_topics(spark, ["flights"], tmp_path / "t", options=options)
+    second = kafkaframes.spark.table_topics(spark, ["flights"], tmp_path / "t", options=options)
     assert second.report.summary.records == 500
     assert values(tmp_path / "t") == sorted(f"v{n}" for n in range(1_500))
-    none = kafkaframes.spark.export_topics(spark, "flights", tmp_path / "t", options=options)
+    none = kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options=options)
     assert none.report.summary.records == 0
 
 
@@ -62,19 +62,19 @@ def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_pat
 )
 def test_what_does_not_fit_is_said_before_anything_runs(tmp_path, settings, message):
     with pytest.raises(OptionError, match=message):
-        kafkaframes.spark.export_topics(None, "flights", tmp_path / "t", **settings)
+        kafkaframes.spark.table_topics(None, "flights", tmp_path / "t", **settings)
 
 
 def test_isolation_is_part_of_what_a_table_holds(spark, servers, tmp_path):
     options = {"kafka.bootstrap.servers": servers, "KAFKA.ISOLATION.LEVEL": "read_uncommitted"}
-    kafkaframes.spark.export_topics(spark, "flights", tmp_path / "t", options=options)
+    kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options=options)
     with pytest.raises(OptionError, match="isolation"):
-        kafkaframes.spark.export_topics(spark, "flights", tmp_path / "t", options={"kafka.bootstrap.servers": servers})
+        kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options={"kafka.bootstrap.servers": servers})
 
 
 def test_a_session_of_spark_connect_is_refused_by_name(monkeypatch, tmp_path):
     from kafkaframes.spark.progress import checkpoint_files
 
     monkeypatch.setattr(checkpoint_files, "is_connect", lambda spark: True)
-    with pytest.raises(OptionError, match="export_topics requires a classic Spark session, not Spark Connect"):
-        kafkaframes.spark.export_topics(None, "t", tmp_path, options={"kafka.bootstrap.servers": "h:1"})
+    with pytest.raises(OptionError, match="table_topics requires a classic Spark session, not Spark Connect"):
+        kafkaframes.spark.table_topics(None, "t", tmp_path, options={"kafka.bootstrap.servers": "h:1"})

@@ -1,4 +1,4 @@
-"""Check that a source is the one from which a table was filled, by the fingerprints of records in the table's state.
+"""Check that a source is the one from which a table was filled, by the fingerprints that it has stored.
 
 Topic ids distinguish topics of the same name, but brokers before 2.8, and copies of their directories, have none. They
 also remain the same if a log is truncated and then gets other records at the same offsets.
@@ -12,9 +12,9 @@ from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
+from kafkaframes.jobs.export.positions import Destination, Fingerprints, Positions
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
 from kafkaframes.jobs.export.task import read_fingerprints
-from kafkaframes.jobs.tables.state import Fingerprints, TableState
 from kafkaframes.scan.fingerprints import Fingerprint, create_collector, find_difference
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
@@ -26,31 +26,31 @@ Lookup = Callable[[Fingerprints], Mapping[Name, Mapping[int, Fingerprint]]]
 
 def check_identity(
     names: Iterable[Name],
-    state: TableState | None,
+    positions: Positions | None,
     look_up: Lookup,
     *,
     topic_ids: Mapping[str, str],
-    remedy: str,
+    destination: Destination,
     acceptance: str | None,
 ) -> None:
-    """Check that a source has the last records of a table at the same offsets.
+    """Check that a source has the last records of a destination at the same offsets.
 
     Args:
         names: topic partitions to which records will be added.
-        state: state of the table.
+        positions: positions of the destination; None if it is empty.
         look_up: returns the fingerprints of the source's records at the offsets of other fingerprints.
-        topic_ids: ids of the source's topics, which are already compared with those in the state. If the source or
-            the state has no id of a topic, at least one record of each partition must be compared.
-        remedy: what to do about another log, for messages.
+        topic_ids: ids of the source's topics, which are already compared with those in the positions. If the source or
+            the destination has no id of a topic, at least one record of each partition must be compared.
+        destination: kind of the destination, for messages.
         acceptance: which setting continues without a comparison, for messages; None if it is set.
 
     Raises:
         OptionError: the source has another record at an offset, or no record can be compared.
     """
-    if state is None:
+    if positions is None:
         return
-    resumed_ends = {name: end for name in names if (end := state.end_of(name))}
-    expected_fingerprints = {name: state.fingerprints.get(name, ()) for name in resumed_ends}
+    resumed_ends = {name: end for name in names if (end := positions.end_of(name))}
+    expected_fingerprints = {name: positions.fingerprints.get(name, ()) for name in resumed_ends}
     source = look_up({name: rows for name, rows in expected_fingerprints.items() if rows})
     for name, rows in expected_fingerprints.items():
         there = source.get(name, {})
@@ -58,22 +58,27 @@ def check_identity(
         if difference is not None:
             row, other = difference
             raise OptionError(
-                f"{format_partition(name)} is not the log from which the table was filled: at offset {row.offset} the "
-                f"table has a record with {row}, and the log has one with {other}. {remedy}"
+                f"{format_partition(name)} is not the log from which {destination.name} was filled: at offset {row.offset} "
+                f"{destination.name} has a record with {row}, and the log has one with {other}. {destination.new}"
             )
-        has_same_id = name[0] in topic_ids and state.topic_number_of(name[0]) is not None
+        has_same_id = name[0] in topic_ids and positions.topic_number_of(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(
-                f"{format_partition(name)}: nothing shows that this is the log from which the table was filled: there "
-                f"is no topic id to compare, and {_missing_text(rows)}. {remedy}; {acceptance}"
+                f"{format_partition(name)}: nothing shows that this is the log from which {destination.name} was filled: there "
+                f"is no topic id to compare, and {_missing_text(rows, destination)}. {destination.new}; {acceptance}"
             )
 
 
-def _missing_text(rows: tuple[Fingerprint, ...]) -> str:
+def acceptance_of(fail_on_data_loss: bool) -> str | None:
+    """Return the setting that continues without a comparison of records; None if it is set."""
+    return "`fail_on_data_loss`=false continues without a comparison" if fail_on_data_loss else None
+
+
+def _missing_text(rows: tuple[Fingerprint, ...], destination: Destination) -> str:
     if not rows:
-        return "the table's state has no fingerprint of a record"
+        return f"{destination.name} has no fingerprint of a record"
     offsets = ", ".join(str(row.offset) for row in rows)
-    return f"the log no longer has the last records of the table (offset {offsets})"
+    return f"the log no longer has the last records of {destination.name} (offset {offsets})"
 
 
 def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -> Lookup:

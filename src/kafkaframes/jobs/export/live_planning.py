@@ -1,0 +1,236 @@
+"""Plan an export of live topics, to files or a table: find the offsets that the destination does not have yet.
+
+The plan also checks that the topics are those from which the destination was filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kafkaframes.client import Admin, Consumer, TopicPartition
+from kafkaframes.client.range_reader import fetch_sample
+from kafkaframes.client.settings import select_client_options
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.identity import acceptance_of, check_identity, look_up_in_topics
+from kafkaframes.jobs.export.positions import (
+    TABLE_OF_TOPICS,
+    Destination,
+    Gap,
+    IncrementPlan,
+    Plan,
+    Positions,
+    check_same_topic,
+)
+from kafkaframes.jobs.export.topic_task import SILENCE_MS, TopicTask
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, describe_offset_beyond_end, report_loss
+from kafkaframes.scan.topic.open_transactions import find_open_transactions
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import TopicLookups
+from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.log.notes import LogNotes
+from kafkaframes.wire.primitives import uuid_to_text
+
+FILE_BYTES: Final = 64 << 20  # approximate number of bytes that a task fetches
+_GUESSED_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could be fetched
+_SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
+
+
+def live_plan(options: TopicOptions, destination: Destination = TABLE_OF_TOPICS) -> Plan:
+    """Return a function that plans an export of live topics, given the destination's positions.
+
+    Args:
+        options: options of the read. With ``read_committed`` a partition's plan ends at its first open transaction.
+            Without ``fail_on_data_loss``, offsets that a topic deleted before the destination had them are a gap
+            instead of an error.
+        destination: kind of the destination, for messages.
+
+    The function raises OptionError if a topic was recreated or truncated since the destination was filled, and
+    BrokerError if a topic does not exist. A partition that appears after the first plan is new. If its first records
+    are deleted before it is planned, this is a data loss.
+    """
+    initial_partitions: set[TopicPartition] = set()
+
+    def plan(positions: Positions | None) -> IncrementPlan:
+        with TopicLookups(options) as lookups, Consumer(**options.client) as consumer:
+            all_partitions = lookups.find_partitions()
+            partitions = [one for one in all_partitions if options.row_filter.has_partition(one.topic, one.partition)]
+            if not initial_partitions:
+                initial_partitions.update(all_partitions)
+            ids = _topic_ids(sorted({one.topic for one in partitions}), options.client)
+            for topic, topic_id in ids.items():
+                check_same_topic(topic, topic_id, positions, destination)
+            ends = consumer.end_offsets(partitions)
+            requested = lookups.find_start_offsets(all_partitions)
+            starts, gaps = _live_starts(
+                lookups, {one: requested[one] for one in partitions}, ends, positions, initial_partitions, destination
+            )
+            stops = _live_stops(lookups, all_partitions, starts, ends)
+            check_identity(
+                [(one.topic, one.partition) for one in partitions if starts[one] < stops[one]],
+                positions,
+                look_up_in_topics(consumer, SILENCE_MS),
+                topic_ids=ids,
+                destination=destination,
+                acceptance=acceptance_of(options.fail_on_data_loss),
+            )
+            tasks = [
+                replace(task, topic_id=ids.get(one.topic, ""))
+                for one in partitions
+                for task in _tasks(consumer, one, starts[one], stops[one], options.client)
+            ]
+        first_offsets = {(one.topic, one.partition): starts[one] for one in partitions}
+        hiding = {one: end for one, end in ends.items() if stops[one] == end}
+        notes = LogNotes(_open_transactions(hiding, options.client, destination))
+        return IncrementPlan(tuple(tasks), first_offsets, ids, gaps, notes=notes)
+
+    return plan
+
+
+def _live_starts(
+    lookups: TopicLookups,
+    requested: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    positions: Positions | None,
+    initial_partitions: Collection[TopicPartition],
+    destination: Destination,
+) -> tuple[dict[TopicPartition, int], tuple[Gap, ...]]:
+    """Return the first offset to add in each partition, and the accepted gaps before them.
+
+    The committed offsets of a group are the start of partitions that the destination does not have. Those of other
+    partitions may have advanced beyond the destination's end, which is not a loss.
+    """
+    options, partitions = lookups.options, list(requested)
+    firsts = lookups.find_earliest_offsets(partitions)
+    known_ends = {
+        one: None if positions is None else positions.end_of((one.topic, one.partition)) for one in partitions
+    }
+    if isinstance(options.start, AtGroup):
+        requested |= {one: end for one, end in known_ends.items() if end is not None}
+    if options.start != EARLIEST:
+        requested |= lookups.check_retained_offsets({one: at for one, at in requested.items() if known_ends[one] is None}, ends)
+    expected = {
+        one: (0 if options.start == EARLIEST else requested[one])
+        if end is None and one not in initial_partitions
+        else end
+        for one, end in known_ends.items()
+    }
+    begins = {one: max(firsts[one], requested[one]) for one in partitions}
+    gaps = tuple(_gaps(expected, begins, ends, allow_loss=not options.fail_on_data_loss, destination=destination))
+    row_filter = options.row_filter
+    return {one: row_filter.limit_range(max(begins[one], known_ends[one] or 0), ends[one])[0] for one in partitions}, gaps
+
+
+def _live_stops(
+    lookups: TopicLookups,
+    all_partitions: Sequence[TopicPartition],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return the end offset of each partition's plan.
+
+    Raises:
+        OptionError: a specified end is beyond the end of a partition.
+    """
+    options = lookups.options
+    if options.end == LATEST:
+        bounds = {one: (starts[one], end) for one, end in ends.items()}
+    else:
+        requested = lookups.find_end_offsets(all_partitions)
+        bounds = lookups.limit_to_stable({one: (start, requested[one]) for one, start in starts.items()})
+    stops = {}
+    for one, (start, end) in bounds.items():
+        if end > ends[one]:
+            report_loss(describe_offset_beyond_end(one, end, ends[one]), fail=options.fail_on_data_loss)
+        stops[one] = options.row_filter.limit_range(start, min(end, ends[one]))[1]
+    return stops
+
+
+def _open_transactions(
+    ends: Mapping[TopicPartition, int], client: Mapping[str, Any], destination: Destination
+) -> tuple[Finding, ...]:
+    """Return a note for each partition that ends at an open transaction, before the high watermark.
+
+    Args:
+        ends: end offsets under the isolation level of ``client``.
+    """
+    notes = []
+    for hidden_records in find_open_transactions(ends, client):
+        message = (
+            f"{hidden_records.topic}-{hidden_records.partition}: the transaction of {hidden_records.producer} "
+            f"is open since offset {hidden_records.first_offset}; {destination.name} has no records from there on; up to "
+            f"{hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
+        )
+        servers = str(client.get("bootstrap.servers", client.get("bootstrap_servers")))
+        notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=hidden_records.first_offset))
+    return tuple(notes)
+
+
+def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
+    """Return topic ids in the form of log directories, without those of brokers before 2.8, which have none."""
+    with Admin(**select_client_options(client)) as admin:
+        result = admin.describe_topics(topics)
+    return {name: uuid_to_text(one.topic_id) for name, one in result.items() if one.topic_id.int}
+
+
+def _gaps(
+    known_ends: Mapping[TopicPartition, int | None],
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    allow_loss: bool,
+    destination: Destination,
+) -> Iterator[Gap]:
+    """Yield the offsets that topics deleted before the destination had them.
+
+    Raises:
+        OptionError: such a loss is not allowed, or a topic ends before the destination's end offset.
+    """
+    for partition, end in known_ends.items():
+        if end is None:
+            continue
+        if ends[partition] < end:
+            raise OptionError(
+                f"{partition} ends at offset {ends[partition]}, and {destination.name} has its records up to {end - 1}: "
+                f"the topic was truncated or replaced. {destination.new}"
+            )
+        if firsts[partition] > end:
+            gap = Gap(partition.topic, partition.partition, end, firsts[partition])
+            if not allow_loss:
+                raise OptionError(
+                    f"{gap} are not in the topic any more, and not in {destination.name}: "
+                    f"`fail_on_data_loss`=false accepts that, and records it in {destination.name}"
+                )
+            yield gap
+
+
+def _tasks(
+    consumer: Consumer, partition: TopicPartition, first: int, end: int, client: Mapping[str, Any]
+) -> Iterator[TopicTask]:
+    """Yield the tasks of a partition: offset ranges of about ``FILE_BYTES`` each."""
+    if first >= end:
+        return
+    each = _GUESSED_BYTES if end - first <= _SAMPLED_OFFSETS else _bytes_per_offset(consumer, partition, first)
+    step = max(int(FILE_BYTES / each), 1)
+    path = f"{partition.topic}-{partition.partition} of {client['bootstrap.servers']}"
+    for begin in range(first, end, step):
+        stop = min(begin + step, end)
+        yield TopicTask(
+            path,
+            max(int((stop - begin) * each), 1),
+            begin,
+            partition.topic,
+            partition.partition,
+            first_offset=begin,
+            end_offset=stop,
+            label=f"{begin:020}",
+            client=client,
+        )
+
+
+def _bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
+    """Estimate the average record size from the partition's first records."""
+    result = fetch_sample(consumer, partition, first)
+    consumer.assign({})
+    return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)

@@ -1,0 +1,116 @@
+"""Positions in topic partitions up to which a destination has records, and plans of what to add.
+
+A table stores its positions with each commit (``jobs.tables.state``), an export to files in its journal. An end offset
+does not show which log it belongs to. Destinations therefore also store topic ids, and fingerprints of the last records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.task import ExportTask
+from kafkaframes.scan.fingerprints import Fingerprint
+from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
+
+TopicPartition = tuple[str, int]
+Ends = Mapping[TopicPartition, int]
+Fingerprints = Mapping[TopicPartition, tuple[Fingerprint, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets ``first`` to ``end`` (exclusive) that the log deleted before they were added to the destination."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"offsets {self.first} to {self.end - 1} of {self.topic}-{self.partition}"
+
+
+class Positions(Protocol):
+    """The positions that a destination has stored."""
+
+    @property
+    def end_of(self) -> Callable[[TopicPartition], int | None]:
+        """A function that returns the end offset of a topic partition; None if the destination does not have it."""
+
+    @property
+    def topic_number_of(self) -> Callable[[str], int | None]:
+        """A function that returns ``topic_number`` of a topic's stored id; None if it is unknown."""
+
+    @property
+    def fingerprints(self) -> Fingerprints:
+        """The fingerprints of the last records of topic partitions, in offset order."""
+
+
+@dataclass(frozen=True)
+class IncrementPlan:
+    """The offsets that a run adds to a destination.
+
+    Attributes:
+        tasks: tasks by topic partition and offset. Some may have no new batches.
+        starts: first new offset of each selected topic partition.
+        topic_ids: topic ids from the source.
+        gaps: accepted gaps.
+        internal_topics: internal topics that exist and are not selected.
+        notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
+    """
+
+    tasks: tuple[ExportTask, ...]
+    starts: Ends
+    topic_ids: Mapping[str, str]
+    gaps: tuple[Gap, ...] = ()
+    internal_topics: tuple[str, ...] = ()
+    notes: LogNotes = NO_NOTES
+
+
+Plan = Callable[[Positions | None], IncrementPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The kind of a destination, in messages.
+
+    Attributes:
+        name: the destination as a subject, such as "the table".
+        new: what to do if the source is another log, such as "Write it to a new table".
+    """
+
+    name: str
+    new: str
+
+
+TABLE_OF_LOGS = Destination("the table", "Export it to a new table, or with `overwrite`")
+TABLE_OF_TOPICS = Destination("the table", "Write it to a new table, or with `overwrite`")
+FILES = Destination("the export", "Export it to a new directory, or with `overwrite`")
+
+
+def topic_number(topic_id: str) -> int:
+    """Return 63 bits of a topic id, for fields that can only store a number.
+
+    >>> topic_number("AAAAAAAAAAAAAAAAAAAAAQ") == topic_number("AAAAAAAAAAAAAAAAAAAAAg")
+    False
+    """
+    from hashlib import sha256
+
+    return int.from_bytes(sha256(topic_id.encode()).digest()[:8], "big") >> 1
+
+
+def check_same_topic(topic: str, topic_id: str, positions: Positions | None, destination: Destination) -> None:
+    """Check that the destination was filled from the same topic.
+
+    Raises:
+        OptionError: the topic was created again since, so that its offsets refer to other records.
+    """
+    number = None if positions is None else positions.topic_number_of(topic)
+    if number is not None and number != topic_number(topic_id):
+        raise OptionError(
+            f"topic {topic} has the id {topic_id}, and {destination.name} was filled from one with another id: the "
+            f"topic was deleted and created again. {destination.new}"
+        )

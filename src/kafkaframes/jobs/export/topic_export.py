@@ -1,0 +1,233 @@
+"""An export of live topics to files, planned while the destination is locked, because the plan continues its journal.
+
+The journal has the result of each exported offset range. A run also writes a line about its plan before it reads:
+
+    {"plan": {"starts": {"orders": {"0": 0}}, "topic_ids": {"orders": "AAAA..."}, "gaps": [["orders", 0, 5, 9]]}}
+
+``starts`` is the first offset of each partition that is new in the destination. From there on, a partition's records
+are complete up to the first offset that is neither in a range with a file nor in an accepted gap. The next run reads
+the offsets after it that no range has. Ranges may be finished in any order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from kafkaframes.jobs.export.planning import Done, has_output, recorded_results
+from kafkaframes.jobs.export.positions import (
+    Fingerprints,
+    Gap,
+    IncrementPlan,
+    Plan,
+    TopicPartition,
+    topic_number,
+)
+from kafkaframes.jobs.export.run import Outcome, Work, export_single, export_work
+from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, journal_of, read_journal
+from kafkaframes.jobs.job import Runner, run_here
+from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
+from kafkaframes.scan.ranges import nest_by_topic
+from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.log.notes import LogNotes
+
+_PLAN = "plan"
+_SOURCE = {"source": "live topics"}  # in the stored settings, so that logs are not exported to the same destination
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TopicExport:
+    """An export of live topics to files that is ready to run.
+
+    Attributes:
+        plan: plans the offsets to add, given the destination's positions.
+        settings: settings of all tasks.
+        overwrite: whether to replace the output of an earlier export.
+        single_file: whether to write one Parquet file.
+    """
+
+    plan: Plan
+    settings: Settings
+    overwrite: bool = False
+    single_file: bool = False
+
+    @property
+    def part(self) -> str:
+        """The word for the part of the source that a task exports."""
+        return "range"
+
+    @property
+    def size_bytes(self) -> None:
+        """None: the number of bytes to read is only known when the export runs."""
+
+    def run(self, run: Runner = run_here) -> Outcome:
+        """Write the records that no earlier run has written.
+
+        Args:
+            run: runs the tasks. One process writes a single file.
+
+        Raises:
+            OptionError: the destination cannot be written, or has other contents, an export with other settings or of
+                another topic; or the topics have lost records.
+            BrokerError, NetworkError: the topics cannot be read. The next run continues after the finished ranges.
+        """
+        settings, overwrite = self.settings, self.overwrite
+        if self.single_file:
+            plan = self.plan(None)
+            return export_single(plan.tasks, settings, overwrite=overwrite, notes=_notes_of(plan))
+        fingerprint = settings.fingerprint() | _SOURCE
+        return export_work(self._find_work, settings, fingerprint, run=run, overwrite=overwrite)
+
+    def _find_work(self) -> Work:
+        to = self.settings.to
+        contents = read_contents(to)
+        plan = self.plan(contents)
+        if (values := _new_facts(plan, contents)) is not None:
+            with journal_of(to) as record:
+                record({_PLAN: values})
+        tasks = [task for planned in plan.tasks for task in contents.without_finished(planned)]
+        done = {result.task.name: result for result in contents.results}
+        selected_results = [
+            result for result in contents.results if (result.task.topic, result.task.partition) in plan.starts
+        ]
+        selected_tasks = sorted([*(result.task for result in selected_results), *tasks], key=_order_of)
+        outputs = frozenset(result.output for result in done.values() if result.output is not None)
+        return Work(
+            [task.name for task in selected_tasks],
+            [(task,) for task in tasks],
+            Done({result.task.name: result for result in selected_results}, {}, outputs),
+            notes=_notes_of(plan),
+        )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The records of live topics that a destination has, according to its journal and its files.
+
+    Attributes:
+        results: valid results of earlier runs by topic, partition and offset.
+        starts: first offset of each topic partition.
+        topic_ids: topic ids.
+        gaps: accepted gaps.
+    """
+
+    results: Sequence[SegmentResult]
+    starts: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+    gaps: Sequence[Gap]
+
+    @property
+    def end_of(self) -> Callable[[TopicPartition], int | None]:
+        """A function that returns the offset up to which a topic partition is complete; None if it is new."""
+        return self._ends.get
+
+    @property
+    def topic_number_of(self) -> Callable[[str], int | None]:
+        """A function that returns ``topic_number`` of a topic's stored id; None if it is unknown."""
+        return lambda topic: topic_number(self.topic_ids[topic]) if topic in self.topic_ids else None
+
+    @property
+    def fingerprints(self) -> Fingerprints:
+        """The fingerprints of the last records of topic partitions, up to the offset of ``end_of``."""
+        ends = self._ends
+        rows: dict[TopicPartition, list[Any]] = defaultdict(list)
+        for result in self.results:
+            name = result.task.topic, result.task.partition
+            if name in ends and (result.task.end_offset or 0) <= ends[name]:
+                rows[name] += result.tally.last_records
+        return {name: tuple(all_rows[-MAX_FINGERPRINTS:]) for name, all_rows in rows.items()}
+
+    @cached_property
+    def _ends(self) -> dict[TopicPartition, int]:
+        return {name: _contiguous_end(start, self._intervals[name]) for name, start in self.starts.items()}
+
+    @cached_property
+    def _intervals(self) -> dict[TopicPartition, list[Interval]]:
+        """Return the offset ranges that are in files or accepted gaps, in order."""
+        intervals: dict[TopicPartition, list[Interval]] = defaultdict(list)
+        for result in self.results:
+            intervals[result.task.topic, result.task.partition].append(_interval_of(result.task))
+        for gap in self.gaps:
+            intervals[gap.topic, gap.partition].append((gap.first, gap.end))
+        return defaultdict(list, {name: sorted(ranges) for name, ranges in intervals.items()})
+
+    def without_finished(self, task: ExportTask) -> Iterator[ExportTask]:
+        """Yield tasks for the offsets of a task that no earlier run has exported."""
+        position, end = _interval_of(task)
+        for first, last in self._intervals[task.topic, task.partition]:
+            if last > position and first < end:
+                if first > position:
+                    yield _part_of(task, position, first)
+                position = last
+        if position < end:
+            yield _part_of(task, position, end)
+
+
+def read_contents(to: str) -> Contents:
+    """Read the journal of a destination. Results whose file is missing or has another size are not valid."""
+    results = [result for result in recorded_results(to).values() if result.output is None or has_output(to, result)]
+    starts: dict[TopicPartition, int] = {}
+    topic_ids: dict[str, str] = {}
+    gaps: list[Gap] = []
+    for values in read_journal(to):
+        plan = values.get(_PLAN)
+        if isinstance(plan, dict):
+            for topic, partitions in plan["starts"].items():
+                starts |= {(topic, int(partition)): start for partition, start in partitions.items()}
+            topic_ids |= plan["topic_ids"]
+            gaps += [Gap(*gap) for gap in plan["gaps"]]
+    return Contents(sorted(results, key=lambda result: _order_of(result.task)), starts, topic_ids, gaps)
+
+
+def _new_facts(plan: IncrementPlan, contents: Contents) -> dict[str, Any] | None:
+    """Return the facts of a plan that the journal does not have, as JSON values; None if it has all."""
+    starts = {name: start for name, start in plan.starts.items() if name not in contents.starts}
+    topic_ids = {name: one for name, one in plan.topic_ids.items() if name not in contents.topic_ids}
+    if not (starts or topic_ids or plan.gaps):
+        return None
+    gaps = [[gap.topic, gap.partition, gap.first, gap.end] for gap in plan.gaps]
+    return {"starts": nest_by_topic(starts), "topic_ids": topic_ids, "gaps": gaps}
+
+
+def _notes_of(plan: IncrementPlan) -> LogNotes:
+    losses = tuple(
+        Finding(Severity.NOTE, "lost-records", f"{gap} are not in the topic any more", gap.topic, offset=gap.first)
+        for gap in plan.gaps
+    )
+    return plan.notes + LogNotes(losses)
+
+
+def _interval_of(task: ExportTask) -> Interval:
+    return task.first_offset or 0, task.end_offset or 0
+
+
+def _order_of(task: ExportTask) -> tuple[str, int, int]:
+    return task.topic, task.partition, task.first_offset or 0
+
+
+def _contiguous_end(start: int, intervals: Iterable[Interval]) -> int:
+    """Return the end of the offsets from ``start`` on that intervals cover without a hole.
+
+    >>> _contiguous_end(3, [(0, 5), (5, 9), (10, 12)])
+    9
+    """
+    end = start
+    for first, last in intervals:
+        if first > end:
+            break
+        end = max(end, last)
+    return end
+
+
+def _part_of(task: ExportTask, first: int, end: int) -> ExportTask:
+    if (first, end) == _interval_of(task):
+        return task
+    whole_first, whole_end = _interval_of(task)
+    size_bytes = max(task.size_bytes * (end - first) // (whole_end - whole_first), 1)
+    return replace(
+        task, size_bytes=size_bytes, base_offset=first, first_offset=first, end_offset=end, label=f"{first:020}"
+    )
