@@ -22,7 +22,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.outcome_text import WIDTH_IN_A_PIPE, say_problems, tables_of
 from kafkaframes.cli.sources import are_topics, check_source_flags, topic_read, topic_settings
-from kafkaframes.cli.text import console, note, printable, size_text
+from kafkaframes.cli.text import console, escape_unprintable, format_size, note
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings

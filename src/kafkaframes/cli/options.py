@@ -14,7 +14,14 @@ import click
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import say
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
-from kafkaframes.jobs.settings import POSITION_METAVAR, PartitionSettings, RangeSettings, SourceSettings, choices_of, types_of
+from kafkaframes.jobs.settings import (
+    POSITION_METAVAR,
+    PartitionSettings,
+    RangeSettings,
+    SourceSettings,
+    choices_of,
+    types_of,
+)
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, to_log_bound
 from kafkaframes.scan.selection import ISOLATIONS

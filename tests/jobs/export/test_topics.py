@@ -231,7 +231,8 @@ def test_other_formats(servers, admin, tmp_path, form):
     send(servers, texts(0, 5))
     export_topics(servers, "t", tmp_path / "out", format=form)
     (path,) = (tmp_path / "out" / "topic=t" / "partition=0").iterdir()
-    assert path.name == f"{0:020}.{form}" and path.stat().st_size
+    assert path.name == f"{0:020}.{form}"
+    assert path.stat().st_size
     if form == "json":
         assert [json.loads(line)["offset"] for line in path.read_text().splitlines()] == list(range(5))
 

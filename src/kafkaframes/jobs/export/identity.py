@@ -58,14 +58,16 @@ def check_identity(
         if difference is not None:
             row, other = difference
             raise OptionError(
-                f"{format_partition(name)} is not the log from which {destination.name} was filled: at offset {row.offset} "
-                f"{destination.name} has a record with {row}, and the log has one with {other}. {destination.new}"
+                f"{format_partition(name)} is not the log from which {destination.name} was filled: at offset "
+                f"{row.offset} {destination.name} has a record with {row}, and the log has one with {other}. "
+                f"{destination.new}"
             )
         has_same_id = name[0] in topic_ids and positions.topic_number_of(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(
-                f"{format_partition(name)}: nothing shows that this is the log from which {destination.name} was filled: there "
-                f"is no topic id to compare, and {_missing_text(rows, destination)}. {destination.new}; {acceptance}"
+                f"{format_partition(name)}: nothing shows that this is the log from which {destination.name} was "
+                f"filled: there is no topic id to compare, and {_missing_text(rows, destination)}. "
+                f"{destination.new}; {acceptance}"
             )
 
 

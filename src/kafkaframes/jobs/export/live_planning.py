@@ -24,7 +24,7 @@ from kafkaframes.jobs.export.positions import (
     check_same_topic,
 )
 from kafkaframes.jobs.export.topic_task import SILENCE_MS, TopicTask
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, describe_offset_beyond_end, report_loss
+from kafkaframes.scan.ranges import EARLIEST, LATEST, GroupBound, describe_offset_beyond_end, report_loss
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import TopicLookups
@@ -106,10 +106,12 @@ def _live_starts(
     known_ends = {
         one: None if positions is None else positions.end_of((one.topic, one.partition)) for one in partitions
     }
-    if isinstance(options.start, AtGroup):
+    if isinstance(options.start, GroupBound):
         requested |= {one: end for one, end in known_ends.items() if end is not None}
     if options.start != EARLIEST:
-        requested |= lookups.check_retained_offsets({one: at for one, at in requested.items() if known_ends[one] is None}, ends)
+        requested |= lookups.check_retained_offsets(
+            {one: at for one, at in requested.items() if known_ends[one] is None}, ends
+        )
     expected = {
         one: (0 if options.start == EARLIEST else requested[one])
         if end is None and one not in initial_partitions
@@ -119,7 +121,9 @@ def _live_starts(
     begins = {one: max(firsts[one], requested[one]) for one in partitions}
     gaps = tuple(_gaps(expected, begins, ends, allow_loss=not options.fail_on_data_loss, destination=destination))
     row_filter = options.row_filter
-    return {one: row_filter.limit_range(max(begins[one], known_ends[one] or 0), ends[one])[0] for one in partitions}, gaps
+    return {
+        one: row_filter.limit_range(max(begins[one], known_ends[one] or 0), ends[one])[0] for one in partitions
+    }, gaps
 
 
 def _live_stops(
@@ -159,8 +163,8 @@ def _open_transactions(
     for hidden_records in find_open_transactions(ends, client):
         message = (
             f"{hidden_records.topic}-{hidden_records.partition}: the transaction of {hidden_records.producer} "
-            f"is open since offset {hidden_records.first_offset}; {destination.name} has no records from there on; up to "
-            f"{hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
+            f"is open since offset {hidden_records.first_offset}; {destination.name} has no records from there "
+            f"on; up to {hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
         )
         servers = str(client.get("bootstrap.servers", client.get("bootstrap_servers")))
         notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=hidden_records.first_offset))
@@ -192,8 +196,8 @@ def _gaps(
             continue
         if ends[partition] < end:
             raise OptionError(
-                f"{partition} ends at offset {ends[partition]}, and {destination.name} has its records up to {end - 1}: "
-                f"the topic was truncated or replaced. {destination.new}"
+                f"{partition} ends at offset {ends[partition]}, and {destination.name} has its records up to "
+                f"{end - 1}: the topic was truncated or replaced. {destination.new}"
             )
         if firsts[partition] > end:
             gap = Gap(partition.topic, partition.partition, end, firsts[partition])

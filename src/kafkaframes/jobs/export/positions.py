@@ -1,7 +1,8 @@
 """Positions in topic partitions up to which a destination has records, and plans of what to add.
 
-A table stores its positions with each commit (``jobs.tables.state``), an export to files in its journal. An end offset
-does not show which log it belongs to. Destinations therefore also store topic ids, and fingerprints of the last records.
+A table stores its positions with each commit (``jobs.tables.state``), an export to files in its journal. An end
+offset does not show which log it belongs to. Destinations therefore also store topic ids, and fingerprints of the last
+records.
 """
 
 from __future__ import annotations
