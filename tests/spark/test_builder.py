@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -58,11 +59,13 @@ def test_a_local_session_does_not_wait_for_acknowledgements_of_tcp_unless_told_t
     assert name not in builder.create_default_config("spark://host:7077", memory="1g", overrides={})
 
 
-def test_queries_that_are_typed_show_how_far_they_are_and_those_of_programs_do_not(monkeypatch):
+def test_spark_shows_its_progress_in_a_shell_but_not_in_programs_and_notebooks(monkeypatch):
     name = "spark.ui.showConsoleProgress"
     assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "false"
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "true"
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "false"
 
 
 def test_a_cluster_keeps_its_own_addresses_memory_and_logs():

@@ -1,10 +1,11 @@
 """The tasks of Spark's jobs, counted for a progress bar; no JVM."""
 
+import sys
 import threading
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
-from kafkaframes.spark.sessions import job_session
-from kafkaframes.spark.sessions.job_session import watch_tasks
+from kafkaframes.spark.runtime import task_progress
+from kafkaframes.spark.runtime.task_progress import show_in_notebook, watch_tasks
 
 
 class Tracker:
@@ -18,7 +19,7 @@ class Tracker:
 
 
 def test_tasks_are_counted_while_the_block_runs_and_the_thread_ends_with_it(monkeypatch):
-    monkeypatch.setattr(job_session, "_POLL_INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(task_progress, "_POLL_INTERVAL_SECONDS", 0.001)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
     counts, has_seen = [], threading.Event()
 
@@ -39,7 +40,7 @@ def test_a_session_without_counts_shows_nothing():
 
 def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
     """After Ctrl-C the thread printed py4j's traceback before the command could say its line."""
-    monkeypatch.setattr(job_session, "_POLL_INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(task_progress, "_POLL_INTERVAL_SECONDS", 0.001)
     errors, has_asked = [], threading.Event()
     monkeypatch.setattr(threading, "excepthook", errors.append)
 
@@ -52,3 +53,39 @@ def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
     with watch_tasks(spark, lambda *_: 1 / 0):
         assert has_asked.wait(60)
     assert errors == []
+
+
+class Output:
+    """The output of a notebook's cell: what it shows now, and whether it was filled."""
+
+    def __init__(self):
+        self.html = self.previous_html = ""
+        self.has_bar = threading.Event()
+
+    def update(self, value):
+        self.previous_html, self.html = self.html, value._repr_html_()
+        if self.html:
+            self.has_bar.set()
+
+
+def test_a_notebook_shows_a_bar_while_the_tasks_run_and_removes_it(monkeypatch):
+    monkeypatch.setattr(task_progress, "_POLL_INTERVAL_SECONDS", 0.001)
+    output, module = Output(), ModuleType("IPython.display")
+    module.display = lambda value, *, display_id: output
+    for name, value in {
+        "ipykernel": ModuleType("ipykernel"),
+        "IPython": ModuleType("IPython"),
+        module.__name__: module,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, value)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
+    with show_in_notebook(spark):
+        assert output.has_bar.wait(100)
+    assert output.html == ""
+    assert output.previous_html == '<progress value="3" max="8" aria-label="Spark tasks"></progress> 3 of 8 tasks'
+
+
+def test_programs_without_a_notebook_show_no_bar(monkeypatch):
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    with show_in_notebook(SimpleNamespace()):
+        assert "kafkaframes progress" not in {thread.name for thread in threading.enumerate()}

@@ -114,7 +114,8 @@ def runner(
 @contextmanager
 def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark for a command, and stop it afterwards. A terminal shows the number of finished tasks."""
-    from kafkaframes.spark.sessions.job_session import start_job_session, watch_tasks
+    from kafkaframes.spark.runtime.task_progress import watch_tasks
+    from kafkaframes.spark.sessions.job_session import start_job_session
 
     with (
         _bar("starting Spark", None, in_bytes=False) as show,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.records.limits import current_budget, limit_budget
 from kafkaframes.spark.runtime import _compat
+from kafkaframes.spark.runtime.task_progress import show_in_notebook
 from kafkaframes.spark.runtime.worker import freeze_imports
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def run_on_spark(
     *,
     total_bytes: int | None = None,
 ) -> Iterator[_Answer]:
-    """Return ``function(task)`` for each task, in order.
+    """Return ``function(task)`` for each task, in order. In a notebook, a progress bar is shown in the meantime.
 
     Args:
         spark: Session, other than Spark Connect.
@@ -51,7 +52,8 @@ def run_on_spark(
     with _compat.restore_package_errors():
         task_rdd = spark.sparkContext.parallelize(list(tasks), _count_tasks(spark, len(tasks), total_bytes))
         memory = current_budget()
-        return iter(task_rdd.mapPartitions(lambda some: _run_each_task(function, some, memory)).collect())
+        with show_in_notebook(spark):
+            return iter(task_rdd.mapPartitions(lambda some: _run_each_task(function, some, memory)).collect())
 
 
 def _count_tasks(spark: SparkSession, count: int, total_bytes: int | None) -> int:

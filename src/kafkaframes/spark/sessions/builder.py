@@ -29,6 +29,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import EXTRA_FOLDER_FUNCTIONS
 from kafkaframes.protocol.addresses import is_host
 from kafkaframes.spark.progress.checkpoint_files import is_connect
+from kafkaframes.spark.runtime.task_progress import is_notebook
 from kafkaframes.spark.sessions.worker_files import find_unpacked_archive, ship_kernels, use_linked_home
 
 if TYPE_CHECKING:
@@ -229,9 +230,8 @@ def create_default_config(master: str, *, memory: str, overrides: Mapping[str, s
 
     config = {
         "spark.python.worker.reuse": "true",  # otherwise, each task starts Python, and small tasks are 10 times slower
-        "spark.ui.showConsoleProgress": str(
-            hasattr(sys, "ps1")
-        ).lower(),  # interactive users see the progress of queries
+        # Users of a shell see the progress of queries. In a notebook, Spark's bar is one long line of errors.
+        "spark.ui.showConsoleProgress": str(hasattr(sys, "ps1") and not is_notebook()).lower(),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Workers begin to write while the JVM reads on: batches of 10,000 rows of 10 KiB are 100 MB (Spark 4.1).
         "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",

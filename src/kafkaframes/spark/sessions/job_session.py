@@ -1,4 +1,4 @@
-"""A Spark session for one job: start it, show the progress of its tasks, and stop it, also after a signal."""
+"""A Spark session for one job: start it, and stop it, also after a signal."""
 
 from __future__ import annotations
 
@@ -165,46 +165,3 @@ def _summarize_error(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]
-
-
-_POLL_INTERVAL_SECONDS = 0.2
-
-
-@contextmanager
-def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``show(done, total)`` with the task counts of running jobs, from another thread, while the block runs.
-
-    Spark Connect does not report task counts, so ``show`` is not called.
-    """
-    try:
-        tracker = spark.sparkContext.statusTracker()
-    except Exception:  # PySparkAttributeError without a SparkContext; a missing progress bar must not fail the job
-        yield
-        return
-    end_event = threading.Event()
-    thread = threading.Thread(
-        target=_poll_progress, args=(tracker, show, end_event), name="kafkaframes progress", daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        end_event.set()
-        thread.join()
-
-
-def _poll_progress(tracker: Any, show: Callable[[int, int], None], end_event: threading.Event) -> None:
-    while not end_event.wait(_POLL_INTERVAL_SECONDS):
-        try:
-            done_tasks, total = _count_tasks(tracker)
-        except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it
-            return
-        if total:
-            show(done_tasks, total)
-
-
-def _count_tasks(tracker: Any) -> tuple[int, int]:
-    """Return the numbers of completed tasks and of all tasks in the running stages."""
-    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-    result = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
-    return sum(done_tasks for done_tasks, _ in result), sum(total for _, total in result)
