@@ -190,7 +190,7 @@ def test_a_topic_that_was_made_anew_is_not_put_behind_the_old_one(broker, topic,
         admin.delete_topics([topic])
     broker.create_topic(topic, partitions=2)
     send(broker, topic, [b"2", b"3"])
-    assert "made anew" in run_refused(*flags)
+    assert "deleted and created again" in run_refused(*flags)
 
 
 # ---------------------------------------------------------------------------------------------------------- logs

@@ -60,7 +60,7 @@ def test_delta_whose_log_was_cleaned_still_says_its_offsets(lake, log, monkeypat
     assert export(lake, log).summary.records == 10
     assert offsets_of(lake) == list(range(210))
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
-    with pytest.raises(OptionError, match="made anew"):
+    with pytest.raises(OptionError, match="deleted and created again"):
         export(lake, log)
 
 

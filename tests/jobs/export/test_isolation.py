@@ -72,6 +72,7 @@ def test_records_of_a_transaction_that_has_ended_are_added_by_the_next_run(tmp_p
     ):
         with Producer(broker.bootstrap_servers) as other:
             other.send("t", b"before", partition=0).result()
+            other.send("u", b"other", partition=0).result()
         producer.begin_transaction()
         producer.send("t", b"1", partition=0).result()
         shutil.copytree(tmp_path / "data", tmp_path / "open")
@@ -79,11 +80,13 @@ def test_records_of_a_transaction_that_has_ended_are_added_by_the_next_run(tmp_p
         producer.begin_transaction()
         producer.send("t", b"2", partition=0).result()
         producer.commit_transaction()
-    first = kafkaframes.export_log(tmp_path / "open", tmp_path / "out", topics="t").report
-    assert (exported(tmp_path / "out"), len(first.notes.hidden_records)) == ({("t", 0): [0]}, 1)
+    first = kafkaframes.export_log(tmp_path / "open", tmp_path / "out", topics=["t", "u"]).report
+    assert (exported(tmp_path / "out"), len(first.notes.hidden_records)) == ({("t", 0): [0], ("u", 0): [0]}, 1)
     shutil.copytree(tmp_path / "data", tmp_path / "ended")
-    second = kafkaframes.export_log(tmp_path / "ended", tmp_path / "out", topics="t").report
-    assert exported(tmp_path / "out") == scanned(tmp_path / "ended", topics="t") == {("t", 0): [0, 3]}
+    second = kafkaframes.export_log(tmp_path / "ended", tmp_path / "out", topics=["t", "u"]).report
+    expected = {("t", 0): [0, 3], ("u", 0): [0]}
+    assert exported(tmp_path / "out") == scanned(tmp_path / "ended", topics=["t", "u"]) == expected
+    assert (second.exported, second.resumed) == (1, 1)  # the segment of the other partition is not exported again
     assert second.is_complete
 
 

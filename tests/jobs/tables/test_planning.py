@@ -282,6 +282,18 @@ def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
     assert outcome.summary.records == kind.read().num_rows - 200 == 635
 
 
+def test_overwrite_replaces_the_settings_too(kind, log):
+    export(kind, log)
+    with pytest.raises(OptionError, match="`isolation` was .*or replace the content with `overwrite`"):
+        export(kind, log, isolation="read_committed")
+    export(kind, log, incremental=False, overwrite=True, isolation="read_committed")
+    append(log, 200, 10)
+    with pytest.raises(OptionError, match="`isolation` was read_committed and is"):
+        export(kind, log)
+    assert export(kind, log, isolation="read_committed").summary.records == 10
+    assert offsets_of(kind) == list(range(210))
+
+
 def test_offsets_that_are_asked_for(kind, log):
     export(kind, log, offsets=(42, 117))
     assert offsets_of(kind) == list(range(42, 117))
@@ -380,7 +392,7 @@ def test_a_log_that_was_replaced_is_refused(kind, log):
     export(kind, log)
     metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
     append(log, 200, 10)
-    with pytest.raises(OptionError, match=r"topic t has the id AAAAAAAAAAAAAAAAAAAAAg.*made anew"):
+    with pytest.raises(OptionError, match=r"topic t has the id AAAAAAAAAAAAAAAAAAAAAg.*deleted and created again"):
         export(kind, log)
     metadata.unlink()  # a copy without it is taken at its word
     (log / f"{100:020}.log").unlink()

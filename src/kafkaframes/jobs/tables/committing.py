@@ -180,7 +180,7 @@ class Committer:
             changes = describe_changes(_options_of(before), _options_of(self._settings))
             raise OptionError(
                 f"{self._table.shown}: was filled with other settings: {changes}. Continue with the earlier settings, "
-                "or write to a new table"
+                "write to a new table, or replace the content with `overwrite`"
             )
 
     def make(self, commit: TableCommit, state: TableState | None) -> None:
@@ -233,7 +233,7 @@ class Committer:
                 f"{self._table.shown}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
                 "was added by this run: run again with `incremental`"
             )
-        if state is not None and state.settings:
+        if state is not None and state.settings and not commit.replaces:
             self.check_settings(state)
         self._table.check(commit.columns)
         return state

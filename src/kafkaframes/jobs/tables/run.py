@@ -110,7 +110,8 @@ class TableExport:
                 raise OptionError(
                     f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
                 )
-            self._committer.check_settings(state)  # before the columns, which depend on the settings
+            if not overwrite:
+                self._committer.check_settings(state)  # before the columns, which depend on the settings
         table.check(self._columns)
         return state
 

@@ -347,12 +347,17 @@ def _describe_open_transactions(
 
 
 def _limit_to_stable_offsets(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
-    """Return the ends of the read, limited to the last stable offsets."""
+    """Return the ends of the read, limited to the last stable offset in partitions with an open transaction.
+
+    Other partitions keep their end, so that an export does not repeat their segments after the transaction has ended.
+    """
     if not any(state.open for state in states.values()):
         return options.end
     ends = expand_bound("end", options.end, states)
     return {
         name: min(state.last_stable_offset, NO_END if ends[name] == LATEST else ends[name])
+        if state.open
+        else ends[name]
         for name, state in states.items()
     }
 
