@@ -284,7 +284,7 @@ def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
 
 def test_overwrite_replaces_the_settings_too(kind, log):
     export(kind, log)
-    with pytest.raises(OptionError, match="`isolation` was .*or replace the content with `overwrite`"):
+    with pytest.raises(OptionError, match=r"`isolation` was .*or replace the content with `overwrite`"):
         export(kind, log, isolation="read_committed")
     export(kind, log, incremental=False, overwrite=True, isolation="read_committed")
     append(log, 200, 10)
