@@ -26,6 +26,14 @@ FUNCTIONS = [
     "export_log",
     "report_log",
     "describe_log",
+    "dump_log",
+    "grep_log",
+    "audit_upgrade",
+    "report_traffic",
+    "record_traffic",
+    "redact_capture",
+    "read_checkpoint",
+    "convert_checkpoint",
 ]
 
 

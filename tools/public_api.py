@@ -15,6 +15,7 @@ from typing import Any
 PACKAGES = (
     "kafkaframes",
     "kafkaframes.broker",
+    "kafkaframes.capture",
     "kafkaframes.client",
     "kafkaframes.errors",
     "kafkaframes.jobs",

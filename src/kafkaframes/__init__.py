@@ -15,10 +15,12 @@ from kafkaframes.scan.functions import (
 )
 
 if TYPE_CHECKING:
-    from kafkaframes import broker, client, errors, jobs, protocol, records, scan, spark, storage, testing
+    from kafkaframes import broker, capture, client, errors, jobs, protocol, records, scan, spark, storage, testing
     from kafkaframes.broker import Broker
     from kafkaframes.client import Admin, Consumer, Producer
     from kafkaframes.errors import KafkaframesError
+    from kafkaframes.jobs.analysis_functions import analyze_records, analyze_tag_headers, measure_proposal
+    from kafkaframes.jobs.checkpoint import convert_checkpoint, read_checkpoint
     from kafkaframes.jobs.functions import (
         compact_log,
         convert_log,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
         table_topics,
         verify_log,
     )
+    from kafkaframes.jobs.inspection_functions import dump_log, grep_log
+    from kafkaframes.jobs.traffic_functions import audit_upgrade, record_traffic, redact_capture, report_traffic
     from kafkaframes.records.build import build_records
 
 __all__ = [
@@ -43,27 +47,39 @@ __all__ = [
     "KafkaframesError",
     "Producer",
     "__version__",
+    "analyze_records",
+    "analyze_tag_headers",
+    "audit_upgrade",
     "broker",
     "build_records",
+    "capture",
     "client",
     "compact_log",
+    "convert_checkpoint",
     "convert_log",
     "describe_log",
+    "dump_log",
     "errors",
     "export_log",
     "export_topics",
+    "grep_log",
     "jobs",
     "list_apis",
+    "measure_proposal",
     "message_class",
     "mirror_topics",
     "protocol",
     "read_batches",
     "read_capture",
+    "read_checkpoint",
     "read_records",
     "recompress_log",
+    "record_traffic",
     "records",
+    "redact_capture",
     "repair_log",
     "report_log",
+    "report_traffic",
     "restore_log",
     "scan",
     "scan_capture",
@@ -81,6 +97,8 @@ _MODULES = {
     "broker": ("Broker",),
     "client": ("Admin", "Consumer", "Producer"),
     "errors": ("KafkaframesError",),
+    "jobs.analysis_functions": ("analyze_records", "analyze_tag_headers", "measure_proposal"),
+    "jobs.checkpoint": ("convert_checkpoint", "read_checkpoint"),
     "jobs.functions": (
         "compact_log",
         "convert_log",
@@ -96,9 +114,23 @@ _MODULES = {
         "table_topics",
         "verify_log",
     ),
+    "jobs.inspection_functions": ("dump_log", "grep_log"),
+    "jobs.traffic_functions": ("audit_upgrade", "record_traffic", "redact_capture", "report_traffic"),
     "records.build": ("build_records",),
 }
-_SUBMODULES = ("broker", "client", "errors", "jobs", "protocol", "records", "scan", "spark", "storage", "testing")
+_SUBMODULES = (
+    "broker",
+    "capture",
+    "client",
+    "errors",
+    "jobs",
+    "protocol",
+    "records",
+    "scan",
+    "spark",
+    "storage",
+    "testing",
+)
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
     __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES, _SUBMODULES)

@@ -24,6 +24,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, RecorderSettings, SecuredSocket
+from kafkaframes.capture.recording import client_tls, server_tls
 from kafkaframes.capture.relay import (
     MAX_OUTSTANDING_REQUESTS,
     BrokerAddresses,
@@ -31,7 +32,6 @@ from kafkaframes.capture.relay import (
     ResponseRewriter,
     replace_addresses,
 )
-from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request, encode_response
@@ -181,7 +181,7 @@ def certificate(tmp_path_factory):
 def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
     """Two brokers, so two listeners; the capture is plain, with the brokers' addresses."""
     path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
-    tls = {"server_tls": _server_tls(*certificate), "upstream_tls": _client_tls(True, certificate[0])}
+    tls = {"server_tls": server_tls(*certificate), "upstream_tls": client_tls(certificate[0], is_encrypted=True)}
     with Broker(cluster=NODES, security=security) as broker, path.open("wb") as file:
         with Recorder(RecorderSettings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
             host, port = recorder.start()
@@ -205,18 +205,18 @@ def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
 def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(certificate):
     """An echo of 20 MB that is read while it is written; its end is passed on, and what comes after is still TLS."""
     sent_bytes = bytes(range(256)) * (20_000_000 // 256)
-    server = _server_tls(*certificate)
+    server = server_tls(*certificate)
 
     def secured_echo(one):
         with contextlib.suppress(OSError):
             echo(server.wrap_socket(one, server_side=True))
 
-    tls = {"server_tls": server, "upstream_tls": _client_tls(True, certificate[0])}
+    tls = {"server_tls": server, "upstream_tls": client_tls(certificate[0], is_encrypted=True)}
     with server_of(secured_echo) as upstream:
         recorder = Recorder(RecorderSettings("127.0.0.1", (0,), upstream, **tls), io.BytesIO())
         with recorder as one:
             plain = socket.create_connection(one.start(), 100)
-            client = _client_tls(True, certificate[0]).wrap_socket(plain, server_hostname="127.0.0.1")
+            client = client_tls(certificate[0], is_encrypted=True).wrap_socket(plain, server_hostname="127.0.0.1")
             secured_socket = SecuredSocket(client)
             writer = threading.Thread(target=secured_socket.sendall, args=(sent_bytes,), daemon=True)
             writer.start()
@@ -232,7 +232,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(cer
 
 def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
     with server_of(echo) as upstream:
-        settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=_server_tls(*certificate))
+        settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=server_tls(*certificate))
         with Recorder(settings, io.BytesIO()) as one, socket.create_connection(one.start(), 60) as client:
             client.sendall(bytes(64))
             with contextlib.suppress(ConnectionResetError):

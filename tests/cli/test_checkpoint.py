@@ -9,7 +9,7 @@ from tests.jobs.test_checkpoint import CONNECTOR, checkpoint, first_in_flight  #
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.jobs.checkpoint import list_starting_offsets, read_checkpoint
+from kafkaframes.jobs.checkpoint import read_checkpoint
 
 
 def call(*arguments: str) -> str:
@@ -25,7 +25,7 @@ def test_where_a_query_stands(checkpoint):  # noqa: F811
     assert state.operators == ("stateStoreSave",)
     assert state.sources[0].planned_offsets == state.sources[0].committed_offsets == {"in": {"0": 21, "1": 29}}
     assert state.sources[0].begins == {"in": {"0": 0, "1": 0}}
-    assert list_starting_offsets(state) == {}
+    assert state.starting_offsets == {}
     result = call("show", str(checkpoint))
     assert "micro-batch 0 done" in result
     assert 'source 0: up to {"in": {"0": 21, "1": 29}}' in result

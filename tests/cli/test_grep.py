@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.chunks import SEARCHED_FIELDS, Pattern, matching
+from kafkaframes.jobs.dump.names import SEARCHED_FIELDS
+from kafkaframes.jobs.dump.search import Pattern, matching
 
 SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

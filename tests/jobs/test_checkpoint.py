@@ -9,7 +9,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.checkpoint import convert_checkpoint, list_starting_offsets, read_checkpoint
+from kafkaframes.jobs.checkpoint import convert_checkpoint, read_checkpoint
 
 CONNECTOR = Path(__file__).parents[1] / "data" / "checkpoints" / "connector"
 
@@ -93,5 +93,5 @@ def test_the_state_of_the_connectors_query_goes_on(spark, servers, checkpoint):
 def test_a_first_micro_batch_is_repeated_exactly_or_not_at_all(spark, servers, first_in_flight):
     with pytest.raises(Exception, match=r"the query's first micro-batch, up to .* was planned by an earlier run"):
         counts(spark, servers, first_in_flight)
-    (starting,) = list_starting_offsets(read_checkpoint(first_in_flight)).values()
+    (starting,) = read_checkpoint(first_in_flight).starting_offsets.values()
     assert counts(spark, servers, first_in_flight, starting) == {f"k{n}": 10 for n in range(7)}

@@ -15,6 +15,7 @@ from kafkaframes.jobs.job import settings_as_json
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import (
+    AuditSettings,
     CompactSettings,
     ConvertSettings,
     DescribeSettings,
@@ -64,10 +65,12 @@ SETTINGS = {
     "mirror_topics": MirrorSettings,
     "table_log": TableSettings,
     "table_topics": TopicTableSettings,
+    "audit_upgrade": AuditSettings,
 }
-# Keywords that are not settings: the connection to the cluster, and callbacks.
+# Keywords that are not settings: the connection to the cluster, the output file, and callbacks.
 OTHER_KEYWORDS = {
     "export_topics": {"client"},
+    "audit_upgrade": {"to", "format"},
     "table_log": {"stop", "report"},
     "table_topics": {"client", "stop", "report"},
 }

@@ -20,13 +20,15 @@ TIMES = [START_MS + step for step in (0, 10, 5, 20, 15, 30)]  # later records ma
 _COPIES = {"isolation", "control_records"}  # a copy of a log has all transactions, with their markers
 WITHOUT = {
     "verify_log": {"isolation", "control_records", "on_damage"},
+    "dump_log": {"isolation", "control_records", "on_damage"},
     "convert_log": _COPIES,
     "recompress_log": _COPIES,
     "restore_log": _COPIES,
     "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md has the reason
     "mirror_topics": {"partitions", "start", "end", *_COPIES},
 }
-WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log"}  # the first two summarize whole partitions
+# The first two summarize whole partitions. The topics of a checkpoint are renamed.
+WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log", "convert_checkpoint"}
 
 
 def write_log(directory: Path, times=TIMES) -> Path:

@@ -1,1 +1,30 @@
-"""Read Kafka calls from packet captures and from request logs of brokers."""
+"""Read Kafka calls from packet captures and from request logs of brokers, record and redact captures.
+
+The functions are in ``kafkaframes``: ``scan_capture``, ``read_capture``, ``record_traffic``, ``redact_capture``. The
+classes of their results are exported here.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
+
+if TYPE_CHECKING:
+    from kafkaframes.capture.coverage import Coverage, UnreadData
+    from kafkaframes.capture.recording import Recording
+    from kafkaframes.capture.redaction import RedactionResult
+
+__all__ = [
+    "Coverage",
+    "Recording",
+    "RedactionResult",
+    "UnreadData",
+]
+
+_MODULES = {
+    "coverage": ("Coverage", "UnreadData"),
+    "recording": ("Recording",),
+    "redaction": ("RedactionResult",),
+}
+
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

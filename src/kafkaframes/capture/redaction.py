@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkaframes.capture import layout
 from kafkaframes.capture.container import ConversationWriter, file_header
-from kafkaframes.capture.coverage import Coverage
+from kafkaframes.capture.coverage import Coverage, entry_to_json
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Streams, WindowResult, passes_with_coverage
 from kafkaframes.capture.tables import EndpointCache
@@ -93,6 +93,20 @@ class RedactionResult:
     def is_complete(self) -> bool:
         """Whether the file contains all data that may belong to Kafka calls."""
         return not self.frames_not_decoded and not self.coverage.unread
+
+
+def as_json(result: RedactionResult) -> dict[str, Any]:
+    """Return a result as a JSON object."""
+    return {
+        "calls": result.calls,
+        "framesZeroed": result.frames_zeroed,
+        "framesNotDecoded": result.frames_not_decoded,
+        "framesLeftOut": result.frames_left_out,
+        "bytesWritten": result.bytes_written,
+        "isComplete": result.is_complete,
+        "unread": [entry_to_json(entry) for entry in result.coverage.unread],
+        "harmless": [entry_to_json(entry) for entry in result.coverage.harmless],
+    }
 
 
 class Pseudonyms:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.capture.coverage import Coverage
-from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, is_traffic
 from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, specs_option, workers_option
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.model import MessageSpec
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.records import RecordSizes
@@ -46,70 +40,22 @@ def records(
 
     Exit status: 0, 1 when part of a capture could not be read (see standard error).
     """
-    captures = tuple(source for source in sources if _is_capture(source))
-    logs = [source for source in sources if source not in captures]
+    from kafkaframes.jobs.analyze.measure import measure_records, split_sources
+
+    logs, captures = split_sources(sources)
     if not captures and (ports or specs or on_spark):
         raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} is for captures")
-    result: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
-    coverage = Coverage()
-    if captures:
-        result |= _measure_captures(captures, ports, specs, coverage, on_spark=on_spark, jobs=jobs)
-    for part_name, sizes in result.items():
-        if as_json:
-            say(json.dumps({"source": part_name} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
-            continue
+    tasks, share_bytes = traffic_tasks(tuple(captures), ports, jobs) if captures else ([], 0)
+    run = partial(run_measured, share_bytes=share_bytes, on_spark=on_spark, jobs=jobs)
+    result = measure_records(logs, tasks, specs=specs, run=run)
+    if as_json:
+        for row in result.rows():
+            say(json.dumps(row))
+    for part_name, sizes in result.sizes.items() if not as_json else ():
         if captures:
             say(f"Records {part_name}:" if part_name != "log" else "Records of logs:")
         _print(sizes)
-    exit_if_unread(coverage)
-
-
-def _is_capture(source: str) -> bool:
-    """Return whether a source is a capture, or a directory of captures. A request log is an ``OptionError``."""
-    from kafkaframes.capture.reader import is_request_log
-
-    if not is_traffic(source):
-        return False
-    if os.path.isfile(source) and not CAPTURE_NAME_PATTERN.search(os.path.basename(source)):
-        if is_request_log(source):
-            raise OptionError(f"{source}: a request log has no records; give a capture or a log")
-        return False
-    return True
-
-
-def _measure_logs(sources: list[str]) -> RecordSizes:
-    from kafkaframes.jobs.analyze.records import RecordSizes
-    from kafkaframes.storage.files.scan import scan_segment
-    from kafkaframes.storage.log.discover import discover
-
-    sizes = RecordSizes()
-    for directory in discover(sources):
-        for partition in directory.partitions:
-            for segment in partition.segments:
-                with directory.filesystem.open(segment.path) as read_at:
-                    for window in scan_segment(
-                        read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
-                    ):
-                        sizes.add_batches(window.data, window.batches_in_data())
-    return sizes
-
-
-def _measure_captures(
-    paths: tuple[str, ...], ports: str, specs: str | None, coverage: Coverage, *, on_spark: bool, jobs: int | None
-) -> dict[str, RecordSizes]:
-    from kafkaframes.jobs.analyze.records import RecordSizes
-    from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_share
-    from kafkaframes.protocol.messages.registry import Apis
-
-    tasks, share_bytes = traffic_tasks(paths, ports, jobs)
-    result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for part in run_measured(
-        partial(measure_share, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs
-    ):
-        coverage.update(part.coverage.entries)
-        for part_name, sizes in part.sizes.items():
-            result[part_name].merge(sizes)
-    return result
+    exit_if_unread(result.coverage)
 
 
 def _print(sizes: RecordSizes) -> None:
@@ -165,38 +111,17 @@ def tag_headers(
     version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
     no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
     """
+    from kafkaframes.jobs.analysis_functions import analyze_tag_headers
     from kafkaframes.jobs.analyze import scale
 
-    lengths, tags = lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS
-    text_bytes = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
-    headers = scale.list_header_sizes(lengths, tags)
-    specs = [catalog.load(name) for name in names or catalog.names()]
-    newest = [(spec, _newest(spec, is_required=bool(names))) for spec in specs]
-    flexible = [(spec, version) for spec, version in newest if version is not None]
-    fields = [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, text_bytes)]
-    sizes = [scale.compare_message_sizes(spec, version, text_bytes) for spec, version in flexible]
+    result = analyze_tag_headers(messages=names, lengths=lengths, tags=tags, text_bytes=text_bytes)
     if as_json:
-        _print_json(headers, fields, sizes)
+        for row in result.rows():
+            click.echo(json.dumps(row, default=bytes.hex))
         return
-    _print_headers(headers, lengths, tags)
-    _print_tagged(fields)
-    _print_messages(sizes, each=bool(names))
-
-
-def _newest(spec: MessageSpec, *, is_required: bool) -> int | None:
-    """Return the newest version if it has tag sections."""
-    version = spec.valid_versions.highest
-    if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
-        return version
-    if is_required:
-        raise OptionError(f"{spec.name}: no version has tagged fields")
-    return None
-
-
-def _print_json(headers: Sequence[HeaderSize], fields: Sequence[TaggedField], sizes: Sequence[MessageSize]) -> None:
-    for kind, rows in (("header", headers), ("field", fields), ("message", sizes)):
-        for row in rows:
-            click.echo(json.dumps({"kind": kind, **dataclasses.asdict(row)}, default=bytes.hex))
+    _print_headers(result.headers, lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS)
+    _print_tagged(result.fields)
+    _print_messages(result.messages, each=bool(names))
 
 
 def _print_headers(headers: Sequence[HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:

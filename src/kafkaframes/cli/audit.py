@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
-from kafkaframes import __version__
-from kafkaframes.capture.files import find_files
-from kafkaframes.cli.options import JSON, PAGE, TEXT, format_of, json_option, ports_in, settings_options
+from kafkaframes.cli.options import JSON, TEXT, format_of, json_option, settings_options
 from kafkaframes.cli.text import say
-from kafkaframes.jobs.audit import audit_text
-from kafkaframes.jobs.audit.audit import Uses, audit, target_release
 from kafkaframes.jobs.settings import AuditSettings
-from kafkaframes.protocol.messages.registry import Apis
-from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
 
 
 @click.command("audit")
@@ -38,43 +31,10 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
 
     Example: kafkaframes audit trace.pcap request.log --target 4.0.1
     """
-    from kafkaframes.jobs.audit.uses import count_formats, count_uses
-    from kafkaframes.jobs.report.traffic_page import build_audit_page
+    from kafkaframes.jobs.traffic_functions import audit_upgrade
 
-    settings, kind = AuditSettings(**flags), format_of(output, as_json, default=TEXT)
-    release = target_release(settings.target)
-    if output is not None:
-        reject_nested_destination(Path(output), paths)
-    listening = ports_in(settings.ports)
-    uses, apis = Uses(), Apis(settings.specs)
-    traffic = [path for path in paths if not _is_log_directory(path)]
-    if traffic:
-        count_uses(find_files(traffic), release, uses, ports=listening, apis=apis)
-    logs = [path for path in paths if path not in traffic]
-    if logs:
-        count_formats(logs, uses)
-    result = audit(uses, release, apis, is_strict=settings.strict)
-    if kind == JSON:
-        text = json.dumps(audit_text.as_json(result), indent=1)
-    elif kind == PAGE:
-        text = build_audit_page(result, paths=paths, version=__version__)
-    else:
-        text = "\n".join(audit_text.lines(result, verbose=settings.verbose))
-    _write_text(text, output)
-    ctx.exit(result.exit_status)
-
-
-def _write_text(text: str, output: str | None) -> None:
+    kind: Any = format_of(output, as_json, default=TEXT)
+    result = audit_upgrade(paths, **flags, to=output, format=kind)
     if output is None:
-        say(text)
-        return
-    with open_output(output) as out:
-        out.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-
-
-def _is_log_directory(path: str) -> bool:
-    """Return whether a path is a log, not traffic: a directory with partitions, a partition, or a segment."""
-    location = Path(path)
-    if location.is_dir():
-        return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in location.iterdir())
-    return location.suffix == ".log" and location.stem.isdecimal()
+        say(json.dumps(result.to_dict(), indent=1) if kind == JSON else result)
+    ctx.exit(result.report.exit_status)

@@ -20,6 +20,7 @@ from kafkaframes.cli.options import (
     with_options,
 )
 from kafkaframes.jobs.dump.names import FILE_KINDS, MAX_MESSAGE_SIZE, NEWEST_STYLE, STYLE_NAMES, VALUE_LIMIT
+from kafkaframes.jobs.settings import SourceSettings
 
 FORMATS = ("text", "jsonl", "csv", "arrow")
 
@@ -79,7 +80,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @replicas_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
 @opens_batches
-@reads("paths", "named")
+@reads("paths", "named", kind=SourceSettings)
 def command(**flags: Any) -> None:
     """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
 

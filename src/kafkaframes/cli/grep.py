@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,16 +20,19 @@ from kafkaframes.cli.options import (
     with_options,
 )
 from kafkaframes.cli.text import base64_text, escape_unprintable, format_time, say
-from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
+from kafkaframes.jobs.settings import SourceSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 EXIT_NOTHING, EXIT_DAMAGED = 1, 2
-COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
-POLL_SECONDS = 1.0
+# The flags that are arguments of ``grep_log`` under the same name.
+_ARGUMENTS = (
+    *("topics", "partitions", "start", "end", "isolation", "control_records", "on_damage", "replicas"),
+    *("fields", "max_count", "follow"),
+)
 
 
 @click.command("grep")
@@ -46,11 +48,11 @@ POLL_SECONDS = 1.0
     "--in", "fields", type=click.Choice(SEARCHED_FIELDS), multiple=True, help="Where to search. Default: everywhere."
 )
 @click.option("--count", "counts", is_flag=True, help="Print the number of matching records only.")
-@click.option("-m", "--max-count", "most", type=click.IntRange(1), help="Stop after this many records.")
+@click.option("-m", "--max-count", "max_count", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--follow", is_flag=True, help="Wait for appended records, until Ctrl-C.")
 @with_options(*selection_options, *range_options, *reading_options, json_option, replicas_option)
 @opens_batches
-@reads("paths")
+@reads("paths", kind=SourceSettings)
 def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **flags: Any) -> None:
     """Print the records whose key, value or headers match PATTERN.
 
@@ -64,86 +66,41 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     kafkaframes grep order-17 /backup/kafka-logs --topic orders
     kafkaframes grep -F '"failed"' /var/lib/kafka/data --in value --follow
     """
-    from kafkaframes.jobs.dump.chunks import Pattern, matching
+    from kafkaframes.jobs.inspection_functions import grep_log
 
-    search_pattern = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
-    fields = flags["fields"] or SEARCHED_FIELDS
-    result = 0
-    errors: list[Any] = []
-    notes: list[Any] = []
-    for batch in _batches(paths, flags, errors, notes):
-        rows = matching(batch, search_pattern, fields)
-        rows = rows if flags["most"] is None else rows.slice(0, flags["most"] - result)
-        result += rows.num_rows
+    settings = flags["settings"]
+    batches = grep_log(
+        paths,
+        pattern,
+        fixed_strings=is_plain,
+        ignore_case=ignores_case,
+        key_files=settings.key_files,
+        follow_links=settings.follow_links,
+        **{name: flags[name] for name in _ARGUMENTS},
+    )
+    count = 0
+    errors = 0
+    for rows in batches:
+        count += rows.num_rows
         if rows.num_rows and not flags["counts"]:
             _print(rows, as_json=flags["as_json"])
-        if flags["most"] is not None and result >= flags["most"]:
-            break
+        if flags["follow"]:
+            errors = _print_errors(batches.errors, errors)
+            sys.stdout.flush()
     if flags["counts"]:
-        click.echo(json.dumps({"records": result}) if flags["as_json"] else f"{result}")
-    for line in (*(error.as_exception() for error in errors), *notes):
-        say(f"kafkaframes: {line}", err=True)
-    if errors or not result:
-        sys.exit(EXIT_DAMAGED if errors else EXIT_NOTHING)
+        click.echo(json.dumps({"records": count}) if flags["as_json"] else f"{count}")
+    _print_errors(batches.errors, errors)
+    for note in batches.notes:
+        say(f"kafkaframes: {note}", err=True)
+    if batches.errors or not count:
+        sys.exit(EXIT_DAMAGED if batches.errors else EXIT_NOTHING)
 
 
-def _batches(
-    paths: Sequence[str], flags: dict[str, Any], errors: list[Any], notes: list[Any]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the requested topics, offsets and times. With ``--follow``, this never ends.
-
-    Damage is appended to ``errors``, and all other notes to ``notes``.
-    """
-    from kafkaframes.scan.functions import scan_log
-
-    if flags["follow"]:
-        yield from _follow_files(paths, flags)
-    scan = scan_log(
-        paths,
-        topics=flags["topics"],
-        partitions=flags["partitions"],
-        start=flags["start"],
-        end=flags["end"],
-        isolation=flags["isolation"],
-        control_records=flags["control_records"],
-        on_damage=flags["on_damage"],
-        replicas=flags["replicas"],
-        storage=flags["storage"],
-    )
-    batches = scan.select(*COLUMNS).to_batches()
-    try:
-        yield from batches
-    finally:
-        errors += batches.errors
-        notes += batches.notes
-
-
-def _follow_files(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    from kafkaframes.scan.log.following import AppendedRowReader
-    from kafkaframes.scan.ranges import EARLIEST, to_log_bound
-    from kafkaframes.scan.where import create_row_filter
-
-    if flags["end"] is not None:
-        raise OptionError("--end cannot be combined with --follow, which does not end")
-    for name, default in (("isolation", "read_uncommitted"), ("control_records", False), ("on_damage", "keep")):
-        if flags[name] != default:
-            flag = f"--{name.replace('_', '-')}"
-            raise OptionError(f"{flag} cannot be combined with --follow, which reads all records as they are appended")
-    follower = AppendedRowReader(
-        paths,
-        flags["topics"],
-        columns=COLUMNS,
-        row_filter=create_row_filter(partition=flags["partitions"] or None),
-        start=to_log_bound("start", flags["start"], unset=EARLIEST),
-        storage=flags["storage"],
-    )
-    while True:
-        yield from follower.read_new_rows()
-        for error in follower.errors:
-            say(f"kafkaframes: {error.as_exception()}", err=True)
-        follower.errors.clear()
-        sys.stdout.flush()
-        time.sleep(POLL_SECONDS)
+def _print_errors(errors: Sequence[Any], first: int) -> int:
+    """Print the errors from number ``first`` on, and return their number."""
+    for error in errors[first:]:
+        say(f"kafkaframes: {error.as_exception()}", err=True)
+    return len(errors)
 
 
 def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import signal
-import ssl
 import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import IO
 
 import click
 
-from kafkaframes.cli.options import ports_in, ports_option, specs_option
+from kafkaframes.cli.options import ports_option, specs_option
 from kafkaframes.cli.text import format_size, say
-from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.messages.registry import Apis
 
-_WRITE_BUFFER = 8 << 20
 EXIT_UNREAD = 1
 
 
@@ -38,7 +31,9 @@ EXIT_UNREAD = 1
     metavar="HOST:PORT",
     help="One broker; the addresses of the other brokers are learnt from its answers.",
 )
-@click.option("-o", "--output", required=True, metavar="FILE", help="The pcapng file to write; it must not exist.")
+@click.option(
+    "-o", "--output", "to", required=True, metavar="FILE", help="The pcapng file to write; it must not exist."
+)
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds; by default at Ctrl-C."
 )
@@ -51,7 +46,7 @@ EXIT_UNREAD = 1
 def command(
     listen: str,
     upstream: str,
-    output: str,
+    to: str,
     seconds: float | None,
     cert: str | None,
     key: str | None,
@@ -72,45 +67,35 @@ def command(
 
     Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
     """
-    from kafkaframes.capture.recorder import Recorder, RecorderSettings
+    from kafkaframes.jobs.traffic_functions import record_traffic
 
-    host, ports = _listen(listen)
-    tls = {"server_tls": _server_tls(cert, key), "upstream_tls": _client_tls(upstream_tls, upstream_ca)}
-    settings = RecorderSettings(host, ports, _upstream(upstream), **tls, apis=Apis(specs), strict=strict)
-    target = Path(output)
-    try:
-        file = target.open("xb", buffering=_WRITE_BUFFER)
-    except OSError as error:
-        raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
     stop = threading.Event()
-    with _closing(file), _remove_if_refused(target), _stop_on_signals(stop):
-        unknown = partial(_report_unknown, strict)
-        recorder = Recorder(settings, file, on_slow=_report_slow, on_unknown=unknown, on_failure=stop.set)
-        try:
-            local = recorder.start()
-            say(f"listening on {local[0]}:{local[1]} for {upstream}, writing {output}; Ctrl-C ends it", err=True)
-            if not _is_loopback(host):
-                say(f"kafkaframes: anyone who reaches {host} can use the cluster through this port", err=True)
-            stop.wait(seconds)
-        finally:
-            recorder.close()
-    if recorder.failure is not None:
-        reason = recorder.failure.strerror or recorder.failure
-        raise KafkaframesError(f"{output}: cannot be written any more: {reason}; the connections were reset")
-    counts = recorder.counts
-    say(f"{output}: {count_text(counts.connections, 'connection')}, {format_size(counts.bytes)} recorded", err=True)
-    if counts.refused:
-        say(f"{count_text(counts.refused, 'connection')} could not be passed on", err=True)
-
-
-@contextlib.contextmanager
-def _closing(file: IO[bytes]) -> Iterator[None]:
-    """Close a file. If its last bytes do not fit on the disk, the recorder has already reported that."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            file.close()
+    with _stop_on_signals(stop):
+        recording = record_traffic(
+            upstream,
+            to,
+            listen=listen,
+            cert=cert,
+            key=key,
+            upstream_tls=upstream_tls,
+            upstream_ca=upstream_ca,
+            specs=specs,
+            strict=strict,
+            stop=stop,
+            on_slow=_report_slow,
+            on_unknown=partial(_report_unknown, strict),
+        )
+        with recording:
+            say(
+                f"listening on {recording.host}:{recording.port} for {upstream}, writing {to}; Ctrl-C ends it", err=True
+            )
+            if not recording.is_local:
+                say(f"kafkaframes: anyone who reaches {recording.host} can use the cluster through this port", err=True)
+            recording.wait(seconds)
+    connections = count_text(recording.connections, "connection")
+    say(f"{to}: {connections}, {format_size(recording.size_bytes)} recorded", err=True)
+    if recording.refused_connections:
+        say(f"{count_text(recording.refused_connections, 'connection')} could not be passed on", err=True)
 
 
 @contextlib.contextmanager
@@ -134,16 +119,6 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
         restore()
 
 
-@contextlib.contextmanager
-def _remove_if_refused(target: Path) -> Iterator[None]:
-    """Remove the empty file if the recorder cannot start to listen."""
-    try:
-        yield
-    except OptionError:
-        target.unlink()
-        raise
-
-
 def _report_slow(seconds: float) -> None:
     say(f"kafkaframes: the disk took {seconds:.1f} s for one write; clients and brokers waited", err=True)
 
@@ -154,63 +129,15 @@ def _report_unknown(strict: bool, what: str) -> None:
     say(f"kafkaframes: {what}: {outcome}", err=True)
 
 
-def _listen(text: str) -> tuple[str, tuple[int, ...]]:
-    host, _, numbers = text.rpartition(":")
-    low, _, high = numbers.partition("-")
-    try:
-        ports = tuple(range(int(low), int(high or low) + 1))
-    except ValueError:
-        ports = ()
-    if not ports or not 0 <= ports[0] <= ports[-1] <= 65535:
-        raise OptionError(f"--listen {text}: must be HOST:PORT or HOST:PORT-PORT")
-    return host.strip("[]") or "127.0.0.1", ports
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _upstream(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise OptionError(f"--upstream {text}: must be HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
-def _server_tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
-    if cert is None:
-        if key is not None:
-            raise OptionError("--key needs --cert")
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(cert, key)
-    except (OSError, ssl.SSLError) as error:
-        raise OptionError(f"--cert {cert}: {error}") from None
-    return context
-
-
-def _client_tls(is_encrypted: bool, ca_path: str | None) -> ssl.SSLContext | None:
-    if not is_encrypted and ca_path is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=ca_path)
-    except (OSError, ssl.SSLError) as error:
-        raise OptionError(f"--upstream-ca {ca_path}: {error}") from None
-
-
 @click.command("redact")
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("-o", "--output", required=True, metavar="OUT", help="The pcapng file to write; it must not exist.")
+@click.option("-o", "--output", "to", required=True, metavar="OUT", help="The pcapng file to write; it must not exist.")
 @click.option("--keep-addresses", is_flag=True, help="Leave IP addresses as they are.")
 @click.option("--keep-client-ids", is_flag=True, help="Leave client ids as they are, for an audit by name.")
 @ports_option
 @specs_option
 def redact(
-    paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str, specs: str | None
+    paths: tuple[str, ...], to: str, keep_addresses: bool, keep_client_ids: bool, ports: str, specs: str | None
 ) -> None:
     """Write a capture that you can share: without payloads, names and secrets, with sizes, versions, times and errors.
 
@@ -223,39 +150,14 @@ def redact(
 
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """
-    from kafkaframes.capture.coverage import summarize_entries
-    from kafkaframes.capture.files import find_files
-    from kafkaframes.capture.redaction import redact
-    from kafkaframes.storage.files.atomic import new_file, reject_nested_destination
+    from kafkaframes.jobs.traffic_functions import redact_capture
 
-    target = Path(output)
-    if target.exists():
-        raise OptionError(f"-o {output}: exists already")
-    reject_nested_destination(target, paths)
-    listening, files, apis = ports_in(ports), find_files(paths), Apis(specs)
-    with new_file(target, durable=False) as file:
-        redaction = redact(
-            files,
-            file,
-            ports=listening,
-            keep_addresses=keep_addresses,
-            keep_client_ids=keep_client_ids,
-            apis=apis,
-        )
-    zeroed_text = f"; {count_text(redaction.frames_zeroed, 'frame')} zeroed" if redaction.frames_zeroed else ""
-    unknown = (
-        f"; {count_text(redaction.frames_left_out, 'frame')} of no known API left out"
-        if redaction.frames_left_out
-        else ""
+    result = redact_capture(
+        paths, to, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids, ports=ports, specs=specs
     )
-    say(
-        f"{output}: {count_text(redaction.calls, 'call')}, {format_size(redaction.bytes_written)}{zeroed_text}{unknown}"
-    )
-    if redaction.frames_not_decoded:
-        say(f"kafkaframes: {count_text(redaction.frames_not_decoded, 'message')} could not be decoded", err=True)
-    if redaction.coverage.unread:
-        say(f"kafkaframes: not read: {summarize_entries(redaction.coverage.unread)}", err=True)
-    if not redaction.calls:
-        say("kafkaframes: no call of Kafka's was found", err=True)
-    if not redaction.is_complete or not redaction.calls:
+    summarize_entries, *warnings = result.lines
+    say(summarize_entries)
+    for warning in warnings:
+        say(f"kafkaframes: {warning}", err=True)
+    if not result.report.is_complete or not result.report.calls:
         sys.exit(EXIT_UNREAD)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import starmap
 from typing import Any
 
 import click
 
 from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.spec_import import load_specs, read_published
 from kafkaframes.cli.text import print_table, say
-from kafkaframes.errors import SpecError
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec.catalog.importing import PublishedSpec
-from kafkaframes.protocol.spec.catalog.ledgers import Tag, collisions, is_same, next_free, registry, tags_of
-from kafkaframes.protocol.spec.changes import SEVERITY, SpecChange, worst
-from kafkaframes.protocol.spec.evolution import check_sets, compare, pair_findings
-from kafkaframes.protocol.spec.jsontext import JsonText
-from kafkaframes.protocol.spec.lint import lint, lint_set
-from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of
-from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same, next_free, registry
+from kafkaframes.protocol.spec.changes import SEVERITY, SpecChange, SpecCheck
+from kafkaframes.protocol.spec_functions import check_specs, lint_specs, list_tags
 
 
 @click.command("lint")
@@ -38,52 +32,17 @@ def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> Non
 
     Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
     """
-    files = [one for path in paths for one in read_published(path)]
-    errors = warnings = 0
-    specs: list[MessageSpec] = []
-    for file in files:
-        for is_error, line in _judge(file, specs, tagged_errors=tagged_errors):
-            errors, warnings = errors + is_error, warnings + (not is_error)
-            _print_line(is_error, line)
-    for line in _between(specs) if len(files) > 1 else ():
-        warnings += 1
-        _print_line(False, line)
-    click.echo(f"{count_text(len(files), 'file')}, {count_text(errors, 'error')}, {count_text(warnings, 'warning')}")
-    raise SystemExit(int(bool(errors or (strict and warnings))))
+    result = lint_specs(paths, tagged_errors=tagged_errors)
+    for finding in result.findings:
+        _print_line(finding.is_error, finding.text)
+    counts = ((result.files, "file"), (result.errors, "error"), (result.warnings, "warning"))
+    click.echo(", ".join(starmap(count_text, counts)))
+    raise SystemExit(int(bool(result.errors or (strict and result.warnings))))
 
 
 def _print_line(is_error: bool, line: str) -> None:
     click.secho("error:   " if is_error else "warning: ", fg="red" if is_error else "yellow", nl=False)
     say(line)
-
-
-def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
-    """Yield (is it an error, line) for a file. A spec without errors is added to ``specs``."""
-    dialect = PUBLISHED if entry.release != "0" else NEWEST
-    try:
-        document = JsonText(entry.text, file=entry.file)
-    except SpecError as error:
-        yield True, str(error)
-        return
-    problems = list(problems_of(document, dialect))
-    is_good = not problems
-    if is_good:
-        declared_message = declaration(document, dialect)
-        specs.append(build(declared_message))
-        problems = list(lint(document, declared_message, tagged_errors=tagged_errors))
-        if document.trailing:
-            yield False, f"{entry.file}:{document.trailing_line}: text after the closing brace (one-object)"
-    for problem in problems:
-        path = ".".join(problem.path)
-        line = document.line_of(problem.where)
-        yield not is_good, f"{entry.file}:{line}: {f'{path}: ' if path else ''}{problem.reason} ({problem.rule})"
-
-
-def _between(specs: list[MessageSpec]) -> Iterator[str]:
-    for rule, message, reason in lint_set(specs):
-        yield f"{message}: {reason} ({rule})"
-    for finding in pair_findings(specs):
-        yield f"{finding.message}: {finding.text} ({finding.rule.name})"
 
 
 @click.command("tags")
@@ -97,20 +56,17 @@ def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
     with the releases and with each other: a struct's tag belongs to one field for ever. Exit status 1 if two fields
     claim one tag.
     """
-    proposals = {source: list(load_specs(source).values()) for source in sources}
-    own_tags = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
-    table = [tag for tag in own_tags or registry().values() if pattern.lower() in tag.message.lower()]
-    table.sort(key=lambda tag: tag.key)
+    result = list_tags(specs=sources)
+    table = [tag for tag in result.tags if pattern.lower() in tag.message.lower()]
     if as_json:
         for tag in table:
             click.echo(json.dumps(tag._asdict() | {"since": _since(tag)}))
     else:
         _print_tags(table)
-    clashes = list(collisions(proposals))
-    for clash in clashes:
+    for clash in result.collisions:
         tag = clash.tag
         click.echo(f"collision: {tag.message}.{tag.struct} tag {tag.number} ({tag.field}): {clash.text}", err=as_json)
-    sys.exit(bool(clashes))
+    sys.exit(bool(result.collisions))
 
 
 def _print_tags(table: list[Tag]) -> None:
@@ -152,25 +108,15 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
 
     Exit status: 0 compatible (perhaps with notes), 1 breaking, 2 not readable.
     """
-    old_specs, new_specs = _load(old), _load(new, is_new=True)
-    if len(old_specs) == len(new_specs) == 1:
-        result = compare(*old_specs.values(), *new_specs.values())
-    else:
-        result = list(check_sets(old_specs, new_specs))
-    rows = [one for one in result if SEVERITY[one.verdict] >= SEVERITY[level]]
+    result = check_specs(old, new)
+    rows = [one for one in result.changes if SEVERITY[one.verdict] >= SEVERITY[level]]
     if as_json:
         for entry in rows:
             click.echo(json.dumps(_row(entry)))
     else:
-        _print(rows, result, len(new_specs))
-    verdict = worst(result)
+        _print(rows, result)
+    verdict = result.verdict
     raise SystemExit(int(verdict == "breaking" or (strict and verdict == "note")))
-
-
-def _load(path: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
-    """Load the specs of a source. Archives are checked less strictly than new files, which must satisfy all rules."""
-    is_source = is_new and not path.endswith((".jar", ".zip"))
-    return load_specs(path, NEWEST if is_source else PUBLISHED)
 
 
 def _row(entry: SpecChange) -> dict[str, Any]:
@@ -185,7 +131,7 @@ def _row(entry: SpecChange) -> dict[str, Any]:
     }
 
 
-def _print(rows: Iterable[SpecChange], result: list[SpecChange], messages: int) -> None:
+def _print(rows: Iterable[SpecChange], result: SpecCheck) -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -208,7 +154,8 @@ def _print(rows: Iterable[SpecChange], result: list[SpecChange], messages: int) 
             console.print(f"[dim]{name}: {escape(source)}[/dim]")
         console.print()
     counts = ", ".join(
-        f"{sum(one.verdict == verdict for one in result)} {verdict}" for verdict in ("breaking", "note", "compatible")
+        f"{sum(one.verdict == verdict for one in result.changes)} {verdict}"
+        for verdict in ("breaking", "note", "compatible")
     )
-    style = _STYLES[worst(result)]
-    console.print(f"[{style}]{worst(result)}[/]: {count_text(messages, 'message')}, {counts} changes")
+    style = _STYLES[result.verdict]
+    console.print(f"[{style}]{result.verdict}[/]: {count_text(result.messages, 'message')}, {counts} changes")

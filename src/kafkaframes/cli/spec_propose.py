@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli.options import json_option_of, ports_in, ports_option, workers_option
-from kafkaframes.cli.spec_import import load_specs
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _COUNT_HEADINGS = ("count", "before", "after", "saved", "%")
 _MAX_LINES = 60
-_NAMED_PROPOSALS = ("kip-636", "flexible", "tag-header")
 
 
 @click.command("propose")
@@ -67,16 +65,17 @@ def command(
 
     Exit status: 0, 1 when part of the traffic could not be read (see standard error).
     """
+    from kafkaframes.jobs.analyze.measure import make_question, scale_mix
     from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
     from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 
-    question = _question(proposal, before, values, by)
+    question = make_question(proposal, before, values, by)
     outcome = WeighingResult()
     if paths:
         tasks, share_bytes = traffic_tasks(paths, ports, jobs)
         work = [WeighingTask(task, question) for task in tasks]
         outcome = merge_outcomes(run_measured(weigh_share, work, share_bytes, on_spark=on_spark, jobs=jobs))
-    rows = _scale_mix(mix, outcome, question, ports) if mix is not None else []
+    rows = scale_mix(mix, outcome, question, ports_in(ports)) if mix is not None else []
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
     if as_json:
@@ -87,28 +86,6 @@ def command(
         _print(outcome, question, by)
         _print_scaled(rows, question)
     exit_if_unread(outcome.coverage)
-
-
-def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tuple[str, ...]) -> ProposalSettings:
-    from kafkaframes.jobs.analyze.proposals import ProposalSettings
-
-    old = None if before is None else load_specs(before)
-    if proposal in _NAMED_PROPOSALS:
-        if values:
-            raise OptionError(f"`values`: {proposal} adds no field")
-        return ProposalSettings(proposal, None, old, (), by)
-    return ProposalSettings(proposal, load_specs(proposal), old, values, by)
-
-
-def _scale_mix(mix: str, outcome: WeighingResult, question: ProposalSettings, ports: str) -> list[ByteRate]:
-    from kafkaframes.capture.files import find_files, is_traffic
-    from kafkaframes.jobs.analyze.scale import measure_mix, read_mix, scale_outcome
-
-    if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = measure_mix(find_files((mix,)), ports_in(ports), question.apis, outcome.coverage)
-    else:
-        rates = read_mix(mix, question.apis)
-    return list(scale_outcome(outcome, rates, question))
 
 
 def _write_page(

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from kafkaframes.cli.spec_import import load_files
 from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol import spec_functions
 from kafkaframes.protocol.spec.changes import SpecChange, worst
 from kafkaframes.protocol.spec.drafts import Kip
-from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import check_sets
-from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
-from kafkaframes.protocol.spec.load import load_message
+from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers
 from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec_functions import change_specs
 
 
 @click.command("new-kip")
@@ -48,24 +44,17 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     Each API that changes gets a new version, request and response alike; older versions keep their bytes. The file is
     executed, so use only one that you trust. Then: kafkaframes spec propose NEW CAPTURE.
     """
-    check_target(source, target)
-    files = read_files(source)
-    old_specs = {name: spec for name, (spec, _) in files.items()}
-    kip = Kip(old_specs)
-    _function(file)(kip)
-    new_specs = kip.specs()
-    changed_specs = {name: spec for name, spec in new_specs.items() if spec != old_specs[name]}
-    for name, spec in changed_specs.items():
-        load_message(to_text(spec), file=f"{name}.json")  # checks all rules of the language
-    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in new_specs.items()})
-    for name, spec in sorted(changed_specs.items()):
-        click.echo(f"{name} {old_specs[name].valid_versions.highest} -> {spec.valid_versions.highest}")
-    findings = list(check_sets(old_specs, new_specs))
+    result = change_specs(_function(file), target, source=source)
+    for name in result.changed_names:
+        click.echo(
+            f"{name} {result.before[name].valid_versions.highest} -> {result.after[name].valid_versions.highest}"
+        )
+    findings = result.check()
     for line in _breaking(findings):
         click.echo(line)
     click.echo(
-        f"{worst(findings)} (spec check): {count_text(len(changed_specs), 'message')} "
-        f"changed; {count_text(len(new_specs), 'spec')} in {target}"
+        f"{worst(findings)} (spec check): {count_text(len(result.changed_names), 'message')} "
+        f"changed; {count_text(len(result.after), 'spec')} in {target}"
     )
 
 
@@ -86,8 +75,6 @@ def _breaking(findings: Iterable[SpecChange]) -> Iterator[str]:
 
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
-_COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # comments before the object: a license
-_HEADERS: Final = ("RequestHeader", "ResponseHeader")
 
 
 @click.command("rewrite")
@@ -111,11 +98,9 @@ def rewrite_specs(
     The same input gives the same files, and rewriting a rewritten folder changes nothing. Use them with --specs, with
     `connection`, or with Kafka's own generator.
     """
-    files = read_files(source)
-    specs = {name: spec for name, (spec, _) in files.items()}
-    check_target(source, target)
-    rewrite_result = rewrite(specs, suffix=suffix, as_written=as_written)
-    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in rewrite_result.specs.items()})
+    result = spec_functions.rewrite_specs("kip-636", target, source=source, suffix=suffix, as_written=as_written)
+    rewrite_result = result.tagged_errors
+    assert rewrite_result is not None
     if style == "json":
         click.echo(json.dumps(list(_rows(rewrite_result)), indent=1))
     elif style == "csv":
@@ -123,55 +108,8 @@ def rewrite_specs(
         table.writeheader()
         table.writerows(_rows(rewrite_result))
     else:
-        for line in _text(specs, rewrite_result, target):
+        for line in _text(result.before, rewrite_result, target):
             click.echo(line)
-
-
-def read_files(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
-    """Return the specs of a source by name, with their text. Without a source, return the connection's specs.
-
-    The listener ``zkBroker`` of the catalog's oldest APIs is omitted, because generators of 4.0 and later reject it.
-    """
-    if source is None:
-        names = [name for api in catalog.apis() for name in (api.request, api.response)]
-        specs = map(catalog.load, (*_HEADERS, *names))
-        kept_specs = [
-            replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs
-        ]
-        return {one.name: (one, to_text(one).encode()) for one in kept_specs}
-    return load_files(source)
-
-
-def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
-    """Return the bytes of a rewritten spec: those of its file if unchanged, else the new text after its comments."""
-    if spec is before:
-        return text
-    head = _COMMENTS.match(text.decode("utf-8", "replace"))
-    return ((head[0] if head else "") + to_text(spec)).encode()
-
-
-def check_target(source: str | None, target: Path) -> None:
-    """Reject the source itself, and a folder with other files than those of a rewrite."""
-    if source is not None:
-        inside = target.resolve()
-        if Path(source).resolve() in (inside, *inside.parents):
-            raise OptionError(f"--to {target} lies in what is rewritten: sources are never written to")
-    surplus = [path.name for path in sorted(target.glob("*")) if path.suffix != ".json"] if target.exists() else []
-    if surplus:
-        raise OptionError(f"--to {target} holds other files ({surplus[0]}): name a new folder")
-
-
-def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
-    """Write files into a folder. A folder with any other file is rejected."""
-    existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
-    if existing - texts.keys():
-        raise OptionError(f"--to {target} holds {min(existing - texts.keys())}, which is no part of this rewrite")
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (target / name).write_bytes(text)
-    except OSError as error:
-        raise OptionError(f"--to {target} cannot be written: {error.strerror}") from None
 
 
 def _rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:

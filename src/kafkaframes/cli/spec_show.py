@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from kafkaframes.cli.options import json_option_of, specs_option
 from kafkaframes.cli.text import print_table
-from kafkaframes.errors import OptionError, format_path_error
-from kafkaframes.protocol.spec import catalog, load_message
+from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import fields_of
 from kafkaframes.protocol.spec.layout import as_json as layout_as_json
-from kafkaframes.protocol.spec.layout import bnf, changes, default_words, is_telling, rows
+from kafkaframes.protocol.spec.layout import bnf, default_words, is_telling
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.releases import first_release_with
-
-
-def find_specs(name: str) -> list[MessageSpec]:
-    """Return the specs of a name: ``MetadataResponse``, ``Metadata`` (request and response), or ``Foo.json``."""
-    if name.endswith(".json"):
-        try:
-            return [load_message(Path(name).read_bytes(), file=name)]
-        except OSError as error:
-            raise OptionError(format_path_error(error, name)) from None
-    halves = [half for half in (f"{name}Request", f"{name}Response") if half in catalog.names()]
-    if name not in catalog.names() and halves:
-        return [catalog.load(half) for half in halves]
-    return [catalog.load(name)]
-
-
-def check_version(spec: MessageSpec, version: int | None) -> int:
-    """Return the given version of a spec, or its newest if None. An unknown version is an ``OptionError``."""
-    valid = spec.valid_versions
-    if valid.is_empty:
-        raise OptionError(f"{spec.name} was removed: it has no versions")
-    if version is None:
-        return valid.highest
-    if not valid.contains(version):
-        raise OptionError(f"{spec.name} has versions {valid}, not {version}")
-    return version
+from kafkaframes.protocol.spec.sources import check_version
+from kafkaframes.protocol.spec_functions import compare_versions, describe_layout, find_specs
 
 
 @click.command("list")
@@ -134,7 +109,7 @@ def diff(name: str, before: int, after: int, as_json: bool) -> None:
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
     """
     for spec in find_specs(name):
-        result = changes(spec, check_version(spec, before), check_version(spec, after))
+        result = compare_versions(spec, before, after)
         if as_json:
             for entry in result:
                 row = {"message": spec.name, "kind": entry.kind, "field": ".".join(entry.path), "change": entry.text}
@@ -192,7 +167,7 @@ def _print_version(spec: MessageSpec, version: int) -> None:
             row.size,
             "; ".join(filter(None, (row.note, row.about or catalog.about(spec.name, row.name)))),
         )
-        for row in rows(spec, version)
+        for row in describe_layout(spec, version)
     ]
     print_table(("field", "type", "bytes", "notes"), lines)
 

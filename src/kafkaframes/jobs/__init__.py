@@ -8,39 +8,56 @@ from typing import TYPE_CHECKING
 from kafkaframes._exports import import_on_use
 
 if TYPE_CHECKING:
+    from kafkaframes.jobs.analyze.measure import ProposalSizes, RecordAnalysis, TagHeaderSizes
+    from kafkaframes.jobs.audit.audit import Audit
+    from kafkaframes.jobs.checkpoint import Checkpoint
     from kafkaframes.jobs.compact.compaction import CompactionReport
     from kafkaframes.jobs.convert.job import JobReport
+    from kafkaframes.jobs.dump.dump import LogDump
     from kafkaframes.jobs.dump.summary import PartitionSummary
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.job import JobResult
     from kafkaframes.jobs.mirror.settings import MirrorReport
     from kafkaframes.jobs.repair.repair import RepairReport
     from kafkaframes.jobs.report.model import LogReport
+    from kafkaframes.jobs.report.traffic import TrafficReport
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import VerifyReport
 
 __all__ = [
+    "Audit",
+    "Checkpoint",
     "CompactionReport",
     "JobReport",
     "JobResult",
+    "LogDump",
     "LogReport",
     "MirrorReport",
     "Outcome",
     "PartitionSummary",
+    "ProposalSizes",
+    "RecordAnalysis",
     "RepairReport",
     "RestoreReport",
+    "TagHeaderSizes",
+    "TrafficReport",
     "VerifyReport",
 ]
 
 _MODULES = {
+    "analyze.measure": ("ProposalSizes", "RecordAnalysis", "TagHeaderSizes"),
+    "audit.audit": ("Audit",),
+    "checkpoint": ("Checkpoint",),
     "compact.compaction": ("CompactionReport",),
     "convert.job": ("JobReport",),
+    "dump.dump": ("LogDump",),
     "dump.summary": ("PartitionSummary",),
     "export.run": ("Outcome",),
     "job": ("JobResult",),
     "mirror.settings": ("MirrorReport",),
     "repair.repair": ("RepairReport",),
     "report.model": ("LogReport",),
+    "report.traffic": ("TrafficReport",),
     "restore.partition": ("RestoreReport",),
     "verify.verify": ("VerifyReport",),
 }

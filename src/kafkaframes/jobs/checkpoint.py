@@ -14,10 +14,12 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.job import ReprAsText
 from kafkaframes.jobs.micro_batch import Offsets, parse_all_offsets, parse_offsets
 from kafkaframes.storage.files import atomic
 
@@ -43,13 +45,16 @@ class CheckpointSource:
     committed_offsets: Offsets | None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """The contents of a checkpoint.
+@dataclass(frozen=True, slots=True, repr=False)
+class Checkpoint(ReprAsText):
+    """The contents of a checkpoint. Its text is a summary for people.
 
     Attributes:
+        path: the checkpoint's directory.
+        query_id: id of the query.
         planned_batch: number of the newest planned micro-batch; -1 if none was planned.
         committed_batch: number of the newest finished micro-batch; -1 if none was finished.
+        sources: sources of the query, in order.
         operators: names of the operators that have state.
     """
 
@@ -70,9 +75,63 @@ class Checkpoint:
         """Whether the query's first micro-batch is in flight. Spark's checkpoint stores only its end offsets."""
         return self.is_in_flight and self.committed_batch < 0
 
+    @property
+    def starting_offsets(self) -> dict[int, str]:
+        """``startingOffsets`` by source number if the first micro-batch is in flight, else an empty dict."""
+        if not self.is_first_batch_in_flight:
+            return {}
+        return {one.number: json.dumps(one.begins) for one in self.sources if one.begins is not None}
 
-def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint in a local directory.
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """Lines about the options that the next run with ``kafka-topic`` or ``kafka-log`` needs; usually none."""
+        if not self.is_first_batch_in_flight:
+            return ()
+        lines = [
+            f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done"
+            for number, text in self.starting_offsets.items()
+        ]
+        if len(lines) < len([one for one in self.sources if one.planned_offsets is not None]):
+            lines.append("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
+        return tuple(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the contents as JSON values."""
+        sources = [
+            {"number": one.number, "begins": one.begins, "planned": one.planned_offsets, "done": one.committed_offsets}
+            for one in self.sources
+        ]
+        return {
+            "queryId": self.query_id,
+            "planned": self.planned_batch,
+            "done": self.committed_batch,
+            "operators": list(self.operators),
+            "sources": sources,
+        }
+
+    def __str__(self) -> str:
+        state = "in flight: the next run repeats it" if self.is_in_flight else "done"
+        lines = [f"query {self.query_id}, micro-batch {self.planned_batch} {state}"]
+        if self.operators:
+            lines.append(f"state of {', '.join(self.operators)}")
+        for source in self.sources:
+            offsets = source.planned_offsets
+            text = "no offsets of topics" if offsets is None else f"up to {json.dumps(offsets)}"
+            lines.append(f"source {source.number}: {text}")
+        return "\n".join([*lines, *self.advice])
+
+
+def read_checkpoint(path: PathLike[str] | str) -> Checkpoint:
+    """Read the checkpoint of a Spark streaming query over topics or logs. Neither Spark nor PySpark is needed.
+
+    >>> read_checkpoint("/checkpoints/orders").sources[0].committed_offsets  # doctest: +SKIP
+    {'orders': {'0': 21, '1': 29}}
+
+    Args:
+        path: the checkpoint's directory, on a local disk.
+
+    Returns:
+        The contents: the query, its newest micro-batches, and the offsets of each source.
 
     Raises:
         LogDirError: the directory is not a checkpoint, is damaged or has an unknown version.
@@ -103,10 +162,10 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def convert_checkpoint(
-    path: str | Path,
-    to: str | Path,
+    path: PathLike[str] | str,
+    to: PathLike[str] | str,
     *,
-    target: str,
+    target: Literal["kafka", "kafka-topic", "kafka-log"],
     topics: Mapping[str, str] | None = None,
     begins: Mapping[int, Offsets] | None = None,
 ) -> Checkpoint:
@@ -147,7 +206,7 @@ def convert_checkpoint(
                 "Spark's connector would ask anew and lose or repeat rows"
             )
     target_path = Path(to)
-    atomic.reject_nested_destination(target_path, [str(path)])
+    atomic.reject_nested_destination(target_path, [fspath(path)])
     with atomic.hold_lock(target_path), atomic.write_directory(target_path) as copy:
         with atomic.name_path_in_errors(copy):
             shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)
@@ -159,13 +218,6 @@ def convert_checkpoint(
                 file.parent.mkdir(parents=True, exist_ok=True)
                 _write_text(file, f"\0{_VERSION}\n{json.dumps(_rename_topics(note, new_names), separators=(',', ':'))}")
     return read_checkpoint(target_path)
-
-
-def list_starting_offsets(checkpoint: Checkpoint) -> dict[int, str]:
-    """Return ``startingOffsets`` by source number if the first micro-batch is in flight, else an empty dict."""
-    if not checkpoint.is_first_batch_in_flight:
-        return {}
-    return {source.number: json.dumps(source.begins) for source in checkpoint.sources if source.begins is not None}
 
 
 # ------------------------------------------------------------------------------------------------------------- files

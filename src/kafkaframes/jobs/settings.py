@@ -425,8 +425,8 @@ class AuditSettings:
     target: str | None = setting(
         None, "Kafka release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", default_text="RELEASE"
     )
-    ports: str = setting("", "Ports of the brokers: 9092,9094-9096.", default_text="PORTS")
-    specs: str | None = setting(
+    ports: str | Sequence[int] = setting("", "Ports of the brokers: 9092,9094-9096.", default_text="PORTS")
+    specs: object = setting(
         None, "File or folder of message specs that override those of the catalog.", default_text="PATH"
     )
     verbose: bool = setting(

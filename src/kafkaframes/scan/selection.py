@@ -45,6 +45,8 @@ class ReaderDefaults:
 # Readers of DataFrames, exported files and tables rarely ask about transactions, so aborted records are omitted.
 _FRAME_DEFAULTS: Final = ReaderDefaults(None, control_records=False, on_damage="keep")
 _WHOLE_FRAME_DEFAULTS: Final = ReaderDefaults("read_committed", control_records=False, on_damage="keep")
+# A search has the records that a consumer without settings would return, also in single segments.
+_SEARCH_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=False, on_damage="keep")
 # Inspection tools return or check all records.
 _INSPECTION_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=True, on_damage="keep")
 # A copy of a log has all transactions with their markers, and must not lose data without an error.
@@ -57,7 +59,9 @@ READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
         "export_topics": _WHOLE_FRAME_DEFAULTS,
         "table_log": _WHOLE_FRAME_DEFAULTS,
         "table_topics": _WHOLE_FRAME_DEFAULTS,
+        "grep_log": _SEARCH_DEFAULTS,
         "read_records": _INSPECTION_DEFAULTS,
+        "dump_log": _INSPECTION_DEFAULTS,
         "verify_log": _INSPECTION_DEFAULTS,
         "convert_log": _COPY_DEFAULTS,
         "recompress_log": _COPY_DEFAULTS,

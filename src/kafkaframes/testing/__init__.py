@@ -1,5 +1,5 @@
 """Test tools for applications that use Kafka: a pytest plugin with an embedded broker, its controls over HTTP, a schema
-registry, seeding of topics, and a comparison of records.
+registry, seeding of topics, a comparison of records, and test vectors for other libraries.
 
 Names are imported on first use, so the plugin costs nothing in a test run without a broker.
 """
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from kafkaframes.testing.plugin import ExternalBroker
     from kafkaframes.testing.registry import Schema, SchemaRegistry
     from kafkaframes.testing.seeding import seed
+    from kafkaframes.testing.vectors.write import write_vectors
 
-__all__ = ["Control", "ExternalBroker", "Schema", "SchemaRegistry", "assert_records", "seed"]
+__all__ = ["Control", "ExternalBroker", "Schema", "SchemaRegistry", "assert_records", "seed", "write_vectors"]
 
 _MODULES = {
     "comparison": ("assert_records",),
@@ -25,6 +26,7 @@ _MODULES = {
     "plugin": ("ExternalBroker",),
     "registry": ("Schema", "SchemaRegistry"),
     "seeding": ("seed",),
+    "vectors.write": ("write_vectors",),
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tests.agreement.kind import Case, Kind
 
-from kafkaframes.cli.spec_import import read_published
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.catalog.importing import import_catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
 from kafkaframes.protocol.spec.load import KAFKA_3_9, PUBLISHED
+from kafkaframes.protocol.spec.sources import read_published
 
 TRUTH = "expected.json"
 

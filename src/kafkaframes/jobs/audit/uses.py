@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -163,6 +164,14 @@ def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
         result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
         uses.add_format(FormatUse(client, _PLACE_BY_API[row["apiKey"]], result["magic"]), result["batches"], time, time)
+
+
+def is_log(path: str) -> bool:
+    """Return whether a path is a log, not traffic: a directory with partitions, a partition, or a segment."""
+    location = Path(path)
+    if location.is_dir():
+        return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in location.iterdir())
+    return location.suffix == ".log" and location.stem.isdecimal()
 
 
 def count_formats(paths: Sequence[str], uses: Uses) -> None:

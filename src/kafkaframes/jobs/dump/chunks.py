@@ -3,28 +3,21 @@
 A chunk has the batch headers, and the positions of the records' keys, values and headers in its data. Records are not
 copied. Batches are split by the rules of Kafka's file iterator. A chunk has whole batches. A batch that is larger than
 a chunk is a chunk of its own.
-
-This module also has the searches of ``grep``: they find the rows of an Arrow batch whose key, value or headers match a
-pattern. Arrow's kernels search; Python code runs once for each batch. A plain pattern is first searched in the whole
-column at once. Most batches of a log do not contain it, so their rows are not searched one by one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError, OptionError
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.jobs.dump.lines import Slices
-from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 from kafkaframes.records import decode, scan
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Chunks, as_array
@@ -277,76 +270,3 @@ def key_pattern(text: str) -> re.Pattern[bytes]:
         return re.compile(text.encode())
     except re.error as error:
         raise OptionError(f"not a regular expression: {text!r} ({error})") from None
-
-
-_REGEX_CHARACTERS = re.compile(r"[.^$*+?{}\[\]\\|()]")
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A search pattern: an RE2 regular expression or plain text. It is matched against bytes, as UTF-8.
-
-    If case is ignored, plain text ignores it for ASCII letters only, and regular expressions for all letters.
-    """
-
-    text: str
-    is_plain: bool = False
-    ignores_case: bool = False
-
-    @classmethod
-    def of(cls, text: str, *, is_plain: bool = False, ignores_case: bool = False) -> Pattern:
-        """Return a pattern. A text without special characters is a plain pattern.
-
-        >>> Pattern.of("order-17").is_plain
-        True
-
-        Raises:
-            OptionError: ``text`` is not a regular expression.
-        """
-        pattern = cls(text, is_plain or _REGEX_CHARACTERS.search(text) is None, ignores_case)
-        try:
-            pattern.rows_of(pa.array([b""]))
-        except pa.ArrowInvalid as error:
-            raise OptionError(f"not a regular expression: {text!r} ({error})") from None
-        return pattern
-
-    def rows_of(self, column: pa.Array) -> Flags:
-        """Return a flag for each row of a binary column: whether it matches. Nulls do not match."""
-        if self.is_plain and not self.ignores_case and not _is_anywhere(column, self.text.encode()):
-            return np.zeros(len(column), np.bool_)
-        search = pc.match_substring if self.is_plain else pc.match_substring_regex
-        result = search(column, self.text.encode(), ignore_case=self.ignores_case)
-        flags: Flags = pc.fill_null(result, False).to_numpy(zero_copy_only=False)
-        return flags
-
-
-def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
-    """Return whether the concatenated rows contain the bytes. A match across two rows is a false positive."""
-    _, offsets, data = column.buffers()
-    if data is None or len(column) == 0:
-        return not plain
-    edges = np.frombuffer(offsets, np.int32)
-    first, last = int(edges[column.offset]), int(edges[column.offset + len(column)])
-    return bool(data.slice(first, last - first).to_pybytes().find(plain) >= 0)
-
-
-def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED_FIELDS) -> pa.RecordBatch:
-    """Return the rows whose key, value, header names or header values match, as ``fields`` selects."""
-    result = np.zeros(batch.num_rows, np.bool_)
-    for name in (one for one in (KEY, VALUE) if one in fields):
-        result |= pattern.rows_of(batch.column(name))
-    if HEADERS in fields:
-        result |= _in_headers(batch.column(HEADERS), pattern)
-    return batch if result.all() else batch.filter(pa.array(result))
-
-
-def _in_headers(column: Any, pattern: Pattern) -> Flags:
-    flags = np.zeros(len(column), np.bool_)
-    entries = column.flatten()
-    if not len(entries):
-        return flags
-    owners = pc.list_parent_indices(column).to_numpy()
-    names, values = entries.flatten()
-    hit = pattern.rows_of(names.cast(pa.binary())) | pattern.rows_of(values)
-    flags[owners[hit]] = True
-    return flags

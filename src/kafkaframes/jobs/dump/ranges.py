@@ -7,7 +7,7 @@ If several copies of a partition are dumped, ``merge_files`` selects the parts o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,16 +37,20 @@ class Requested:
 
 
 def select_files_in_range(
-    files: list[DumpFile], conditions: Filter, *, limit: int | None = None
+    files: list[DumpFile], conditions: Callable[[DumpFile], Filter], *, limit: int | None = None
 ) -> Iterator[Requested]:
     """Yield the files that may have selected records.
 
     A negative ``from_offset`` counts back from the end of each partition. Times are looked up as ListOffsets does.
-    ``limit`` is the maximum number of records over all files.
+
+    Args:
+        files: files of partitions, and other files.
+        conditions: returns the conditions on the records of a file's partition.
+        limit: maximum number of records over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
     for group_files in _by_directory(files).values():
-        resolved_conditions = _resolve_conditions(group_files, conditions)
+        resolved_conditions = _resolve_conditions(group_files, conditions(group_files[0]))
         for file, next_base in _with_next_base(group_files):
             if budget is not None and budget.remaining_records == 0:
                 return

@@ -204,7 +204,7 @@ class CsvOutput:
     """A CSV file with a header line. Record headers are a JSON array of [key, value] pairs."""
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
-        from kafkaframes.jobs.export.csv_file import CsvFile
+        from kafkaframes.jobs.dump.csv_file import CsvFile
 
         texts = (*_BYTES, "headers")
         fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]

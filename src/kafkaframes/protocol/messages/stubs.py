@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
+from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.plan import attribute_of
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
@@ -61,6 +64,22 @@ def __getattr__(name):
         raise AttributeError(f"no message {{name}} in {folder}")
     return message(name, specs=_SPECS)
 '''
+
+
+def write_module(specs: str | os.PathLike[str], to: str | os.PathLike[str]) -> list[str]:
+    """Write a module of a folder's messages, and its stub. Return the names of the messages."""
+    from kafkaframes.protocol.messages.registry import specs_by_name
+
+    target = Path(to)
+    if target.suffix != ".py":
+        raise OptionError(f"`to` {target}: must be FILE.py")
+    own_specs = specs_by_name(os.fspath(specs))
+    try:
+        target.write_text(own_module(os.path.relpath(specs, target.parent)))
+        target.with_suffix(".pyi").write_text(stub_text(own_specs.values(), overloads=False))
+    except OSError as error:
+        raise OptionError(f"`to` {target}: {error.strerror or error}") from None
+    return list(own_specs)
 
 
 def own_module(folder: str) -> str:

@@ -109,3 +109,21 @@ def version_text(versions: Iterable[int]) -> str:
 def worst(findings: Iterable[SpecChange]) -> Verdict:
     """Return the most severe verdict; ``compatible`` without findings."""
     return max((one.verdict for one in findings), key=SEVERITY.__getitem__, default="compatible")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecCheck:
+    """The changes between two specs, or two sets of specs.
+
+    Attributes:
+        changes: the changes, each with a verdict and the rule for it.
+        messages: number of the later specs.
+    """
+
+    changes: tuple[SpecChange, ...]
+    messages: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """The most severe verdict: breaking, note or compatible."""
+        return worst(self.changes)

@@ -7,6 +7,7 @@ layouts, sizes and changes.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.layout import changes, rows
 from kafkaframes.protocol.spec.model import PRIMITIVES as SIZES
@@ -133,6 +134,18 @@ def _header(of: layout.HeaderLayout) -> Table:
 TEMPLATE = Path(__file__).parent / "guide.html"
 TEXT = Path(__file__).parent / "guide.toml"
 _SLOT = "/*DATA*/null"
+
+
+def write_page(to: str | os.PathLike[str], specs: Mapping[str, MessageSpec]) -> str:
+    """Write the guide to a file, or as ``index.html`` into a directory. Return its path."""
+    output = Path(to)
+    target = output / "index.html" if output.is_dir() or not output.suffix else output
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(guide_page(specs), encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{target}: {error.strerror}") from None
+    return str(target)
 
 
 def guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> str:

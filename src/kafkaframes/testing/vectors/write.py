@@ -67,11 +67,17 @@ In `records.json` a batch has its header's fields and its records; `crc_ok` is f
 
 
 def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None) -> dict[str, int]:
-    """Write all vectors into a new or empty directory, atomically; return the number of rows of each file.
+    """Write test vectors for other libraries, bytes with their meaning, into a directory.
+
+    >>> write_vectors("vectors")["varints.jsonl"] > 0  # doctest: +SKIP
+    True
 
     Args:
-        directory: directory to write.
-        specs: message specs of a proposal, whose messages replace those of the catalog; None for the catalog.
+        directory: the directory to write, which must be new or empty. It appears only after it is complete.
+        specs: message specs of a proposal, a path or ``MessageSpec`` objects. Default: the messages of the catalog.
+
+    Returns:
+        The number of rows of each file.
 
     Raises:
         SpecError: a file is not a message spec.

@@ -136,6 +136,20 @@ def next_free(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
     return dict(free)
 
 
+class TagTable(NamedTuple):
+    """Tags in the order of messages, structs and numbers, and the tags that two fields claim."""
+
+    tags: tuple[Tag, ...]
+    collisions: tuple[Collision, ...]
+
+
+def tag_table(proposals: Mapping[str, Sequence[MessageSpec]]) -> TagTable:
+    """Return the tags of proposals, or those of the releases if no proposal has tags."""
+    own_tags = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
+    tags = sorted(own_tags or registry().values(), key=lambda tag: tag.key)
+    return TagTable(tuple(tags), tuple(collisions(proposals)))
+
+
 def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Collision]:
     """Yield the tags of proposals that are in use by another field, in a release or in another proposal."""
     catalog_tags, free = registry(), next_free(registry().values())

@@ -1,0 +1,150 @@
+"""Functions for the commands analyze and spec propose: sizes on the wire, now and in other layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path as LocalPath
+from typing import TYPE_CHECKING, Literal
+
+from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.job import JobResult, paths_of, run_here
+from kafkaframes.jobs.settings import Path
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.analyze.measure import ProposalSizes, RecordAnalysis, TagHeaderSizes
+    from kafkaframes.jobs.analyze.records import RecordSizes
+    from kafkaframes.protocol.messages.registry import Specs
+
+Paths = Path | Sequence[Path]
+
+
+def analyze_records(
+    paths: Paths, *, ports: str | Sequence[int] = "", specs: Specs | None = None
+) -> JobResult[RecordAnalysis]:
+    """Measure the size of records in formats 0, 1 and 2, field by field, without compression.
+
+    >>> analyze_records("/backup/kafka-logs")  # doctest: +SKIP
+    log: 80,000 records; format 0: 12,345,678 bytes, format 1: 12,985,678 bytes, format 2: 10,112,233 bytes
+
+    Args:
+        paths: logs, partition directories, segments, or captures. Captures are measured as produced and fetched
+            records.
+        ports: ports of the brokers in captures: ``9092,9094-9096`` or numbers. Default: brokers are recognized.
+        specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
+
+    Returns:
+        A result whose ``report`` has the sizes of each source, and the data of captures that was not read.
+
+    Raises:
+        LogDirError, OptionError: a path does not exist, or is a request log, which has no records.
+        DecodeError: the only capture is not a capture.
+    """
+    from kafkaframes.capture.coverage import summarize_entries
+    from kafkaframes.capture.files import find_files
+    from kafkaframes.jobs.analyze.measure import measure_records, port_numbers, split_sources
+    from kafkaframes.jobs.analyze.traffic import TrafficTask
+
+    logs, captures = split_sources(paths_of(paths))
+    tasks = [TrafficTask(tuple(find_files(captures)), ports=port_numbers(ports))] if captures else []
+    report = measure_records(logs, tasks, specs=specs, run=run_here)
+    lines = [_sizes_text(name, sizes) for name, sizes in report.sizes.items()]
+    if report.coverage.unread:
+        lines.append(f"not read: {summarize_entries(report.coverage.unread)}")
+    return JobResult(report, report.to_dict(), tuple(lines))
+
+
+def analyze_tag_headers(
+    *,
+    messages: Sequence[str] = (),
+    lengths: Sequence[int] = (),
+    tags: Sequence[int] = (),
+    text_bytes: int | None = None,
+) -> TagHeaderSizes:
+    """Measure the tag header of KIP-482 next to that of its draft, and whole messages in the rejected layouts.
+
+    Args:
+        messages: names of messages, which are measured at their newest version. Default: all of the catalog.
+        lengths: lengths of values, in bytes, for the table of headers. Default: examples.
+        tags: numbers of tags for the table of headers. Default: examples.
+        text_bytes: length of strings and bytes in example messages. Default: 10.
+
+    Raises:
+        SpecError: a message does not exist.
+        OptionError: a message has no version with tagged fields.
+    """
+    from kafkaframes.jobs.analyze.measure import measure_tag_headers
+
+    return measure_tag_headers(messages, lengths, tags, text_bytes)
+
+
+def measure_proposal(
+    proposal: Path,
+    paths: Paths = (),
+    *,
+    before: Path | None = None,
+    values: Sequence[str] = (),
+    by: Sequence[Literal["client", "connection", "second"]] = (),
+    mix: Path | None = None,
+    ports: str | Sequence[int] = "",
+    to: Path | None = None,
+) -> JobResult[ProposalSizes]:
+    """Compare the size of recorded messages before and after a change of message specs.
+
+    >>> measure_proposal("kip-636", "trace.pcap")  # doctest: +SKIP
+    changed: 106 messages; 12,345 bytes before, 12,001 after
+
+    Args:
+        proposal: the source of the specs after the change (a file, directory, jar, zip or ``REF:path``; messages that
+            it lacks do not change), or a named proposal: kip-636, flexible, tag-header.
+        paths: captures or request logs of brokers. Default: none, for the changes and the mix alone.
+        before: source of the specs before the change. Default: the catalog.
+        values: values of new fields, ``PATH=VALUE`` (docs/proposals.md). Other new fields have their default.
+        by: further groups of the sizes.
+        mix: a CSV file (api, version, calls_per_second), or traffic with the mix of calls to scale the sizes to.
+        ports: ports of the brokers: ``9092,9094-9096`` or numbers. Default: brokers are recognized by the traffic.
+        to: HTML page to write. Default: None, which writes no file.
+
+    Returns:
+        A result whose ``report`` has the changes of the specs, the measured sizes, and those scaled to the mix.
+
+    Raises:
+        OptionError: a path does not exist, or a value is invalid.
+        SpecError: a spec is invalid.
+        DecodeError: the only file is neither a capture nor a request log.
+    """
+    from kafkaframes.capture.files import find_files
+    from kafkaframes.jobs.analyze.measure import ProposalSizes, make_question, port_numbers, scale_mix
+    from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
+    from kafkaframes.jobs.analyze.traffic import TrafficTask
+    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
+    from kafkaframes.jobs.report.proposal_page import build_json_rows, build_proposal_page
+    from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
+
+    path_list, (name,) = paths_of(paths), paths_of(proposal)
+    if to is not None:
+        reject_nested_destination(LocalPath(to), path_list)
+    question = make_question(name, None if before is None else paths_of(before)[0], values, by)
+    outcome, port_list = WeighingResult(), port_numbers(ports)
+    if path_list:
+        task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
+        outcome = merge_outcomes([weigh_share(WeighingTask(task, question))])
+    scaled = [] if mix is None else scale_mix(paths_of(mix)[0], outcome, question, port_list)
+    if to is not None:
+        from kafkaframes._version import __version__
+
+        page = build_proposal_page(question, outcome, scaled, paths=path_list, version=__version__)
+        with open_output(str(LocalPath(to))) as out:
+            out.write(page.encode("utf-8", "backslashreplace"))
+    lines = [
+        f"{kind}: {count_text(weight.messages, 'message')}; {count_text(weight.before, 'byte')} before, "
+        f"{weight.after:,} after"
+        for (kind,), weight in outcome.sum_weights_by("kind").items()
+        if weight.messages
+    ]
+    rows = list(build_json_rows(question, outcome, scaled))
+    return JobResult(ProposalSizes(question, outcome, scaled), {"rows": rows}, tuple(lines) or ("nothing measured",))
+
+
+def _sizes_text(name: str, sizes: RecordSizes) -> str:
+    formats = ", ".join(f"format {number}: {count_text(total, 'byte')}" for number, total in enumerate(sizes.totals))
+    return f"{name}: {count_text(sizes.records, 'record')}; {formats}"

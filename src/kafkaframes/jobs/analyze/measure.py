@@ -1,0 +1,202 @@
+"""Measure what record formats, tag headers and proposals cost on the wire: the plans, and results with JSON forms."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from kafkaframes.capture.coverage import Coverage, entry_to_json
+from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, find_files, is_traffic
+from kafkaframes.capture.reader import is_request_log
+from kafkaframes.capture.streams import parse_ports
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze import scale
+from kafkaframes.jobs.analyze.outcome import WeighingResult
+from kafkaframes.jobs.analyze.proposals import ProposalSettings
+from kafkaframes.jobs.analyze.records import RecordSizes
+from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, TrafficTask, measure_share
+from kafkaframes.jobs.job import Runner
+from kafkaframes.protocol.messages.registry import Apis, Specs
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.sources import load_specs
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.log.discover import discover
+
+LOG: Final = "log"
+NAMED_PROPOSALS: Final = ("kip-636", "flexible", "tag-header")
+
+
+@dataclass
+class RecordAnalysis:
+    """The sizes of the same records in formats 0, 1 and 2.
+
+    Attributes:
+        sizes: sizes of the records of logs (``log``), and of captured ones (``produced``, ``fetched``).
+        coverage: data of captures that was not read.
+    """
+
+    sizes: dict[str, RecordSizes] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a JSON object for each source."""
+        for name, sizes in self.sizes.items():
+            yield {"source": name} | dataclasses.asdict(sizes) | {"totals": sizes.totals}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sizes as JSON values."""
+        return {"sources": list(self.rows()), "unread": [entry_to_json(entry) for entry in self.coverage.unread]}
+
+
+@dataclass(frozen=True)
+class TagHeaderSizes:
+    """The sizes of the tag headers that KIP-482 considers.
+
+    Attributes:
+        headers: sizes for each length of a value and number of a tag.
+        fields: sizes for each tagged field of the messages.
+        messages: sizes of whole messages with one element in each array.
+    """
+
+    headers: list[scale.HeaderSize]
+    fields: list[scale.TaggedField]
+    messages: list[scale.MessageSize]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each header, field and message."""
+        for kind, rows in (("header", self.headers), ("field", self.fields), ("message", self.messages)):
+            for row in rows:
+                yield {"kind": kind, **dataclasses.asdict(row)}
+
+
+@dataclass(frozen=True)
+class ProposalSizes:
+    """The sizes of messages before and after a change of their specs.
+
+    Attributes:
+        question: the specs before and after, and how sizes are grouped.
+        outcome: the measured sizes.
+        scaled: bytes per second of a mix of calls; empty without a mix.
+    """
+
+    question: ProposalSettings
+    outcome: WeighingResult
+    scaled: list[scale.ByteRate]
+
+
+def port_numbers(ports: Sequence[int] | str) -> tuple[int, ...]:
+    """Return the ports of brokers.
+
+    Raises:
+        OptionError: a text is not a list of numbers and ranges.
+    """
+    try:
+        return parse_ports(ports) if ports else ()
+    except ValueError:
+        raise OptionError(f"`ports` {ports}: must be numbers and ranges, 9092,9094-9096") from None
+
+
+def split_sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the logs and the captures among paths.
+
+    Raises:
+        OptionError: a path is a request log, which has no records.
+    """
+    captures = [path for path in paths if _is_capture(path)]
+    return [path for path in paths if path not in captures], captures
+
+
+def _is_capture(source: str) -> bool:
+    """Return whether a source is a capture, or a directory of captures. A request log is an ``OptionError``."""
+
+    if not is_traffic(source):
+        return False
+    if os.path.isfile(source) and not CAPTURE_NAME_PATTERN.search(os.path.basename(source)):
+        if is_request_log(source):
+            raise OptionError(f"{source}: a request log has no records; give a capture or a log")
+        return False
+    return True
+
+
+def measure_records(
+    logs: Sequence[str], tasks: Sequence[TrafficTask], *, specs: Specs | None, run: Runner
+) -> RecordAnalysis:
+    """Measure the records of logs, in this process, and those of captures, with a runner of the tasks."""
+    result = RecordAnalysis()
+    if logs:
+        result.sizes[LOG] = _measure_logs(logs)
+    if tasks:
+        result.sizes |= {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
+        for part in run(partial(measure_share, apis=Apis(specs)), tasks):
+            result.coverage.update(part.coverage.entries)
+            for part_name, sizes in part.sizes.items():
+                result.sizes[part_name].merge(sizes)
+    return result
+
+
+def _measure_logs(sources: Sequence[str]) -> RecordSizes:
+    sizes = RecordSizes()
+    for directory in discover(sources):
+        for partition in directory.partitions:
+            for segment in partition.segments:
+                with directory.filesystem.open(segment.path) as read_at:
+                    for window in scan_segment(
+                        read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
+                    ):
+                        sizes.add_batches(window.data, window.batches_in_data())
+    return sizes
+
+
+def measure_tag_headers(
+    names: Sequence[str], lengths: Sequence[int], tags: Sequence[int], text_bytes: int | None
+) -> TagHeaderSizes:
+    """Measure tag headers for lengths and tags, and for the newest version of messages."""
+    size = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
+    specs = [catalog.load(name) for name in names or catalog.names()]
+    newest = [(spec, _newest(spec, is_required=bool(names))) for spec in specs]
+    flexible = [(spec, version) for spec, version in newest if version is not None]
+    return TagHeaderSizes(
+        scale.list_header_sizes(lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS),
+        [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, size)],
+        [scale.compare_message_sizes(spec, version, size) for spec, version in flexible],
+    )
+
+
+def _newest(spec: MessageSpec, *, is_required: bool) -> int | None:
+    """Return the newest version if it has tag sections."""
+    version = spec.valid_versions.highest
+    if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
+        return version
+    if is_required:
+        raise OptionError(f"{spec.name}: no version has tagged fields")
+    return None
+
+
+def make_question(proposal: str, before: str | None, values: Sequence[str], by: Sequence[str]) -> ProposalSettings:
+    """Return what to measure: a named proposal, or the specs of a source.
+
+    Raises:
+        OptionError: a source does not exist, or values are given for a proposal without new fields.
+    """
+    old = None if before is None else load_specs(before)
+    if proposal in NAMED_PROPOSALS:
+        if values:
+            raise OptionError(f"`values`: {proposal} adds no field")
+        return ProposalSettings(proposal, None, old, (), tuple(by))
+    return ProposalSettings(proposal, load_specs(proposal), old, tuple(values), tuple(by))
+
+
+def scale_mix(
+    mix: str, outcome: WeighingResult, question: ProposalSettings, ports: Sequence[int]
+) -> list[scale.ByteRate]:
+    """Return the bytes per second of a mix of calls, which is a CSV file or traffic."""
+    if is_traffic(mix) and not mix.endswith(".csv"):
+        rates = scale.measure_mix(find_files((mix,)), ports, question.apis, outcome.coverage)
+    else:
+        rates = scale.read_mix(mix, question.apis)
+    return list(scale.scale_outcome(outcome, rates, question))

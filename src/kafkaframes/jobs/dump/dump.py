@@ -1,0 +1,339 @@
+"""A dump of log files as a stream of bytes: kafka-dump-log's text, JSON lines, CSV, Arrow, or a format of kcat's.
+
+``kafkaframes.dump_log`` creates a ``LogDump``. The files are found and checked when it is created, and are read while
+it is iterated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from io import RawIOBase
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
+
+from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
+from kafkaframes.jobs.dump import columns, files, kcat
+from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Origin, errors_in, key_pattern
+from kafkaframes.jobs.dump.csv_file import CsvFile
+from kafkaframes.jobs.dump.decoders import DECODERS
+from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
+from kafkaframes.jobs.dump.names import FILE_KINDS, INDEX_FILES, RECORD_FILES, VALUE_LIMIT
+from kafkaframes.jobs.dump.ranges import Requested, merge_files, select_files_in_range
+from kafkaframes.jobs.dump.styles import TextOptions, style_for
+from kafkaframes.jobs.dump.text import dump_text
+from kafkaframes.jobs.settings import PartitionSettings
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    NO_END,
+    Bound,
+    Limit,
+    Name,
+    TimeBound,
+    expand_bound,
+    to_log_bound,
+)
+from kafkaframes.scan.selection import check_choice
+from kafkaframes.storage.files.filesystem import split_path
+from kafkaframes.storage.files.names import DirectoryName
+from kafkaframes.storage.log.discover import describe_file
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+FORMATS: Final = ("text", "jsonl", "csv", "arrow", "envelopes")
+DumpFormat = Literal["text", "jsonl", "csv", "arrow", "envelopes"]
+DecoderName = Literal[
+    "offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state"
+]  # a test compares it with DECODERS
+FileKind = Literal["log", "checkpoint", "index", "timeindex", "snapshot", "txnindex"]
+Part = bytes | memoryview
+Parts = Generator[Part, None, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpSettings(PartitionSettings):
+    """Settings of ``dump_log``, whose docstring describes them."""
+
+    start: Limit = None
+    end: Limit = None
+    format: DumpFormat = "text"
+    pattern: str | None = None
+    offsets: Sequence[str] = ()
+    count: int | None = None
+    keys: Sequence[bytes] = ()
+    key_regex: str | None = None
+    kinds: Sequence[str] = ()
+    text: TextOptions = field(default_factory=TextOptions)
+    full_values: bool = False
+    base64: bool = False
+    replicas: Literal["merge", "all"] = "merge"
+    store: Mapping[str, Any] | None = None
+
+    def _reject_conflicts(self) -> None:
+        PartitionSettings._reject_conflicts(self)  # slots=True creates the class again, so super() would fail
+        for kind in self.kinds:
+            check_choice("kinds", kind, FILE_KINDS)
+        if self.pattern is not None and self.format != "text":
+            raise OptionError(f"`pattern` is a format of its own, and cannot be combined with `format`={self.format}")
+        if self.offsets and (self.start is not None or self.end is not None):
+            raise OptionError("`offsets` cannot be combined with `start` and `end`, which it replaces")
+        if self.text.decoder and self.text.decoder not in DECODERS:
+            raise OptionError(f"`decoder` is {', '.join(DECODERS)}, not {self.text.decoder!r}")
+        for name, number, minimum in (
+            ("count", self.count, 0),
+            ("max_bytes", self.text.max_bytes, 0),
+            ("max_message_size", self.text.max_message_size, 1),
+        ):
+            if number is not None and number < minimum:
+                raise OptionError(f"`{name}` is at least {minimum}, not {number}")
+        style_for(self.text.style)
+        if self.pattern is not None:
+            kcat.plan_format(self.pattern, Origin.of(""))
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """The settings as storage options."""
+        from kafkaframes.storage.files.filesystem import storage_options
+
+        return storage_options(self.key_files, follow_links=self.follow_links, store=self.store)
+
+    @property
+    def bounds(self) -> tuple[Bound, Bound]:
+        """Start and end of the range."""
+        return to_log_bound("start", self.start, unset=EARLIEST), to_log_bound("end", self.end, unset=LATEST)
+
+    @property
+    def has_control_records(self) -> bool:
+        """Whether control records are printed: only by formats that show a log's structure."""
+        return self.pattern is None and self.format in ("text", "jsonl")
+
+    @property
+    def file_kinds(self) -> tuple[str, ...]:
+        """The kinds of a directory's files to print."""
+        if not self.kinds and (self.text.index_sanity_check or self.text.verify_index_only):
+            return INDEX_FILES
+        return tuple(self.kinds) or RECORD_FILES
+
+    def filters(self, partitions: Iterable[Name]) -> Callable[[Name | None], Filter]:
+        """Return a function that returns the conditions on the records of a topic partition, None for other files.
+
+        Raises:
+            OptionError: a bound names other topic partitions than ``partitions``, or a setting is invalid.
+        """
+        offset_range = kcat.parse_offsets(tuple(self.offsets))
+        start, end = self.bounds
+        base = Filter(
+            from_offset=offset_range.start_offset,
+            from_timestamp=offset_range.start_timestamp,
+            until_timestamp=offset_range.end_timestamp,
+            keys=frozenset(self.keys) or None,
+            key_pattern=key_pattern(self.key_regex) if self.key_regex else None,
+            control=self.has_control_records,
+        )
+        names = set(partitions)
+        starts, ends = (_values(setting, bound, names) for setting, bound in (("start", start), ("end", end)))
+
+        def filter_of(name: Name | None) -> Filter:
+            result = _with_start(base, starts(name), is_time=isinstance(start, TimeBound))
+            return _with_end(result, ends(name), is_time=isinstance(end, TimeBound))
+
+        return filter_of
+
+
+def _values(setting: str, bound: Bound, names: set[Name]) -> Callable[[Name | None], int]:
+    value = bound.times if isinstance(bound, TimeBound) else bound
+    if isinstance(value, int):
+        return lambda name: value
+    values = expand_bound(setting, bound, names)
+    return lambda name: values[name] if name is not None else EARLIEST if setting == "start" else LATEST
+
+
+def _with_start(base: Filter, value: int, *, is_time: bool) -> Filter:
+    if is_time:
+        return replace(base, from_timestamp=value)
+    if value == EARLIEST:
+        return base
+    return replace(base, from_offset=NO_END if value == LATEST else value)
+
+
+def _with_end(base: Filter, value: int, *, is_time: bool) -> Filter:
+    if is_time:
+        return replace(base, until_timestamp=value)
+    if value == LATEST:
+        return base
+    return replace(base, until_offset=0 if value == EARLIEST else value)
+
+
+class LogDump(Iterator[bytes | memoryview]):
+    """The output of a dump, in parts.
+
+    Attributes:
+        errors: damage up to now, with file and position. Each error occurs once.
+        notes: lines about the files up to now that kafka-dump-log writes to standard error.
+        decisions: decisions about the copies of partitions, one line each.
+    """
+
+    def __init__(self, paths: Sequence[str], settings: DumpSettings) -> None:
+        if not paths:
+            raise OptionError("`paths` is empty; expected files, directories, patterns or URLs")
+        self.errors: list[KafkaframesError] = []
+        self.notes: list[str] = []
+        self.decisions: list[str] = []
+        self._error_texts: set[str] = set()
+        self._settings = settings
+        self._requests = self._plan(paths)
+        self._parts = _FORMATS["pattern" if settings.pattern is not None else settings.format](self)
+
+    def __next__(self) -> bytes | memoryview:
+        return next(self._parts)
+
+    def __repr__(self) -> str:
+        name = "pattern" if self._settings.pattern is not None else self._settings.format
+        return f"dump in the format {name}: an iterator over bytes; read_all() returns all of them"
+
+    def read_all(self) -> bytes:
+        """Return the remaining bytes."""
+        return b"".join(self)
+
+    def write_to(self, out: Any) -> None:
+        """Write the remaining bytes to a binary file."""
+        for part in self:
+            out.write(part)
+
+    def close(self) -> None:
+        """End the dump, and close the file that is being read."""
+        self._parts.close()
+
+    def _plan(self, paths: Sequence[str]) -> Iterator[Requested]:
+        settings, options = self._settings, self._settings.storage
+        is_json = settings.format == "jsonl"
+        result = files.files_to_dump(paths, kinds=settings.file_kinds, temporary=is_json, options=options)
+        result = files.select_files(result, settings.topic_names, settings.partition_numbers)
+        if settings.replicas == "merge":
+            result, self.decisions = merge_files(result, paths, options=options)
+        for entry in result:
+            if not entry.kind:
+                content = describe_file(entry.filesystem, entry.path)
+                raise LogDirError(f"neither a segment, an index nor a snapshot, but {content}", file=entry.path)
+        names = {name for name in map(_partition_of, result) if name is not None}
+        filter_of = settings.filters(names)
+        return select_files_in_range(result, lambda file: filter_of(_partition_of(file)), limit=settings.count)
+
+    def _add_error(self, error: KafkaframesError) -> None:
+        """Add an error once. The dump of an index can report the same error again."""
+        if str(error) not in self._error_texts:
+            self._error_texts.add(str(error))
+            self.errors.append(error)
+
+    def _text_parts(self) -> Parts:
+        for request in self._requests:
+            dump = dump_text(request.file, replace(self._settings.text, keep=request.keep))
+            yield from dump
+            self.notes += dump.error_lines()
+            for fault in dump.findings.faults:
+                self._add_error(fault)
+
+    def _json_parts(self) -> Parts:
+        limit = None if self._settings.full_values else VALUE_LIMIT
+        for request in self._requests:
+            dump = JsonDump(request.file, JsonOptions(limit, self._settings.text.max_bytes, request.keep))
+            yield from dump
+            for fault in dump.faults:
+                self._add_error(fault)
+
+    def _chunks(self) -> Iterator[tuple[Decoded, Origin]]:
+        """Yield the requested part of every segment."""
+        for request in self._requests:
+            reader = ChunkReader(request.file, self._settings.text.max_bytes)
+            origin = Origin.of(request.file.path)
+            for chunk in reader:
+                for fault in errors_in(chunk).values():
+                    self._add_error(fault)
+                yield request.keep.apply(chunk), origin
+                if request.keep.is_done(chunk):
+                    break
+            if reader.fault is not None:
+                self._add_error(reader.fault)
+
+    def _lines(self, plan: Callable[[Origin], Any], write: Callable[[Decoded, Any], Part]) -> Parts:
+        origin_and_plan: tuple[Origin, Any] | None = None
+        for chunk, origin in self._chunks():
+            if origin_and_plan is None or origin_and_plan[0] is not origin:
+                origin_and_plan = origin, plan(origin)
+            yield write(chunk, origin_and_plan[1])
+
+    def _pattern_parts(self) -> Parts:
+        pattern = self._settings.pattern
+        assert pattern is not None
+        return self._lines(lambda origin: kcat.plan_format(pattern, origin), kcat.format_records)
+
+    def _envelope_parts(self) -> Parts:
+        return self._lines(kcat.plan_envelope, kcat.format_envelopes)
+
+    def _csv_parts(self) -> Parts:
+        out = _PartBuffer()
+        writer = CsvFile(out, columns.CSV_SCHEMA)
+        yield out.take()
+        for chunk, origin in self._chunks():
+            _write_rows(writer, columns.csv_tables(chunk, origin, base64=self._settings.base64))
+            yield out.take()
+
+    def _arrow_parts(self) -> Parts:
+        out = _PartBuffer()
+        with pa.ipc.new_stream(out, columns.SCHEMA) as writer:
+            for chunk, origin in self._chunks():
+                _write_rows(writer, columns.chunk_tables(chunk, origin))
+                yield out.take()
+        yield out.take()
+
+
+def _partition_of(file: files.DumpFile) -> Name | None:
+    directory = DirectoryName.parse(split_path(split_path(file.path)[0])[1])
+    return None if directory is None else (directory.topic_partition.topic, directory.topic_partition.partition)
+
+
+def _write_rows(writer: Any, tables: Iterable[pa.RecordBatch]) -> None:
+    for batch in tables:
+        if batch.num_rows:
+            writer.write_batch(batch)
+
+
+class _PartBuffer(RawIOBase):
+    """A file that collects the bytes of a writer until ``take``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: ReadableBuffer) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        """Return the bytes since the last call."""
+        result = b"".join(self._parts)
+        self._parts.clear()
+        return result
+
+
+_FORMATS: dict[str, Callable[[LogDump], Parts]] = {
+    "text": LogDump._text_parts,
+    "jsonl": LogDump._json_parts,
+    "csv": LogDump._csv_parts,
+    "arrow": LogDump._arrow_parts,
+    "envelopes": LogDump._envelope_parts,
+    "pattern": LogDump._pattern_parts,
+}

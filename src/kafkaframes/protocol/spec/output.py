@@ -1,0 +1,71 @@
+"""Write the specs of a proposal into a folder: those of a source, some of them changed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.sources import load_files
+
+_COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # comments before the object: a license
+_HEADERS: Final = ("RequestHeader", "ResponseHeader")
+
+
+def read_files(source: str | os.PathLike[str] | None) -> dict[str, tuple[MessageSpec, bytes]]:
+    """Return the specs of a source by name, with their text. Without a source, return the connection's specs.
+
+    The listener ``zkBroker`` of the catalog's oldest APIs is omitted, because generators of 4.0 and later reject it.
+    """
+    if source is None:
+        names = [name for api in catalog.apis() for name in (api.request, api.response)]
+        specs = map(catalog.load, (*_HEADERS, *names))
+        kept_specs = [
+            replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs
+        ]
+        return {one.name: (one, to_text(one).encode()) for one in kept_specs}
+    return load_files(source)
+
+
+def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
+    """Return the bytes of a rewritten spec: those of its file if unchanged, else the new text after its comments."""
+    if spec is before:
+        return text
+    head = _COMMENTS.match(text.decode("utf-8", "replace"))
+    return ((head[0] if head else "") + to_text(spec)).encode()
+
+
+def check_target(source: str | os.PathLike[str] | None, to: str | os.PathLike[str]) -> None:
+    """Reject the source itself, and a folder with other files than those of a rewrite."""
+    target = Path(to)
+    if source is not None:
+        inside = target.resolve()
+        if Path(source).resolve() in (inside, *inside.parents):
+            raise OptionError(f"`to` {target} is inside the source, which is never written to")
+    surplus = [path.name for path in sorted(target.glob("*")) if path.suffix != ".json"] if target.exists() else []
+    if surplus:
+        raise OptionError(f"`to` {target} holds other files ({surplus[0]}): name a new folder")
+
+
+def write_specs(
+    to: str | os.PathLike[str], specs: Mapping[str, MessageSpec], files: Mapping[str, tuple[MessageSpec, bytes]]
+) -> None:
+    """Write specs into a folder, unchanged ones with the bytes of their file. Other files in it are rejected."""
+    target = Path(to)
+    texts = {f"{name}.json": text_of(spec, *files[name]) for name, spec in specs.items()}
+    existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
+    if existing - texts.keys():
+        raise OptionError(f"`to` {target} holds {min(existing - texts.keys())}, which is not part of this proposal")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (target / name).write_bytes(text)
+    except OSError as error:
+        raise OptionError(f"`to` {target} cannot be written: {error.strerror}") from None

@@ -1,0 +1,35 @@
+"""The specs of a proposal, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkaframes.protocol.spec.changes import SpecChange
+from kafkaframes.protocol.spec.evolution import check_sets
+from kafkaframes.protocol.spec.kip_636 import Rewrite
+from kafkaframes.protocol.spec.model import MessageSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenSpecs:
+    """The specs of a proposal.
+
+    Attributes:
+        before: the specs of the source, by name.
+        after: all specs of the proposal, by name.
+        tagged_errors: the fields that KIP-636 tags; None for other proposals.
+    """
+
+    before: Mapping[str, MessageSpec]
+    after: Mapping[str, MessageSpec]
+    tagged_errors: Rewrite | None = None
+
+    @property
+    def changed_names(self) -> list[str]:
+        """The names of the messages that change."""
+        return sorted(name for name, spec in self.after.items() if spec != self.before.get(name))
+
+    def check(self) -> list[SpecChange]:
+        """Return the changes by the rules of evolution, as ``check_specs`` does."""
+        return list(check_sets(self.before, self.after))
