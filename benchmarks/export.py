@@ -37,7 +37,7 @@ from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog
 from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import table_settings
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.runtime.jobs import create_runner as spark_runner
 from spark_source import cpu_seconds, write_log
 
@@ -72,7 +72,7 @@ def fresh(folder):
 
 def export_log(log, folder, runner):
     """Export as Parquet; return the records."""
-    tasks = plan_export(log_options({"path": str(log)})).tasks
+    tasks = plan_export(parse_log_options({"path": str(log)})).tasks
     with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
         return export(tasks, Settings(str(fresh(folder))), run=run).summary.records
 
@@ -140,7 +140,7 @@ def small(spark, folder, options):
 
 def to_table(make, log, folder):
     """Export into a new table; return the records."""
-    options = log_options({"path": str(log)})
+    options = parse_log_options({"path": str(log)})
     settings = Settings(str(fresh(folder)))
     job = TableExport(make(settings.to), settings, table_settings(settings, isolation=options.isolation))
     return job.export(table_plan(options)).summary.records

@@ -20,7 +20,7 @@ from pathlib import Path
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from spark_source import BATCH_BYTES, QUERY, build_batches
 
 ASKED = 1.3
@@ -49,7 +49,7 @@ def write_copy(directory: Path, log_bytes: int) -> None:
 
 def plan(paths: list[str]):
     """Plan a read, as the planner process of Spark does."""
-    options = log_options({"paths": json.dumps(paths)})
+    options = parse_log_options({"paths": json.dumps(paths)})
     return options, plan_log(options, cores=2)
 
 

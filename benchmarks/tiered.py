@@ -30,7 +30,7 @@ import kafkaframes
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.storage.files import filesystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.log.discover import discover
@@ -133,7 +133,7 @@ def query(options, first, end):
     """Read a range of offsets; return the bytes read from the disk, and those the plan announced."""
     offset_bounds = {"orders": {"0": first}}, {"orders": {"0": end}}
     range_options = {"startingOffsets": json.dumps(offset_bounds[0]), "endingOffsets": json.dumps(offset_bounds[1])}
-    parsed_options = log_options({"path": options.paths[0], **range_options, **key_of(options)})
+    parsed_options = parse_log_options({"path": options.paths[0], **range_options, **key_of(options)})
     with Counted() as counter:
         plan, rows = plan_log(parsed_options, cores=1), 0
         for work in plan.works:
@@ -174,10 +174,10 @@ def prepare(codec, plain_bytes, segments, root):
 
 
 def sides_of(codec, root):
-    sides = {"disk": log_options({"path": str(root / codec / "disk")})}
+    sides = {"disk": parse_log_options({"path": str(root / codec / "disk")})}
     for name, settings in KINDS.items():
         key = {"keyFile": str(root / codec / "one.pem")} if settings.get("encrypt") else {}
-        sides[name] = log_options({"path": str(root / codec / name), **key})
+        sides[name] = parse_log_options({"path": str(root / codec / name), **key})
     return sides
 
 

@@ -54,10 +54,7 @@ from kafkaframes.scan.columns import (
     SPARK_COLUMNS,
     choose_columns,
 )
-from kafkaframes.spark.options.log_options import NAMES, OPTIONS
-from kafkaframes.spark.options.topic_options import OPTIONS as TOPIC_OPTIONS
-from kafkaframes.spark.options.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
-from kafkaframes.spark.options.write_options import WRITE_OPTIONS
+from kafkaframes.spark.options import LOG_OPTIONS, LOG_WRITE_OPTIONS, STORE_OPTIONS, TOPIC_OPTIONS, TOPIC_WRITE_OPTIONS
 from kafkaframes.storage.copies.decisions import MERGE_CHECKS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -82,7 +79,7 @@ def rows(header: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
 
 def options_table() -> str:
     """One row for each option of kafka-log."""
-    body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in OPTIONS.values()]
+    body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in LOG_OPTIONS.values()]
     return rows(("option", "default", "meaning"), [row for row in body if row[0] != "`paths`"])
 
 
@@ -113,7 +110,7 @@ def segments_table() -> str:
 def storage_table() -> str:
     """One row for each argument of fsspec's that has names here."""
     names: dict[tuple[str, ...], list[str]] = {}
-    for name, (place, _) in NAMES.items():
+    for name, (place, _) in STORE_OPTIONS.items():
         names.setdefault(place, []).append(f"`{name}`")
     return rows(("option", "fsspec's argument"), [(", ".join(n), f"`{'.'.join(p)}`") for p, n in names.items()])
 
@@ -142,7 +139,7 @@ JOB_SETTINGS = REFERENCE / "job-settings.md"
 WRITING = ROOT / "docs" / "writing-logs.md"
 
 
-def write_options_table(options: Mapping[str, Any] = WRITE_OPTIONS) -> str:
+def write_options_table(options: Mapping[str, Any] = LOG_WRITE_OPTIONS) -> str:
     """One row for each option of a write, or of others that are declared alike."""
     body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in options.values()]
     return rows(("option", "default", "meaning"), body)

@@ -35,7 +35,7 @@ def test_the_planner_process_of_a_stream_of_topics_imports_no_decoder_and_no_gro
     """Twenty streams are twenty of these processes. They took 260 MB and 9 CPU seconds more than Spark's own part."""
     pytest.importorskip("pyspark.sql.streaming.datasource")
     code = (
-        "import sys, kafkaframes.spark.sources.topic_stream, kafkaframes.spark.options.topic_options\n"
+        "import sys, kafkaframes.spark.sources.topic_stream, kafkaframes.spark.options\n"
         "print(*(name for name in sys.modules if name.startswith('kafkaframes.')))"
     )
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -32,7 +32,7 @@ PATTERNS_OF_USERS = {
     "client/consumer.py": "Consumer.subscribe(pattern=)",
     "jobs/dump/chunks.py": "--key-regex",
     "scan/selection.py": "shell patterns of topics, which fnmatch translates into atomic groups",
-    "spark/options/java_pattern.py": "subscribePattern, translated from Java",
+    "scan/java_pattern.py": "subscribePattern, translated from Java",
 }
 # Expressions that a function makes or a table holds: the file, and the expressions.
 TABLES: dict[str, Callable[[], list[str]]] = {

@@ -7,7 +7,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.capture_options import capture_options
+from kafkaframes.spark.options import parse_capture_options
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURE = DATA / "captures" / "mangled-loss.pcapng.zst"
@@ -41,7 +41,7 @@ def test_alone_typed_and_as_an_option_of_spark():
     assert {json.loads(text)["maxWait"] for text in rows.column("requestNamed").to_pylist() if text} == {
         row["maxWaitMs"] for row in rows.column("request").to_pylist() if row
     }
-    assert capture_options({"path": "x", "namesOf": "2.8"}).read.names_of == "2.8"
+    assert parse_capture_options({"path": "x", "namesOf": "2.8"}).read.names_of == "2.8"
 
 
 def test_names_need_a_release_that_is_known():

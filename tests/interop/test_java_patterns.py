@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.spark.random_patterns import NAMES, Expressions
+from tests.scan.random_patterns import NAMES, Expressions
 
-from kafkaframes.spark.options.java_pattern import compile_java_pattern
+from kafkaframes.scan.java_pattern import compile_java_pattern
 
 DRAWS = max(int(os.environ.get("KAFKAFRAMES_DRAWS", "0")), 2_000)
 SEED = int(os.environ.get("KAFKAFRAMES_SEED", "1"))

@@ -8,11 +8,11 @@ import pytest
 from tests.capture.own_specs import write_specs
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.capture_options import capture_options
+from kafkaframes.spark.options import parse_capture_options
 
 
 def test_options_are_checked_before_anything_is_read():
-    assert capture_options({"path": "x", "PORTS": "9092,9094-9095"}).read.ports == (9092, 9094, 9095)
+    assert parse_capture_options({"path": "x", "PORTS": "9092,9094-9095"}).read.ports == (9092, 9094, 9095)
     for options, words in [
         ({}, "needs a path"),
         ({"path": "x", "tabel": "calls"}, "did you mean table"),
@@ -24,13 +24,13 @@ def test_options_are_checked_before_anything_is_read():
         ({"path": "x", "mode": "DROPMALFORMED"}, "one of PERMISSIVE, FAILFAST"),
     ]:
         with pytest.raises(OptionError, match=words):
-            capture_options(options)
+            parse_capture_options(options)
 
 
 def test_own_specs_are_read_where_options_are(tmp_path):
     folder = write_specs(tmp_path / "specs")
-    options = capture_options({"path": "/x.pcap", "specs": str(folder), "api": "Greet"})
+    options = parse_capture_options({"path": "/x.pcap", "specs": str(folder), "api": "Greet"})
     assert options.read.apis.name(120) == "Greet"
     assert options.read == pickle.loads(pickle.dumps(options.read))
     with pytest.raises(OptionError, match="nowhere"):
-        capture_options({"path": "/x.pcap", "specs": str(tmp_path / "nowhere")})
+        parse_capture_options({"path": "/x.pcap", "specs": str(tmp_path / "nowhere")})

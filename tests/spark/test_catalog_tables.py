@@ -12,7 +12,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.schemas import format_table_comment, remove_catalog_additions, resolve_read_options
+from kafkaframes.spark.sources.catalog_tables import (
+    format_table_comment,
+    remove_catalog_additions,
+    resolve_read_options,
+)
 from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from kafkaframes.broker import Broker
 from kafkaframes.client import Producer
 from kafkaframes.errors import CorruptRecordError, OptionError
-from kafkaframes.spark.options.decode_options import split_options
+from kafkaframes.spark.options import split_decoding
 from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
@@ -47,7 +47,7 @@ def test_what_cannot_be_decoded_is_said_when_the_query_is_planned(options, reaso
 
 
 def test_other_modes_are_the_sources_own():
-    assert split_options({"decode": "internal", "path": "x"}, other_modes=("internal",)) == (
+    assert split_decoding({"decode": "internal", "path": "x"}, other_modes=("internal",)) == (
         None,
         {"decode": "internal", "path": "x"},
     )

@@ -26,7 +26,7 @@ from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer, Sha
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTimeouts
 from kafkaframes.spark.exactly_once import topic_exactly_once
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, create_task_function, write_rows
-from kafkaframes.spark.options.topic_options import topic_write_options
+from kafkaframes.spark.options import parse_topic_write_options
 
 TASK = """
 import pickle, sys
@@ -49,7 +49,7 @@ def options(broker, request):
     name = "".join(one if one.isalnum() else "-" for one in request.node.name)
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=3)])
-    return topic_write_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name})
+    return parse_topic_write_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name})
 
 
 def rows(task, first, count=40):
@@ -132,7 +132,7 @@ def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
 
 def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(options):
     wrong = pa.record_batch({"value": [b"v"], "topic": pa.array([None], pa.string())})
-    several = topic_write_options({**{f"kafka.{name}": value for name, value in options.client.items()}})
+    several = parse_topic_write_options({**{f"kafka.{name}": value for name, value in options.client.items()}})
     with transaction(options) as (_, ledger, work):
         before = set(threading.enumerate())
         with pytest.raises(EncodeError, match="no topic"):

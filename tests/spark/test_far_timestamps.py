@@ -22,7 +22,7 @@ from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_segment_work
 from kafkaframes.scan.rows import RowOrigin
 from kafkaframes.spark.dataframes.scan_tasks import convert_batch, to_spark_schema
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 
 RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
 NANOSECONDS = 1_712_345_678_123_456_789
@@ -103,7 +103,7 @@ def test_the_tables_of_batches_and_segments_raise_the_same_error(tmp_path, table
 def test_the_table_of_segments_has_every_timestamp_that_microseconds_can_represent(tmp_path):
     (tmp_path / "orders-3").mkdir()
     (tmp_path / "orders-3" / f"{0:020}.log").write_bytes(records([MAX_INSTANT_MS - 1, MAX_INSTANT_MS]))
-    options = log_options({"path": str(tmp_path), "table": "segments"})
+    options = parse_log_options({"path": str(tmp_path), "table": "segments"})
     columns = choose_columns(["firstTimestamp", "maxTimestamp"], table="segments")
     (batch,) = read_segment_work(plan_log(options, cores=1).works[0], columns, options)
     microseconds = [batch.column(name).cast(pa.int64())[0].as_py() for name in ("firstTimestamp", "maxTimestamp")]

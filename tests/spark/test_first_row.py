@@ -15,10 +15,10 @@ from pyspark.sql.worker import plan_data_source_read
 import kafkaframes.spark.sources.kafka_log
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.sources.tasks import read_table
-options = log_options({"path": sys.argv[1], "includeHeaders": "true"})
+options = parse_log_options({"path": sys.argv[1], "includeHeaders": "true"})
 columns = choose_columns(None, include_headers=True, table=options.layout)
 work = plan_log(options, cores=1).works[0]
 rows = next(iter(read_table(work, columns, options))).num_rows

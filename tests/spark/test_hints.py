@@ -4,12 +4,12 @@ import pytest
 from tests.spark.truth import SHOP
 
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.sources.kafka_log import describe_large_read
 
 
 def hint(large_bytes=1, **log_settings):
-    options = log_options({"path": str(SHOP), **log_settings})
+    options = parse_log_options({"path": str(SHOP), **log_settings})
     return describe_large_read(options, plan_log(options, cores=2), large_bytes=large_bytes)
 
 

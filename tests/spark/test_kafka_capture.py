@@ -10,7 +10,7 @@ import pytest
 from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture, read_traffic
-from kafkaframes.spark.options.capture_options import capture_options
+from kafkaframes.spark.options import parse_capture_options
 from kafkaframes.spark.sources.kafka_capture import KafkaCaptureStreamReader
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
@@ -77,7 +77,7 @@ def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp
         "ports": ",".join(map(str, ports)),
     }
     reader = KafkaCaptureStreamReader(
-        capture_options(capture_settings | ({"maxFilesPerTrigger": str(most)} if most else {}))
+        parse_capture_options(capture_settings | ({"maxFilesPerTrigger": str(most)} if most else {}))
     )
     rows, start = [], reader.initialOffset()
     for number in range(len(pieces) + wait):
@@ -155,7 +155,7 @@ def test_what_was_not_read_is_logged_by_the_task_that_read_it(caplog):
     from kafkaframes.scan.capture import plan_works
     from kafkaframes.spark.sources.kafka_capture import KafkaCaptureReader
 
-    options = capture_options({"path": str(LOSS), "minPartitions": "3"})
+    options = parse_capture_options({"path": str(LOSS), "minPartitions": "3"})
     reader = KafkaCaptureReader(options)
     for work in plan_works(options.files(), options, cores=1):
         list(reader.read(InputPartition(work)))

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST, TimeBound, check_batch_start
-from kafkaframes.spark.options.decode_options import DECODE_ROWS
-from kafkaframes.spark.options.log_options import OPTIONS, log_options
+from kafkaframes.spark.options import DECODE_OPTIONS, LOG_OPTIONS, parse_log_options
 
-DECODING = {option.name.lower() for option in DECODE_ROWS}
+DECODING = {option.name.lower() for option in DECODE_OPTIONS}
 
 
 def parse(**options):
-    return log_options({"path": "/data", **options})
+    return parse_log_options({"path": "/data", **options})
 
 
 def test_defaults():
@@ -26,7 +25,7 @@ def test_defaults():
     assert parse().max_bytes_per_partition == 128 * 1024 * 1024
 
 
-@given(st.sampled_from(sorted(OPTIONS.keys() - DECODING)), st.randoms(use_true_random=False))
+@given(st.sampled_from(sorted(LOG_OPTIONS.keys() - DECODING)), st.randoms(use_true_random=False))
 def test_names_count_in_any_letter_case(name, random):
     text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
     text |= {"decode": "internal", "replicas": "all", "timestamperrors": "null"}
@@ -43,13 +42,14 @@ def test_names_count_in_any_letter_case(name, random):
     value = text.get(name, "true")
     mixed_case_name = "".join(random.choice((c.upper(), c.lower())) for c in name)
     assert (
-        log_options({"path": "/data", name: value}) == log_options({"path": "/data"} | {mixed_case_name: value})
+        parse_log_options({"path": "/data", name: value})
+        == parse_log_options({"path": "/data"} | {mixed_case_name: value})
         or name == "path"
     )
 
 
 def test_a_list_of_paths_arrives_as_json():
-    assert log_options({"paths": json.dumps(["/a", "/b c"])}).paths == ("/a", "/b c")
+    assert parse_log_options({"paths": json.dumps(["/a", "/b c"])}).paths == ("/a", "/b c")
 
 
 def test_topics_and_columns_are_comma_separated():
@@ -92,13 +92,14 @@ def test_offsets_are_sparks_json():
         ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
         ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "milliseconds since 1970"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "one of error, latest"),
-        ({"isolation": "committed"}, "read_uncommitted, read_committed"),
+        ({"isolation": "committed"}, "read_committed, read_uncommitted"),
         ({"storageOptions": "[1]"}, "JSON such as"),
         ({"fs.s3a.path.style.access": "yes"}, "true or false"),
         ({"fs.s3a.acces.key": "k"}, "did you mean fs.s3a.access.key"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "JSON such as"),
         ({"startingOffsets": '{"t": {"x": 1}}'}, "JSON such as"),
         ({"startingOffsets": '{"t": 5}'}, "JSON such as"),
+        ({"endingOffsets": '{"t": {"0": 9223372036854775808}}'}, "JSON such as"),
         ({"endingOffsets": "earliest"}, "cannot end at earliest"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot end at -2"),
         ({"paths": "/not/json"}, "JSON list"),
@@ -130,19 +131,21 @@ def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_show
 
 def test_a_path_is_needed():
     with pytest.raises(OptionError, match="needs a path"):
-        log_options({})
+        parse_log_options({})
 
 
-@given(st.sampled_from(sorted(OPTIONS)), st.text())
+@given(st.sampled_from(sorted(LOG_OPTIONS)), st.text())
 def test_any_text_gives_options_or_an_option_error(name, text):
     with contextlib.suppress(OptionError):
-        log_options({"path": "/data", name: text})
+        parse_log_options({"path": "/data", name: text})
 
 
 def test_times_may_be_dates():
     text = '{"t": {"0": "2025-10-09T12:00Z", "1": 1760011200001}}'
-    options = log_options({"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text})
+    options = parse_log_options(
+        {"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text}
+    )
     assert options.start == TimeBound(1_760_011_200_000)
     assert options.end == TimeBound({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
     with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: must be milliseconds since 1970"):
-        log_options({"path": "/x", "startingTimestamp": "yesterday"})
+        parse_log_options({"path": "/x", "startingTimestamp": "yesterday"})

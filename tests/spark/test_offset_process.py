@@ -18,7 +18,7 @@ from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.driver_process import control
 from kafkaframes.jobs.driver_process.serving import is_running
 from kafkaframes.scan.topic.shares import PartitionRange, divide_among_tasks
-from kafkaframes.spark.options.topic_options import topic_options
+from kafkaframes.spark.options import parse_topic_options
 from kafkaframes.spark.sources import execution_offsets, offset_process
 from kafkaframes.spark.sources.execution_offsets import (
     DeferredOffsetWork,
@@ -29,7 +29,7 @@ from kafkaframes.spark.sources.execution_offsets import (
 from kafkaframes.spark.sources.offset_process import ExecutionOffsetCache, OffsetService
 
 ONE = TopicPartition("t", 0)
-OPTIONS = topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
+OPTIONS = parse_topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
 
 
 class FakeCluster:

@@ -1,15 +1,34 @@
 """Texts of options, as sources and sinks read them alike."""
 
+from dataclasses import fields
 from functools import partial
 
 import pytest
 
+from kafkaframes.capture.columns import TABLE_COLUMNS
+from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.capture_options import capture_options
-from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.spark.options.option_values import boolean, choice_parser, load_paths, parse_value, positive
-from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
-from kafkaframes.spark.options.write_options import parse_write
+from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.option_texts import boolean, choice_parser, positive
+from kafkaframes.scan.selection import READER_DEFAULTS, ReaderDefaults
+from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.options import (
+    CAPTURE_OPTIONS,
+    CAPTURE_TABLES,
+    DECODE_OPTIONS,
+    LOG_OPTIONS,
+    LOG_WRITE_OPTIONS,
+    TOPIC_OPTIONS,
+    TOPIC_WRITE_OPTIONS,
+    load_paths,
+    parse_capture_options,
+    parse_log_options,
+    parse_log_write_options,
+    parse_topic_options,
+    parse_topic_write_options,
+    parse_value,
+)
 
 TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -17,10 +36,10 @@ TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 @pytest.mark.parametrize(
     ("parse", "options"),
     [
-        (log_options, {"path": "/x", "minPartitions": "many"}),
-        (capture_options, {"path": "/x", "minPartitions": "many"}),
-        (partial(topic_options, is_stream=False), {**TOPIC, "minPartitions": "many"}),
-        (parse_write, {"path": "/x", "numPartitions": "many"}),
+        (parse_log_options, {"path": "/x", "minPartitions": "many"}),
+        (parse_capture_options, {"path": "/x", "minPartitions": "many"}),
+        (partial(parse_topic_options, is_stream=False), {**TOPIC, "minPartitions": "many"}),
+        (parse_log_write_options, {"path": "/x", "numPartitions": "many"}),
     ],
 )
 def test_a_number_that_is_none_is_told_alike_everywhere(parse, options):
@@ -30,13 +49,13 @@ def test_a_number_that_is_none_is_told_alike_everywhere(parse, options):
 
 def test_a_text_that_is_no_whole_number_is_told_in_plain_words():
     with pytest.raises(OptionError, match="option level=high: must be an integer"):
-        parse_write({"path": "/x", "level": "high"})
+        parse_log_write_options({"path": "/x", "level": "high"})
     for name in ("recordFormat", "driverPort"):
         with pytest.raises(OptionError, match=f"option {name}=v2: must be an integer"):
-            topic_write_options({"kafka.bootstrap.servers": "localhost:9092", name: "v2"})
+            parse_topic_write_options({"kafka.bootstrap.servers": "localhost:9092", name: "v2"})
 
 
-@pytest.mark.parametrize("parse", [log_options, capture_options])
+@pytest.mark.parametrize("parse", [parse_log_options, parse_capture_options])
 @pytest.mark.parametrize("paths", ["5", "[5]", '"abc"', '[""]', "{", '{"a": 1}'])
 def test_paths_that_are_no_list_of_paths_are_told(parse, paths):
     with pytest.raises(OptionError, match="must be a JSON list of paths"):
@@ -48,6 +67,34 @@ def test_paths_come_behind_the_path():
     assert load_paths(read_options, source="kafka-log", example="/x") == ("/a", "/b", "/c")
     with pytest.raises(OptionError, match=r'kafka-log needs a path: .*load\("/x"\)'):
         load_paths({}, source="kafka-log", example="/x")
+
+
+def test_the_tables_name_settings_and_their_values():
+    decoding = {option.setting for option in DECODE_OPTIONS}
+    times = {"start_time", "start_times", "end_time", "end_times"}
+    for table, settings, others in (
+        (LOG_OPTIONS, ReadOptions, decoding | times | {"key_files", "follow_links"}),
+        (TOPIC_OPTIONS, TopicOptions, decoding | times | {"decode", "retries", "retry_interval_ms", "group_prefix"}),
+        (LOG_WRITE_OPTIONS, WriteSettings, set()),
+        (TOPIC_WRITE_OPTIONS, TopicWriteOptions, {"record_format"}),
+        (CAPTURE_OPTIONS, CaptureOptions, {"", "min_partitions", "quiet_seconds", "max_files"}),
+    ):
+        assert {option.setting for option in table.values()} - {field.name for field in fields(settings)} == others
+    assert set(CAPTURE_TABLES) == set(TABLE_COLUMNS)
+    assert LOG_WRITE_OPTIONS["maxmessagebytes"].default == str(DEFAULT_MAX_MESSAGE_BYTES)
+
+
+def test_the_defaults_are_those_of_the_table_of_selections():
+    log, topic = parse_log_options({"path": "/x"}), parse_topic_options(TOPIC, is_stream=False)
+    for name, options in (("kafka-log", log), ("kafka-topic", topic)):
+        assert READER_DEFAULTS[name] == ReaderDefaults(
+            options.isolation, control_records=options.include_control, on_damage=options.on_damage
+        )
+
+
+def test_the_ports_of_a_capture_are_numbers_and_ranges():
+    with pytest.raises(OptionError, match="option ports=9092,x: must be numbers and ranges, 9092,9094-9096"):
+        parse_capture_options({"path": "/x", "ports": "9092,x"})
 
 
 def test_letter_case_does_not_count_and_the_option_is_named():

@@ -4,7 +4,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.schemas import check_schema, column_types
+from kafkaframes.spark.sinks.columns import column_types
+from kafkaframes.spark.sources.schemas import check_schema
 
 
 def test_a_schema_of_the_users_names_our_columns_in_our_types():

@@ -13,8 +13,7 @@ from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import is_secret
 from kafkaframes.jobs.driver_process.address import TaskServerAddress
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments
-from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.options import parse_log_options, parse_topic_options, parse_topic_write_options
 from kafkaframes.spark.sessions.builder import create_default_config
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 from kafkaframes.storage.files.filesystem import store_of
@@ -56,18 +55,18 @@ def test_options_and_their_errors_do_not_show_it(name):
         client = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": protocol, name: text}
         client["kafka.sasl.mechanism"] = mechanism
         for options in (client, client | {"kafka.linger.ms": "x", "kafka.fetch.max.wait.ms": "x"}):
-            assert MARK not in text_of_call(topic_options, options | {"subscribe": "t"}, is_stream=False)
-            assert MARK not in text_of_call(topic_write_options, options)
+            assert MARK not in text_of_call(parse_topic_options, options | {"subscribe": "t"}, is_stream=False)
+            assert MARK not in text_of_call(parse_topic_write_options, options)
 
 
 def test_what_tasks_are_given_does_not_show_it():
-    options = topic_write_options({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
+    options = parse_topic_write_options({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
     work = TaskArguments(options, TaskServerAddress("h", 1, MARK.encode()), {})
     assert MARK not in repr(work)
-    read = log_options(STORE)
+    read = parse_log_options(STORE)
     assert MARK in str(read.storage)
     assert MARK not in repr(read) + repr(store_of("s3://bucket", options=read.storage))
-    assert MARK not in text_of_call(log_options, STORE | {"storageOptions": MARK})
+    assert MARK not in text_of_call(parse_log_options, STORE | {"storageOptions": MARK})
 
 
 @pytest.mark.spark

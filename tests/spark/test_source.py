@@ -8,13 +8,13 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 
 
 def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
     partition = log_of(tmp_path, range(100), range(100, 200))
-    strict = log_options({"path": str(partition), "columns": "offset"})
-    lenient = log_options({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})
+    strict = parse_log_options({"path": str(partition), "columns": "offset"})
+    lenient = parse_log_options({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})
     plan = plan_log(strict, cores=1)
     first = partition / f"{0:020}.log"
     first.unlink()

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.log_options import separate_storage
+from kafkaframes.spark.options import separate_storage
 
 
 def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():

@@ -15,7 +15,7 @@ from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.segment_file import ByteCounter
 from kafkaframes.storage.log.discover import discover
@@ -134,7 +134,7 @@ def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
     meter = ByteCounter()
     rows = read(store.root, "offset", "value", meter=meter, **read_options)
     assert [(row["offset"], row["value"][0]) for row in rows] == [(n, n % 2000 % 251) for n in range(first, end)]
-    plan = plan_log(log_options({"path": str(store.root), **read_options}), cores=1)
+    plan = plan_log(parse_log_options({"path": str(store.root), **read_options}), cores=1)
     stored_bytes = sum(Path(f"{main}.log").stat().st_size for main in store.written_paths)
     if end - first == 10_000:
         assert plan.bytes_to_fetch == stored_bytes

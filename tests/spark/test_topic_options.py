@@ -11,7 +11,12 @@ from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.ranges import GroupBound
-from kafkaframes.spark.options.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
+from kafkaframes.spark.options import (
+    FORBIDDEN_OPTIONS,
+    check_exactly_once,
+    parse_topic_options,
+    parse_topic_write_options,
+)
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
 SUPPORTED = {name for name, java_property in java_properties().items() if java_property.treatment == "supported"}
@@ -28,12 +33,12 @@ VALUES = {
 
 
 def parse(**options):
-    return topic_options({**BASE, "subscribe": "t", **options}, is_stream=True)
+    return parse_topic_options({**BASE, "subscribe": "t", **options}, is_stream=True)
 
 
 @pytest.mark.parametrize("name", ["recordFormat", "messageFormat", "MESSAGEFORMAT"])
 def test_the_record_format_reaches_the_producer(name):
-    options = topic_write_options({**BASE, "topic": "t", name: "0"})
+    options = parse_topic_write_options({**BASE, "topic": "t", name: "0"})
     assert ProducerSettings.from_options(options.client).record_format == 0
 
 
@@ -44,7 +49,7 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
         "kafka.sasl.jaas.config": 'a.ScramLoginModule required username="u" password="p";',
     }
     assert parse(**login).client["sasl.jaas.config"]
-    assert topic_write_options({**BASE, **login}).client["sasl.jaas.config"]
+    assert parse_topic_write_options({**BASE, **login}).client["sasl.jaas.config"]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +91,17 @@ PARTITIONERS = {"partitioner.class": "round_robin", "partitioner.ignore.keys": "
 @pytest.mark.parametrize("name", PARTITIONERS)
 def test_writes_reject_another_partitioner_than_kafkas_default(name):
     with pytest.raises(OptionError, match=rf"kafka.{name}: Spark's writers use the default partitioner"):
-        topic_write_options({**BASE, f"kafka.{name}": PARTITIONERS[name]})
-    assert topic_write_options({**BASE, "kafka.partitioner.class": "default", "kafka.partitioner.ignore.keys": "false"})
+        parse_topic_write_options({**BASE, f"kafka.{name}": PARTITIONERS[name]})
+    assert parse_topic_write_options(
+        {**BASE, "kafka.partitioner.class": "default", "kafka.partitioner.ignore.keys": "false"}
+    )
 
 
 @pytest.mark.parametrize(
     "name", sorted(name for name, java_property in java_properties().items() if java_property.treatment != "rejected")
 )
 def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
-    if f"kafka.{name}" in FORBIDDEN or name in PARTITIONERS or name.startswith("share."):
+    if f"kafka.{name}" in FORBIDDEN_OPTIONS or name in PARTITIONERS or name.startswith("share."):
         return
     value = VALUES.get(name, "1")
     option = {
@@ -106,7 +113,7 @@ def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
         ),
     }
     clients = java_properties()[name].clients
-    read, write = parse(**option).client, topic_write_options({**BASE, **option}).client
+    read, write = parse(**option).client, parse_topic_write_options({**BASE, **option}).client
     assert (name in read, name in write) == tuple(
         name in SUPPORTED and (client in clients or "admin" in clients) for client in ("consumer", "producer")
     )
@@ -115,7 +122,7 @@ def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
 def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(caplog):
     _log_ignored_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
-        topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
+        parse_topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
         assert not caplog.records
         options = parse(**{"kafka.client.dns.lookup": "x", "kafka.client.rack": "eu-1"})
         ConsumerSettings.from_options(options.client)
@@ -127,10 +134,10 @@ def test_limits_of_a_micro_batch_must_leave_room():
     servers_options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
     for stream in (True, False):
         with pytest.raises(OptionError, match="minOffsetsPerTrigger=20 must not be above maxOffsetsPerTrigger=15"):
-            topic_options(
+            parse_topic_options(
                 {**servers_options, "minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, is_stream=stream
             )
-    topic_options({**servers_options, "minOffsetsPerTrigger": "15", "maxOffsetsPerTrigger": "15"}, is_stream=True)
+    parse_topic_options({**servers_options, "minOffsetsPerTrigger": "15", "maxOffsetsPerTrigger": "15"}, is_stream=True)
 
 
 @pytest.mark.parametrize(
@@ -139,15 +146,15 @@ def test_limits_of_a_micro_batch_must_leave_room():
 def test_a_compression_level_is_checked_when_planned(codec, level, bounds):
     options = {"kafka.bootstrap.servers": "h:1", "kafka.compression.type": codec}
     with pytest.raises(OptionError, match=rf"option kafka\.compression\.{codec}\.level={level} must be from {bounds}"):
-        topic_write_options({**options, f"kafka.compression.{codec}.level": level})
-    topic_write_options({**options, f"kafka.compression.{codec}.level": "5"})
+        parse_topic_write_options({**options, f"kafka.compression.{codec}.level": level})
+    parse_topic_write_options({**options, f"kafka.compression.{codec}.level": "5"})
 
 
 def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
     """``kafka.max.request.size`` and ``kafka.max.block.ms``, from the option to the client's error."""
     with Broker() as broker:
         options = {"kafka.max.request.size": "1000", "kafka.max.block.ms": "300", "topic": "t"}
-        client = topic_write_options({**options, "kafka.bootstrap.servers": broker.bootstrap_servers})
+        client = parse_topic_write_options({**options, "kafka.bootstrap.servers": broker.bootstrap_servers})
         with open_producer(client) as producer, pytest.raises(EncodeError, match="`max_request_size` is 1000"):
             producer.send_arrow(pa.table({"value": [b"x" * 2_000]}), topic="t")
     producer = open_producer(client)  # the broker is away now
@@ -168,7 +175,7 @@ def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
 )
 def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_names(option, value, setting):
     """The markers' consumer and the admin client connect as the producer does."""
-    options = topic_write_options({**BASE, "topic": "t", option: value})
+    options = parse_topic_write_options({**BASE, "topic": "t", option: value})
     for client in (ProducerSettings.from_options(options.client), ConsumerSettings.from_options(options.connection)):
         assert str(getattr(client, setting)) == value
 
@@ -176,7 +183,7 @@ def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_name
 @pytest.mark.parametrize("name", ["kafka.request.required.acks", "kafka.enable_idempotence", "kafka.transactional_id"])
 def test_an_exactly_once_write_refuses_the_settings_that_it_determines_under_each_of_their_names(name):
     with pytest.raises(OptionError, match=r"an exactly-once write sets this option itself"):
-        check_exactly_once(topic_write_options({**BASE, "topic": "t", name: "1"}))
+        check_exactly_once(parse_topic_write_options({**BASE, "topic": "t", name: "1"}))
 
 
 @pytest.mark.parametrize("name", ["kafka.auto_offset_reset", "kafka.auto.commit.enable", "kafka.interceptors"])

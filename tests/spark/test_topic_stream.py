@@ -9,7 +9,7 @@ from tests.scan.topic.test_following import make
 from kafkaframes.client import Admin, Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.micro_batch import parse_offsets
-from kafkaframes.spark.options.topic_options import topic_options
+from kafkaframes.spark.options import parse_topic_options
 
 
 def stream_reader(servers, topic, **options):
@@ -17,7 +17,7 @@ def stream_reader(servers, topic, **options):
     from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
 
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
-    return KafkaTopicStreamReader(topic_options(topic_settings, is_stream=True), choose_columns(None))
+    return KafkaTopicStreamReader(parse_topic_options(topic_settings, is_stream=True), choose_columns(None))
 
 
 def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
@@ -150,7 +150,7 @@ def pair(servers):
             from kafkaframes.scan.columns import choose_columns
             from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
 
-            options = topic_options({**topic_settings, **options}, is_stream=True)
+            options = parse_topic_options({**topic_settings, **options}, is_stream=True)
             self.reader = KafkaTopicStreamReader(options, choose_columns(None))
             self.list = self.reader.get_follower._lookups.find_partitions
             self.start = self.latest(self.reader.initialOffset())

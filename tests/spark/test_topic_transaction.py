@@ -26,7 +26,7 @@ from kafkaframes.jobs.write_topic.transaction_time import TransactionTimeouts
 from kafkaframes.spark.exactly_once import topic_exactly_once as driver
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.exactly_once.topic_exactly_once import write_in_transaction
-from kafkaframes.spark.options.topic_options import topic_write_options
+from kafkaframes.spark.options import parse_topic_write_options
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
 APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "AddPartitionsToTxn", "Produce", "EndTxn")
@@ -42,7 +42,7 @@ def options(brokers, request):
     name = request.node.name.replace("[", "-").replace("]", "")
     with Admin(brokers.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=3)])
-    return topic_write_options({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
+    return parse_topic_write_options({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
 
 
 def write(options, batch_id, monkeypatch, *, kill_step="", times=None, before_end=lambda: None):
@@ -169,7 +169,7 @@ def impatient():
 
 
 def options_of(servers, **more):
-    return topic_write_options({"kafka.bootstrap.servers": servers, "topic": "t", **more})
+    return parse_topic_write_options({"kafka.bootstrap.servers": servers, "topic": "t", **more})
 
 
 def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeypatch, caplog):

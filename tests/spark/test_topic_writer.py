@@ -8,7 +8,7 @@ from tests.spark.topics import read
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.options.topic_options import topic_write_options
+from kafkaframes.spark.options import parse_topic_write_options
 from kafkaframes.spark.sinks.topic_writer import _select_columns, select_columns_to_write
 
 pytestmark = pytest.mark.spark
@@ -71,7 +71,7 @@ def test_rows_that_are_no_records(spark, servers, select, options, reason):
 
 def test_a_negative_partition_is_refused_as_by_sparks_sink():
     """KafkaSink: "Invalid partition: -1. Partition number should always be non-negative or null."."""
-    options = topic_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    options = parse_topic_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     rows = pa.record_batch({"value": [b"v"] * 3, "partition": pa.array([None, 0, -1], pa.int32())})
     with pytest.raises(EncodeError, match=r"column partition is -1; must be null or the number of a partition"):
         _select_columns(rows, options)

@@ -4,7 +4,8 @@ import pytest
 
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.restore.writing import WriteSettings
-from kafkaframes.spark.options.write_options import check_columns, parse_write
+from kafkaframes.spark.options import parse_log_write_options
+from kafkaframes.spark.sinks.columns import check_columns
 
 
 @pytest.mark.parametrize(
@@ -24,12 +25,12 @@ from kafkaframes.spark.options.write_options import check_columns, parse_write
 )
 def test_bad_options_are_named(options, message):
     with pytest.raises(KafkaframesError, match=message):
-        parse_write({"path": "/data"} | options)
+        parse_log_write_options({"path": "/data"} | options)
 
 
 def test_a_path_is_wanted():
     with pytest.raises(OptionError, match="needs a path"):
-        parse_write({"topic": "t"})
+        parse_log_write_options({"topic": "t"})
 
 
 @pytest.mark.parametrize(

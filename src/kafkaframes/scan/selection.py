@@ -68,6 +68,8 @@ READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
         "compact_log": _COPY_DEFAULTS,
         "restore_log": _COPY_DEFAULTS,
         "mirror_topics": _COPY_DEFAULTS,
+        "kafka-log": ReaderDefaults("read_uncommitted", control_records=False, on_damage="keep"),
+        "kafka-topic": ReaderDefaults("read_uncommitted", control_records=False, on_damage="fail"),  # those of Consumer
     }
 )
 

@@ -264,7 +264,7 @@ class _Product:
         """Return ``kafka-log``'s records of the store and the local directory together, in the truth's form."""
         from kafkaframes.scan.columns import choose_columns
         from kafkaframes.scan.log import reading, resolve
-        from kafkaframes.spark.options.log_options import log_options
+        from kafkaframes.spark.options import parse_log_options
 
         read_options = {
             "paths": json.dumps([str(self.folder / "local"), str(self.store)]),
@@ -272,7 +272,7 @@ class _Product:
             "isolation": isolation,
         }
         keys = ",".join(self.options["key_files"])
-        parsed_options = log_options(read_options | ({"keyFile": keys} if keys else {}))
+        parsed_options = parse_log_options(read_options | ({"keyFile": keys} if keys else {}))
         digest, offsets = hashlib.sha256(), []
         for work in resolve.plan_log(parsed_options, cores=1).works:
             for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed_options):

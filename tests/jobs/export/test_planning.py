@@ -18,10 +18,10 @@ from kafkaframes.jobs.export.task import Settings
 def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.spark.options.log_options import log_options
+    from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner
 
-    tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
+    tasks = plan_export(parse_log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
     outcome = export(tasks, Settings(str(tmp_path / "spark")), run=create_runner(spark))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export(tasks, Settings(str(tmp_path / "here")))
@@ -41,10 +41,10 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.spark.options.log_options import log_options
+    from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner
 
-    tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
+    tasks = plan_export(parse_log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
     to = tmp_path / "out"
 
     def break_write(function, jobs):

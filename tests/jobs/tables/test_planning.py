@@ -20,7 +20,7 @@ from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import RacedError, table_settings
 from kafkaframes.scan.where import create_row_filter
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -165,7 +165,9 @@ def export(
     **options,
 ):
     """Export with options of kafka-log; return the outcome."""
-    options_read = replace(log_options({"path": str(source), **options}), row_filter=create_row_filter(offset=offsets))
+    options_read = replace(
+        parse_log_options({"path": str(source), **options}), row_filter=create_row_filter(offset=offsets)
+    )
     settings = Settings(
         str(kind.root), on_damage=options_read.on_damage, headers=options.get("includeHeaders") != "false"
     )
@@ -665,7 +667,7 @@ def test_several_copies_are_one_log(kind, log, tmp_path):
     other = tmp_path / "other" / "t-0"
     shutil.copytree(log, other)
     append(log, 200, 30)
-    both = log_options({"paths": json.dumps([str(log.parent), str(other.parent)])})
+    both = parse_log_options({"paths": json.dumps([str(log.parent), str(other.parent)])})
     settings = Settings(str(kind.root))
 
     def run():

@@ -33,7 +33,7 @@ from kafkaframes.jobs.write_topic import process_control, transaction_process
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
 from kafkaframes.jobs.write_topic.transaction_process import AttemptRunner
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
-from kafkaframes.spark.options.topic_options import topic_write_options
+from kafkaframes.spark.options import parse_topic_write_options
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 ROWS = pa.record_batch({"value": [b"v%d" % n for n in range(60)]})
@@ -62,7 +62,9 @@ def make_transaction(broker, tmp_path):
     offsets.mkdir(parents=True)
     for batch in (0, 1):
         (offsets / str(batch)).write_text(f'v1\n{{}}\n{{"in":{{"0":{60 * batch + 60}}}}}')
-    options = topic_write_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "sink": topic})
+    options = parse_topic_write_options(
+        {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "sink": topic}
+    )
     return TransactionProcess(options, f"file:{tmp_path / 'checkpoint'}")
 
 
@@ -340,7 +342,7 @@ def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
 def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
     monkeypatch.setattr(driver_control, "_PORT_RETRY_S", 0)
     process = TransactionProcess(
-        topic_write_options(
+        parse_topic_write_options(
             {
                 "kafka.bootstrap.servers": broker.bootstrap_servers,
                 "topic": "t",

@@ -20,7 +20,7 @@ from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST, flatten_topics, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import NO_CONDITIONS
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 
 COLUMNS = choose_columns(["partition", "offset"])
@@ -44,7 +44,7 @@ def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
 
 
 def follower(folder, **options):
-    return LogFollower(log_options({"path": str(folder), **options})).check_options()
+    return LogFollower(parse_log_options({"path": str(folder), **options})).check_options()
 
 
 def latest(follow, start, **limits):
@@ -281,7 +281,7 @@ def test_spark_s_reader_stores_fingerprints_and_compares_them_after_a_restart(tm
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     def reader(**options):
-        return log_stream.KafkaLogStreamReader(log_options({"path": str(tmp_path), **options}), COLUMNS)
+        return log_stream.KafkaLogStreamReader(parse_log_options({"path": str(tmp_path), **options}), COLUMNS)
 
     write_log(tmp_path, (30, b"old"))
     at = reader().latestOffset(reader(startingOffsets="earliest").initialOffset(), ReadAllAvailable())

@@ -17,7 +17,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_internal_work
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 
 LOG = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"
 COMMIT = encode_coordinator_record(
@@ -94,7 +94,7 @@ def test_topics_of_users_are_refused():
     with pytest.raises(OptionError, match="ledger"):
         read(LOG / "ledger-0")
     with pytest.raises(OptionError, match="batches"):
-        log_options({"path": "/", "decode": "internal", "table": "batches"})
+        parse_log_options({"path": "/", "decode": "internal", "table": "batches"})
 
 
 @pytest.mark.spark

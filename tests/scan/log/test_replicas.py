@@ -13,7 +13,7 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.following import LogFollower
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.sources.tasks import read_table
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
@@ -21,7 +21,7 @@ CASES = ["kraft-4x-transactions", "zk-28-mixed"]
 
 
 def plan(*paths, **options):
-    options_read = log_options({"paths": json.dumps([str(path) for path in paths]), **options})
+    options_read = parse_log_options({"paths": json.dumps([str(path) for path in paths]), **options})
     return options_read, plan_log(options_read, cores=2)
 
 
@@ -159,9 +159,9 @@ def test_a_stream_follows_one_copy(case):
     _, copies = case
     paths = json.dumps([str(copy) for copy in copies])
     with pytest.raises(OptionError, match="a stream follows one of them"):
-        LogFollower(log_options({"paths": paths})).find_end_offsets()
+        LogFollower(parse_log_options({"paths": paths})).find_end_offsets()
     with pytest.raises(OptionError, match="replicas=all is for batch reads"):
-        LogFollower(log_options({"paths": paths, "replicas": "all"})).check_options()
+        LogFollower(parse_log_options({"paths": paths, "replicas": "all"})).check_options()
 
 
 @pytest.mark.spark

@@ -18,7 +18,7 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log import reading
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
-from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options import parse_log_options
 from kafkaframes.storage.files.segment_file import ByteCounter
 from kafkaframes.storage.log.open_segment import open_planned_segment_on
 
@@ -28,7 +28,7 @@ READERS = {"records": reading.read_work, "batches": read_batch_work, "segments":
 
 
 def read(path, *names, meter=None, **read_options):
-    options = log_options({"path": str(path), **read_options})
+    options = parse_log_options({"path": str(path), **read_options})
     columns = choose_columns(names or None, table=options.table)
     batches = []
     with patch.object(reading, "open_planned_segment_on", partial(open_planned_segment_on, meter=meter)):
@@ -129,7 +129,7 @@ def test_what_lies_outside_the_range_is_not_read(tmp_path):
     rows = read(partition, "offset", meter=meter, **bounds)
     assert [row["offset"] for row in rows] == list(range(1504, 1517))
     assert meter.bytes_read == size // 50  # two batches of a hundred
-    plan = plan_log(log_options({"path": str(partition), **bounds}), cores=1)
+    plan = plan_log(parse_log_options({"path": str(partition), **bounds}), cores=1)
     assert (plan.segments, plan.segments_to_read, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
     whole = ByteCounter()
     assert len(read(partition, "offset", meter=whole)) == 3000
@@ -166,6 +166,6 @@ def test_a_partition_that_offsets_forget_is_named(tmp_path, option, setting):
     for number in (0, 1):
         (tmp_path / f"t-{number}").mkdir()
         (tmp_path / f"t-{number}" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"x"}] * 5))
-    options = log_options({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
+    options = parse_log_options({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
     with pytest.raises(OptionError, match=f"`{setting}` requires an offset for t-1"):
         plan_log(options, cores=1)

@@ -7,7 +7,7 @@ from tests.spark.topics import make_anew
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.following import TopicFollower
-from kafkaframes.spark.options.topic_options import topic_options
+from kafkaframes.spark.options import parse_topic_options
 
 
 def make(servers: str, topic: str, rows: int) -> None:
@@ -31,7 +31,9 @@ class Clock:
 def follower(servers: str, topic: str, clock: Clock | None = None, **options: str) -> TopicFollower:
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
     clock = clock or Clock()
-    return TopicFollower(topic_options(topic_settings, is_stream=True), clock=lambda: clock.now_s, sleep=clock.sleep)
+    return TopicFollower(
+        parse_topic_options(topic_settings, is_stream=True), clock=lambda: clock.now_s, sleep=clock.sleep
+    )
 
 
 def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
@@ -58,7 +60,7 @@ def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_ba
     now = [0.0]
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
     topic_settings |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
-    one = TopicFollower(topic_options(topic_settings, is_stream=True), clock=lambda: now[0])
+    one = TopicFollower(parse_topic_options(topic_settings, is_stream=True), clock=lambda: now[0])
     place = TopicPartition("few", 0)
     first = one.find_batch_end({place: 0})
     assert first == {place: 5}

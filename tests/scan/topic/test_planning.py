@@ -9,7 +9,7 @@ from tests.spark.topics import make_anew
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.planning import TopicLookups, plan_topic
-from kafkaframes.spark.options.topic_options import topic_options
+from kafkaframes.spark.options import parse_topic_options
 
 NOON_MS = 1_700_000_000_000
 
@@ -31,7 +31,7 @@ def filled_topic(servers):
 
 def lookups(servers, **options):
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": "planned", **options}
-    return TopicLookups(topic_options(topic_settings, is_stream=False))
+    return TopicLookups(parse_topic_options(topic_settings, is_stream=False))
 
 
 ZERO, ONE = TopicPartition("planned", 0), TopicPartition("planned", 1)
@@ -43,12 +43,12 @@ def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
             name: value for name, value in ({"subscribe": "planned"} | options).items() if value is not None
         }
         with TopicLookups(
-            topic_options({"kafka.bootstrap.servers": filled_topic, **topic_settings}, is_stream=False)
+            parse_topic_options({"kafka.bootstrap.servers": filled_topic, **topic_settings}, is_stream=False)
         ) as topic_lookups:
             assert topic_lookups.find_partitions() == [ZERO, ONE]
     assigned_settings = {"kafka.bootstrap.servers": filled_topic, "assign": '{"planned": [1, 7]}'}
     with (
-        TopicLookups(topic_options(assigned_settings, is_stream=False)) as lookups_used,
+        TopicLookups(parse_topic_options(assigned_settings, is_stream=False)) as lookups_used,
         pytest.raises(OptionError, match="unknown topic partition planned-7"),
     ):
         lookups_used.find_partitions()
@@ -110,12 +110,12 @@ def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_d
         ('{"planned": {"0": 20, "1": 0}}', "true"),
         ('{"planned": {"0": 29, "1": 0}}', "false"),
     ):
-        options = topic_options(
+        options = parse_topic_options(
             {**topic_settings, "endingOffsets": ends, "failOnDataLoss": fails_on_data_loss}, is_stream=False
         )
         with pytest.raises(OptionError, match=r"planned-0 starts at 30, after its end (20|29): nothing can be"):
             KafkaTopicReader(options, ()).partitions()
-    nothing = topic_options({**topic_settings, "endingOffsets": starts}, is_stream=False)
+    nothing = parse_topic_options({**topic_settings, "endingOffsets": starts}, is_stream=False)
     assert [piece.value for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]
 
 
@@ -127,7 +127,7 @@ def test_only_a_plan_with_a_report_looks_up_open_transactions(filled_topic, monk
         "subscribe": "planned",
         "kafka.isolation.level": "read_committed",
     }
-    options = topic_options(topic_settings, is_stream=False)
+    options = parse_topic_options(topic_settings, is_stream=False)
     ranges = plan_topic(options)
     assert [(one.partition, one.first, one.end) for one in ranges] == [(0, 0, 200)]
     assert plans == []

@@ -16,7 +16,7 @@ from kafkaframes.scan.topic.following import TopicFollower
 from kafkaframes.scan.topic.planning import plan_topic
 from kafkaframes.scan.topic.reading import close_idle_consumers, read_range
 from kafkaframes.scan.topic.shares import PartitionRange
-from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.options import parse_topic_options, parse_topic_write_options
 from kafkaframes.spark.sinks.topic_writer import send_rows
 
 COLUMNS = choose_columns(["partition", "offset", "value"])
@@ -39,20 +39,24 @@ def write_transaction(servers: str, topic: str, values: list[bytes], *, commits:
 
 def read(ranges: list[PartitionRange], servers: str, topic: str, **options: str) -> list[bytes]:
     """Return the values that tasks read in these ranges."""
-    read_options = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
+    read_options = parse_topic_options(
+        {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False
+    )
     batches = [batch for part in ranges for batch in read_range(part, COLUMNS, read_options)]
     close_idle_consumers(read_options)
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))["value"].to_pylist()
 
 
 def read_topic(servers: str, topic: str, **options: str) -> list[bytes]:
-    read_options = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
+    read_options = parse_topic_options(
+        {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False
+    )
     return read(plan_topic(read_options), servers, topic, **options)
 
 
 def stream(servers: str, topic: str, **options: str) -> TopicFollower:
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
-    return TopicFollower(topic_options(topic_settings, is_stream=True))
+    return TopicFollower(parse_topic_options(topic_settings, is_stream=True))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_a_source_without_new_records_has_no_tasks_and_keeps_its_offsets(servers
 def test_a_row_for_a_partition_that_does_not_exist_is_an_error_at_once(servers):
     """SPARK-29500: the connector's producer waits for max.block.ms, and names no partition."""
     topic = create(servers, "two", 2)
-    options = topic_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
+    options = parse_topic_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
     begin = time.monotonic()
     rows = pa.record_batch({"value": pa.array([b"v"]), "partition": pa.array([7], pa.int32())})
     with pytest.raises(BrokerError, match="topic two has no partition 7, it has 2"):
@@ -151,7 +155,7 @@ def test_a_row_for_a_partition_that_does_not_exist_is_an_error_at_once(servers):
 def test_a_value_that_is_not_a_number_names_its_option(option, value):
     """SPARK-28163: an invalid number was a NumberFormatException without the option's name."""
     with pytest.raises(OptionError, match=f"option {option}={value}"):
-        topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", option: value}, is_stream=True)
+        parse_topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", option: value}, is_stream=True)
 
 
 @pytest.mark.parametrize("prefix", ["org.apache.kafka", "kafkashaded.org.apache.kafka", "shaded.kafka"])
@@ -159,7 +163,7 @@ def test_a_login_module_of_a_shaded_client_is_the_same_login(prefix):
     """Databricks shades Kafka's client (kafkashaded.org.apache.kafka...), and Python code has single quotes."""
     jaas = f"{prefix}.common.security.plain.PlainLoginModule required username='u' password=\"p=;'x\";"
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
-    read = topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **login}, is_stream=True)
+    read = parse_topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **login}, is_stream=True)
     settings = ConsumerSettings.from_options(read.client)
     assert (settings.sasl_username, settings.sasl_password) == ("u", "p=;'x")
 

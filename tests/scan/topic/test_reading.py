@@ -16,7 +16,7 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.reading import read_range
 from kafkaframes.scan.topic.shares import PartitionRange
-from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.options import parse_topic_options, parse_topic_write_options
 
 COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 
@@ -48,7 +48,7 @@ def options_of(servers, topic="read", **options):
 
 
 def read(servers, first, end, *, topic="read", **options):
-    read_options = topic_options(options_of(servers, topic, **options), is_stream=False)
+    read_options = parse_topic_options(options_of(servers, topic, **options), is_stream=False)
     batches = read_range(PartitionRange(topic, 0, first, end), COLUMNS, read_options)
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
@@ -63,7 +63,7 @@ def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled_to
 
 
 def test_a_consumer_that_is_kept_asks_for_nothing(filled_topic):
-    work, options = PartitionRange("read", 0, 0, 200), topic_options(options_of(filled_topic), is_stream=False)
+    work, options = PartitionRange("read", 0, 0, 200), parse_topic_options(options_of(filled_topic), is_stream=False)
     answers = topic_reading.read_fetched(work, options, lambda batches, memory: [batches.next_offset])
     assert next(answers) <= 100
     answers.close()  # a LIMIT was met
@@ -138,5 +138,5 @@ def test_a_range_ends_where_nothing_is_left_before_its_end(compacted_broker):
 
 
 def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(compacted_broker):
-    options = topic_write_options({"kafka.bootstrap.servers": compacted_broker, "topic": "t"})
+    options = parse_topic_write_options({"kafka.bootstrap.servers": compacted_broker, "topic": "t"})
     assert json.loads(read_markers(options)["sink"]) == {"batchId": 7}

@@ -188,7 +188,7 @@ def test_an_open_transaction_that_ends_the_read_is_named(caplog):
 def test_an_end_after_an_open_transaction_does_not_wait(caplog):
     """The read waited for the hidden offsets until the poll timeout, and Spark's planner did not report them."""
     from kafkaframes.scan.topic.planning import plan_shares
-    from kafkaframes.spark.options.topic_options import topic_options
+    from kafkaframes.spark.options import parse_topic_options
     from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader
 
     with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="orders") as producer:
@@ -212,10 +212,12 @@ def test_an_end_after_an_open_transaction_does_not_wait(caplog):
             "startingOffsets": '{"t": {"0": 0}}',
             "endingOffsets": '{"t": {"0": 3}}',
         }
-        (work,) = KafkaTopicReader(topic_options(topic_settings, is_stream=False), ()).partitions()
+        (work,) = KafkaTopicReader(parse_topic_options(topic_settings, is_stream=False), ()).partitions()
         assert (work.value.first, work.value.end) == (0, 1)
         assert "t-0: the transaction of producer" in caplog.text
         hidden_transactions = []
-        plan_shares(topic_options(committed_settings, is_stream=False), cores=1, report=hidden_transactions.append)
+        plan_shares(
+            parse_topic_options(committed_settings, is_stream=False), cores=1, report=hidden_transactions.append
+        )
         assert [(transaction.first_offset, transaction.end_offset) for transaction in hidden_transactions] == [(1, 4)]
         producer.abort_transaction()

@@ -119,7 +119,9 @@ def _live_starts(
         for one, end in known_ends.items()
     }
     begins = {one: max(firsts[one], requested[one]) for one in partitions}
-    gaps = tuple(_gaps(expected, begins, ends, allow_loss=not options.fail_on_data_loss, destination=destination))
+    gaps = tuple(
+        _gaps(expected, begins, firsts, ends, allow_loss=not options.fail_on_data_loss, destination=destination)
+    )
     row_filter = options.row_filter
     return {
         one: row_filter.limit_range(max(begins[one], known_ends[one] or 0), ends[one])[0] for one in partitions
@@ -180,16 +182,25 @@ def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, st
 
 def _gaps(
     known_ends: Mapping[TopicPartition, int | None],
+    begins: Mapping[TopicPartition, int],
     firsts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     *,
     allow_loss: bool,
     destination: Destination,
 ) -> Iterator[Gap]:
-    """Yield the offsets that topics deleted before the destination had them.
+    """Yield the offsets after the destination's end offset that topics have deleted, or that the read omits.
+
+    Args:
+        known_ends: end offsets in the destination.
+        begins: first offsets of the read.
+        firsts: first offsets that the topics have.
+        ends: end offsets of the topics.
+        allow_loss: whether gaps are accepted.
+        destination: the names of the destination in messages.
 
     Raises:
-        OptionError: such a loss is not allowed, or a topic ends before the destination's end offset.
+        OptionError: such a gap is not accepted, or a topic ends before the destination's end offset.
     """
     for partition, end in known_ends.items():
         if end is None:
@@ -199,11 +210,16 @@ def _gaps(
                 f"{partition} ends at offset {ends[partition]}, and {destination.name} has its records up to "
                 f"{end - 1}: the topic was truncated or replaced. {destination.new}"
             )
-        if firsts[partition] > end:
-            gap = Gap(partition.topic, partition.partition, end, firsts[partition])
+        if begins[partition] > end:
+            gap = Gap(partition.topic, partition.partition, end, begins[partition])
             if not allow_loss:
+                problem = (
+                    "are not in the topic any more, and not in"
+                    if firsts[partition] >= gap.end
+                    else "are before the `start` of this run, and not in"
+                )
                 raise OptionError(
-                    f"{gap} are not in the topic any more, and not in {destination.name}: "
+                    f"{gap} {problem} {destination.name}: "
                     f"`fail_on_data_loss`=false accepts that, and records it in {destination.name}"
                 )
             yield gap

@@ -77,7 +77,9 @@ def _plan_tasks(
             gap = Gap(*name, max(first, 0), starts[name])
         if gap is not None:
             if options.fail_on_data_loss:
-                raise OptionError(f"{gap} are neither in the log nor in the table: {_LOSS_REMEDY}")
+                is_lost = entry.partition.log_start_offset >= gap.end
+                problem = "neither in the log nor" if is_lost else "before the `start` of this run, and not"
+                raise OptionError(f"{gap} are {problem} in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
     slices, notes = plan_slices(part.segments, replace(options, start=starts), logs)
     tasks = tuple(task_of(chunk, options) for chunk in slices)

@@ -233,7 +233,7 @@ def table_topics(
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.jobs.tables.targets import open_table
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.spark.options.topic_options import reader_settings
+    from kafkaframes.spark.options import parse_client_options
     from kafkaframes.spark.progress.checkpoint_files import is_connect
     from kafkaframes.spark.runtime.jobs import create_runner
 
@@ -246,7 +246,7 @@ def table_topics(
         )
     names = [topics] if isinstance(topics, str) else list(topics)
     read = TopicOptions(
-        reader_settings({**_COMMITTED_OPTIONS, **_rename_to_client_options(options)}),
+        parse_client_options({**_COMMITTED_OPTIONS, **_rename_to_client_options(options)}),
         subscribe=frozenset(names),
         fail_on_data_loss=not allow_loss,
     )

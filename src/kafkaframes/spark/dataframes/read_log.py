@@ -108,7 +108,7 @@ class LogQuery:
             LogDirError: A path cannot be read.
         """
         from kafkaframes.scan.log.resolve import plan_log
-        from kafkaframes.spark.options.log_options import log_options
+        from kafkaframes.spark.options import parse_log_options
 
-        options = log_options(self.options, paths=tuple(self.paths))
+        options = parse_log_options(self.options, paths=tuple(self.paths))
         return plan_log(options, cores=cores or os.cpu_count() or 1)

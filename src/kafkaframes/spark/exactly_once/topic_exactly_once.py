@@ -41,13 +41,8 @@ from kafkaframes.jobs.write_topic.sink import (
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.exactly_once.exactly_once_task import RESULT_COLUMNS, TaskArguments, create_task_function
 from kafkaframes.spark.exactly_once.marker_skip import check_stateless, find_next_batch, skip_to_marker
-from kafkaframes.spark.options.schemas import column_types
-from kafkaframes.spark.options.topic_options import (
-    SPECULATION_SETTING,
-    check_exactly_once,
-    check_speculation,
-    topic_write_options,
-)
+from kafkaframes.spark.exactly_once.speculation import SPECULATION_SETTING, check_speculation
+from kafkaframes.spark.options import check_exactly_once, parse_topic_write_options
 from kafkaframes.spark.progress.checkpoint_files import (
     CheckpointFiles,
     HadoopFiles,
@@ -55,6 +50,7 @@ from kafkaframes.spark.progress.checkpoint_files import (
     create_query_id_lookup,
     is_connect,
 )
+from kafkaframes.spark.sinks.columns import column_types
 from kafkaframes.spark.sinks.topic_writer import find_first_failure, select_columns_to_write
 
 if TYPE_CHECKING:
@@ -87,7 +83,7 @@ def write_frame_exactly_once(
     query_name: str | None,
 ) -> StreamingQuery | None:
     """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
-    write_options = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
+    write_options = replace(parse_topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(write_options)
     frame = frame.select(*select_columns_to_write(column_types(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))

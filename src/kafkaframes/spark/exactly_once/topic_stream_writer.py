@@ -22,7 +22,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.options.topic_options import SPECULATION_SETTING, check_exactly_once, check_speculation
+from kafkaframes.spark.exactly_once.speculation import SPECULATION_SETTING, check_speculation
+from kafkaframes.spark.options import check_exactly_once
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
 from kafkaframes.spark.sinks.topic_writer import (

@@ -94,10 +94,9 @@ def rename_to_options(error: KafkaframesError) -> None:
 @cache
 def setting_names() -> Mapping[str, str]:
     """Return the options of ``kafka-log`` and ``kafka-topic``, by setting."""
-    from kafkaframes.spark.options.log_options import OPTIONS
-    from kafkaframes.spark.options.topic_options import OPTIONS as TOPIC_OPTIONS
+    from kafkaframes.spark.options import LOG_OPTIONS, TOPIC_OPTIONS
 
-    return {option.field: option.name for option in (*TOPIC_OPTIONS.values(), *OPTIONS.values())}
+    return {option.setting: option.name for option in (*TOPIC_OPTIONS.values(), *LOG_OPTIONS.values())}
 
 
 def _client_settings() -> Mapping[str, str]:

@@ -24,9 +24,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings, WrittenRun
-from kafkaframes.spark.options.schemas import COLUMN_TYPES, column_types
-from kafkaframes.spark.options.write_options import check_columns
 from kafkaframes.spark.runtime.worker import hide_tracebacks
+from kafkaframes.spark.sinks.columns import COLUMN_TYPES, check_columns, column_types
 from kafkaframes.storage.files import atomic
 from kafkaframes.wire.primitives import uuid_to_text
 

@@ -22,8 +22,8 @@ from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.columns import RECORD_COLUMNS
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.options.schemas import COLUMN_TYPES
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
+from kafkaframes.spark.sinks.columns import COLUMN_TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.ranges import Nested
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.spark.options.decode_options import DecodedValues
+    from kafkaframes.spark.sources.schemas import DecodedValues
 
 _Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
 

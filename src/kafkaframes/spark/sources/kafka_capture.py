@@ -19,8 +19,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.schemas import format_table_comment, remove_catalog_additions, resolve_read_options
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
+from kafkaframes.spark.sources.catalog_tables import (
+    format_table_comment,
+    remove_catalog_additions,
+    resolve_read_options,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,9 +77,9 @@ class KafkaCaptureDataSource(DataSource):
 
 
 def _parse_options(options: Mapping[str, str]) -> CaptureReadOptions:
-    from kafkaframes.spark.options.capture_options import capture_options
+    from kafkaframes.spark.options import parse_capture_options
 
-    return capture_options(options)
+    return parse_capture_options(options)
 
 
 def _plan_partitions(files: Sequence[str], options: CaptureReadOptions) -> list[InputPartition]:

@@ -34,15 +34,21 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
-from kafkaframes.spark.options.decode_options import DecodedValues, ddl_of_decoded, plain_schema, split_options
-from kafkaframes.spark.options.log_options import DECODERS, log_options, refuse_stream_end
-from kafkaframes.spark.options.schemas import (
-    check_schema,
+from kafkaframes.spark.options import (
+    LOG_DECODERS,
+    checkpoint_location,
+    parse_log_options,
+    parse_log_write_options,
+    refuse_stream_end,
+    split_decoding,
+)
+from kafkaframes.spark.runtime.worker import freeze_objects, hide_tracebacks
+from kafkaframes.spark.sources.catalog_tables import (
     format_table_comment,
     remove_catalog_additions,
     resolve_read_options,
 )
-from kafkaframes.spark.runtime.worker import freeze_objects, hide_tracebacks
+from kafkaframes.spark.sources.schemas import DecodedValues, check_schema, plain_schema, schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_table
 
 if TYPE_CHECKING:
@@ -68,13 +74,13 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the selected columns."""
-        values, source_options = split_options(remove_catalog_additions(self._options), other_modes=DECODERS)
-        options = log_options(source_options)
+        decoding, source_options = split_decoding(remove_catalog_additions(self._options), other_modes=LOG_DECODERS)
+        options = parse_log_options(source_options)
         every_copy = options.replicas == "all"
         columns = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
         )
-        return ddl_of_decoded(columns, values, format_table_comment(self.name(), self._options))
+        return schema_ddl(columns, decoding, format_table_comment(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
@@ -84,21 +90,21 @@ class KafkaLogDataSource(DataSource):
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[ReadOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
-        values, source_options = split_options(
-            resolve_read_options(self.name(), self._options, schema), other_modes=DECODERS
+        decoding, source_options = split_decoding(
+            resolve_read_options(self.name(), self._options, schema), other_modes=LOG_DECODERS
         )
-        plain, values = plain_schema(schema, values)
+        plain, values = plain_schema(schema, decoding)
         if is_stream:
             refuse_stream_end(source_options)
-        options = log_options(source_options, **({"start": LATEST} if is_stream else {}))
+        options = parse_log_options(source_options, **({"start": LATEST} if is_stream else {}))
         return options, check_schema(plain, table=options.layout), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame. ``overwrite`` is set for mode overwrite; otherwise rows are appended."""
-        from kafkaframes.spark.options.write_options import parse_write
         from kafkaframes.spark.sinks.log_writer import KafkaLogWriter
 
-        return KafkaLogWriter(*parse_write(remove_catalog_additions(self._options)), schema, overwrite=overwrite)
+        path, values = parse_log_write_options(remove_catalog_additions(self._options))
+        return KafkaLogWriter(path, values, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the exactly-once writer of a stream. ``overwrite`` is set for output mode complete."""
@@ -106,9 +112,9 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.sinks.log_stream_writer import KafkaLogStreamWriter
         except ImportError as error:  # DataSourceStreamArrowWriter requires a later Spark
             raise OptionError(f"kafka-log as a stream's sink needs Spark 4.2 or later ({error})") from error
-        from kafkaframes.spark.options.write_options import parse_stream_write
 
-        path, values, checkpoint = parse_stream_write(remove_catalog_additions(self._options))
+        path, values = parse_log_write_options(remove_catalog_additions(self._options), is_stream=True)
+        checkpoint = checkpoint_location(self._options)
         return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)

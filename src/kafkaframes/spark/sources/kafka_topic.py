@@ -27,15 +27,20 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
-from kafkaframes.spark.options.decode_options import DecodedValues, ddl_of_decoded, plain_schema, split_options
-from kafkaframes.spark.options.schemas import (
-    check_schema,
-    column_types,
+from kafkaframes.spark.options import (
+    checkpoint_location,
+    parse_topic_options,
+    parse_topic_write_options,
+    split_decoding,
+)
+from kafkaframes.spark.runtime.worker import freeze_imports, freeze_objects, hide_tracebacks
+from kafkaframes.spark.sinks.columns import column_types
+from kafkaframes.spark.sources.catalog_tables import (
     format_table_comment,
     remove_catalog_additions,
     resolve_read_options,
 )
-from kafkaframes.spark.runtime.worker import freeze_imports, freeze_objects, hide_tracebacks
+from kafkaframes.spark.sources.schemas import DecodedValues, check_schema, plain_schema, schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
 
 if TYPE_CHECKING:
@@ -63,10 +68,10 @@ class KafkaTopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the selected columns."""
-        values, source_options = split_options(remove_catalog_additions(self._options))
+        decoding, source_options = split_decoding(remove_catalog_additions(self._options))
         columns = _select_columns(source_options)
         freeze_imports()
-        return ddl_of_decoded(columns, values, format_table_comment(self.name(), self._options))
+        return schema_ddl(columns, decoding, format_table_comment(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
@@ -85,11 +90,10 @@ class KafkaTopicDataSource(DataSource):
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[TopicOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
-        from kafkaframes.spark.options.topic_options import topic_options
 
-        values, source_options = split_options(resolve_read_options(self.name(), self._options, schema))
-        plain, values = plain_schema(schema, values)
-        return topic_options(source_options, is_stream=is_stream), _check_columns(check_schema(plain)), values
+        decoding, source_options = split_decoding(resolve_read_options(self.name(), self._options, schema))
+        plain, values = plain_schema(schema, decoding)
+        return parse_topic_options(source_options, is_stream=is_stream), _check_columns(check_schema(plain)), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -97,7 +101,6 @@ class KafkaTopicDataSource(DataSource):
         Raises:
             OptionError: The mode is overwrite. Topics only support append.
         """
-        from kafkaframes.spark.options.topic_options import topic_write_options
         from kafkaframes.spark.sinks.topic_writer import KafkaTopicWriter
 
         if overwrite:
@@ -107,7 +110,8 @@ class KafkaTopicDataSource(DataSource):
                 "tables are read-only, because Spark does not pass the options of a table to a Python writer; "
                 'write with df.write.format("kafka-topic").mode("append") and the options'
             )
-        return KafkaTopicWriter(topic_write_options(remove_catalog_additions(self._options)), column_types(schema))
+        options = parse_topic_write_options(remove_catalog_additions(self._options))
+        return KafkaTopicWriter(options, column_types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at-least-once, or exactly-once with ``delivery=exactly-once``."""
@@ -116,14 +120,12 @@ class KafkaTopicDataSource(DataSource):
                 ExactlyOnceStreamWriter,
                 KafkaTopicStreamWriter,
             )
-            from kafkaframes.spark.options.topic_options import topic_write_options
         except ImportError as error:  # DataSourceStreamArrowWriter requires a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
-        options = topic_write_options(remove_catalog_additions(self._options))
+        options = parse_topic_write_options(remove_catalog_additions(self._options))
         if options.delivery == "exactly-once":
-            checkpoint = {name.lower(): text for name, text in self._options.items()}.get("checkpointlocation", "")
-            return ExactlyOnceStreamWriter(options, column_types(schema), checkpoint)
+            return ExactlyOnceStreamWriter(options, column_types(schema), checkpoint_location(self._options))
         return KafkaTopicStreamWriter(options, column_types(schema))
 
 
@@ -151,9 +153,8 @@ def _warn(hidden: HiddenRecords) -> None:
 
 
 def _select_columns(options: Mapping[str, str]) -> tuple[Column, ...]:
-    from kafkaframes.spark.options.topic_options import topic_options
 
-    read_options = topic_options(options, is_stream=_may_be_stream(options), warns=False)
+    read_options = parse_topic_options(options, is_stream=_may_be_stream(options), warns=False)
     return _check_columns(choose_columns(read_options.columns, include_headers=read_options.include_headers))
 
 

@@ -18,9 +18,9 @@ from kafkaframes.scan.log.following import LogFollower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import Nested, flatten_topics, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
-from kafkaframes.spark.options.decode_options import DecodedValues
 from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.following_reader import FollowingReader
+from kafkaframes.spark.sources.schemas import DecodedValues
 from kafkaframes.spark.sources.tasks import read_table
 
 

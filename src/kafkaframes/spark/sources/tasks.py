@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.spark.options.decode_options import DecodedValues, decode_rows
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
+from kafkaframes.spark.sources.schemas import DecodedValues, decode_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,32 +1,25 @@
-"""Parsers of option texts, shared by sources and sinks. No pyspark, no I/O.
+"""Parsers of option texts: numbers, sizes, times, lists of names, and Spark's JSON forms of offsets. No I/O.
 
-A parser raises ``ValueError`` with the expected form. ``parse_value`` adds the name of the option.
+A parser raises ``ValueError`` with the expected form. The caller adds the name of the option.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
-from kafkaframes.errors import OptionError
-from kafkaframes.errors.sensitive import redact_value
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.scan.ranges import EARLIEST, LATEST, PartitionOffsets, TimeBound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, GroupBound, PartitionOffsets
 from kafkaframes.storage.files.units import parse_time
+from kafkaframes.wire.integers import MAX_INT64
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option: its name in Spark's spelling, its field, and its parser."""
-
-    name: str
-    field: str
-    parse: Callable[[str], Any]
-    meaning: str
-    default: str = ""
+GROUP_PREFIX: Final = "group:"
+_MAX_PORT: Final = 65_535
+_MAX_TIMESTAMP_MS: Final = 10**18
+_RECORD_FORMATS: Final = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
+_MS_BY_UNIT: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def text_list(text: str) -> tuple[str, ...]:
@@ -82,7 +75,7 @@ def timestamp_value(text: str) -> int:
     True
     """
     result = parse_time(text)
-    if not 0 <= result < 10**18:
+    if not 0 <= result < _MAX_TIMESTAMP_MS:
         raise ValueError("must be milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z")
     return result
 
@@ -130,6 +123,44 @@ def not_negative(text: str) -> int:
     return number
 
 
+def parse_port(text: str) -> int:
+    """Parse a port; 0 means any free port."""
+    if not 0 <= (port := whole_number(text)) <= _MAX_PORT:
+        raise ValueError(f"must be from 0 to {_MAX_PORT}")
+    return port
+
+
+def parse_duration_ms(text: str) -> int:
+    """Parse a duration in Spark's notation, and return milliseconds.
+
+    >>> parse_duration_ms("15m") == parse_duration_ms("900s") == parse_duration_ms("900000")
+    True
+    """
+    match = re.fullmatch(r"(\d{1,12})\s*(us|ms|s|m|min|h|d)?", text.strip())
+    if match is None:
+        raise ValueError("must be a duration such as 900000, 900s or 15m")
+    count = int(match[1])
+    return count // 1_000 if match[2] == "us" else count * _MS_BY_UNIT[match[2] or "ms"]
+
+
+def parse_record_format(text: str) -> int:
+    """Parse a record format: v0, v1 or v2, or its number."""
+    if text.lower() not in _RECORD_FORMATS:
+        raise ValueError("must be v2, v1 or v0")
+    return _RECORD_FORMATS[text.lower()]
+
+
+def parse_topic_ids(text: str) -> dict[str, str]:
+    """Parse JSON with an id for each topic."""
+    try:
+        result = json.loads(text)
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not all(isinstance(topic_id, str) for topic_id in result.values()):
+        raise ValueError('must be JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}')
+    return result
+
+
 def _json_object(text: str, form: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
@@ -167,7 +198,7 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
         if not isinstance(partitions, dict):
             raise ValueError(f"must be {form}")
         for partition, offset in partitions.items():
-            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
+            if not partition.isdecimal() or type(offset) is not int or not EARLIEST <= offset <= MAX_INT64:
                 raise ValueError(f"must be {form}")
             offsets[topic, int(partition)] = offset
     return offsets
@@ -180,6 +211,16 @@ def starting_value(text: str) -> int | PartitionOffsets:
     return LATEST if text.strip().lower() == "latest" else parse_offsets(text)
 
 
+def starting_value_or_group(text: str) -> int | PartitionOffsets | GroupBound:
+    """Parse the start of a query of live topics: as ``starting_value``, or the committed offsets of a group."""
+    if text.strip().lower().startswith(GROUP_PREFIX):
+        name = text.strip()[len(GROUP_PREFIX) :].strip()
+        if not name:
+            raise ValueError("must be the name of a group: group:NAME")
+        return GroupBound(name)
+    return starting_value(text)
+
+
 def ending_value(text: str) -> int | PartitionOffsets:
     """Parse the end of a batch query (exclusive): latest, or JSON of offsets."""
     if text.strip().lower() == "latest":
@@ -190,77 +231,3 @@ def ending_value(text: str) -> int | PartitionOffsets:
     if EARLIEST in offsets.values():
         raise ValueError("a batch read cannot end at -2 (earliest)")
     return offsets
-
-
-def select_bounds_by_precedence(values: dict[str, Any]) -> None:
-    """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets."""
-    for limit in ("start", "end"):
-        by_partition = values.pop(f"{limit}_times", None)
-        time = values.pop(f"{limit}_time", by_partition)
-        if time is not None:
-            values[limit] = TimeBound(time)
-
-
-def describe_unknown_option(
-    name: str, options_by_name: Mapping[str, Option], source: str, *, others: Iterable[str] = ()
-) -> str:
-    """Return the message for an unknown option, with the closest known name or all names.
-
-    Args:
-        name: Name of the unknown option.
-        options_by_name: Options, by their names in lower case.
-        source: Name of the data source.
-        others: Names of further valid options, in lower case.
-    """
-    lower = name.lower()
-    # Spark's name for the topics to read; by edit distance, topicColumn and others would be closer
-    meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in options_by_name else lower
-    near = difflib.get_close_matches(meant, [*options_by_name, *others], n=1, cutoff=0.6)
-    if near:
-        suggestion = options_by_name[near[0]].name if near[0] in options_by_name else near[0]
-        return f"unknown option {name}: did you mean {suggestion}?"
-    names = ", ".join(option.name for option in options_by_name.values())
-    return f"unknown option {name}; {source} has the options {names}"
-
-
-def parse_value(name: str, parse: Callable[[str], Any], text: str) -> Any:
-    """Return the parsed value of an option.
-
-    Raises:
-        OptionError: The text is invalid. The message names the option.
-    """
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise OptionError(f"option {name}={redact_value(name, text)}: {error}") from None
-
-
-def field_values(options_by_name: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parsed values of texts (by lower-case name), by field. Exceptions are those of ``parse_value``."""
-    pairs = [(options_by_name[name], text) for name, text in texts.items()]
-    return {option.field: parse_value(option.name, option.parse, text) for option, text in pairs if option.field}
-
-
-def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
-    """Return the arguments of ``load()``: the option ``path``, or ``paths`` (Spark's JSON list of several).
-
-    Args:
-        values: Texts, by their names in lower case.
-        source: Name of the data source.
-        example: Example of a path in the error message.
-
-    Raises:
-        OptionError: The path is missing, or ``paths`` is not a list of text.
-    """
-    paths = [values["path"]] if values.get("path") else []
-    if values.get("paths"):
-        try:
-            more = json.loads(values["paths"])
-        except ValueError:
-            more = None
-        if not isinstance(more, list) or not all(isinstance(path, str) and path for path in more):
-            raise OptionError(f"option paths={values['paths']}: must be a JSON list of paths")
-        paths += more
-    if not paths:
-        raise OptionError(f'{source} needs a path: spark.read.format("{source}").load("{example}")')
-    return tuple(paths)

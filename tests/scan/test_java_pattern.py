@@ -8,12 +8,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.spark.random_patterns import NAMES
+from tests.scan.random_patterns import NAMES
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.java_pattern import compile_java_pattern
-from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.spark.options.topic_options import topic_options
+from kafkaframes.scan.java_pattern import compile_java_pattern
+from kafkaframes.spark.options import parse_log_options, parse_topic_options
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("java_patterns.jsonl").read_text().splitlines()]
 
@@ -83,9 +82,9 @@ def test_what_is_refused_says_why(pattern, reason):
         compile_java_pattern(pattern)
 
 
-@pytest.mark.parametrize("options", [log_options, lambda options: topic_options(options, is_stream=False)])
+@pytest.mark.parametrize("options", [parse_log_options, lambda options: parse_topic_options(options, is_stream=False)])
 def test_both_sources_take_it(options):
-    source_options = {"path": "/logs"} if options is log_options else {"kafka.bootstrap.servers": "h:1"}
+    source_options = {"path": "/logs"} if options is parse_log_options else {"kafka.bootstrap.servers": "h:1"}
     assert options({**source_options, "subscribePattern": r"\Qa.b\E"}).subscribe_pattern.fullmatch("a.b")
     with pytest.raises(OptionError, match=r"subscribePattern.* is empty"):
         options({**source_options, "subscribePattern": " "})

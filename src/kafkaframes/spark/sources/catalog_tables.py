@@ -1,4 +1,4 @@
-"""Spark schemas: their columns, and the options that a catalog stores in them. No pyspark.
+"""Options of tables in a catalog, which are stored in the schema. No PySpark.
 
 Spark (4.3) passes the options of CREATE TABLE to a Python data source only once, when it requests the table's schema.
 It adds the catalog's properties (``owner``, ``provider``, ``location``, each option again under ``option.``). A query
@@ -15,23 +15,10 @@ from urllib.parse import parse_qsl, urlencode
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import is_secret, redact_text
-from kafkaframes.scan.columns import Column, choose_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-
-# Columns of a write -> their valid types, as Spark's simpleString.
-_TEXT_TYPES: Final = ("binary", "string")
-COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "key": _TEXT_TYPES,
-    "value": _TEXT_TYPES,
-    "topic": ("string",),
-    "partition": ("int",),
-    "offset": ("bigint",),
-    "timestamp": ("timestamp", "bigint"),
-    "headers": ("array<struct<key:string,value:binary>>",),
-}
 # Properties that the catalog adds to a table's options: reserved properties of TableCatalog, and Hive's own.
 _CATALOG_PROPERTIES: Final = frozenset(
     (
@@ -109,21 +96,3 @@ def resolve_read_options(source: str, options: Mapping[str, str], schema: Struct
         "created with a list of columns keeps none; create it without that list, or use "
         f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...)"
     )
-
-
-def column_types(schema: StructType) -> dict[str, str]:
-    """Return the type of each column in a schema by name, as Spark's ``simpleString``."""
-    return {field.name: field.dataType.simpleString() for field in schema}
-
-
-def check_schema(schema: StructType, *, table: str = "records") -> tuple[Column, ...]:
-    """Return the columns of a schema, which may come from the user.
-
-    Raises:
-        OptionError: A column is unknown, is named twice, or has an invalid type.
-    """
-    columns = choose_columns(schema.names, table=table)
-    for field, column in zip(schema, columns, strict=True):
-        if field.dataType.simpleString() != column.type.replace(" ", ""):
-            raise OptionError(f"schema: column {field.name} is {column.type}, not {field.dataType.simpleString()}")
-    return columns

@@ -1,0 +1,1030 @@
+"""Options of Spark's sources and sinks: one table for each, and their translation from Spark's text to settings.
+
+``kafka-log`` and ``kafka-topic`` have the names, defaults, precedence and JSON forms of Spark's own Kafka source and
+sink (https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). A row of a table maps such a
+name to the setting of ``ReadOptions``, ``TopicOptions``, ``WriteSettings``, ``TopicWriteOptions`` or
+``CaptureOptions``, with the parser of its text. Those classes check the values, and the client checks ``kafka.*``
+options, which are its settings under Kafka's names. The tables are also the source of the documentation.
+
+Spark passes names in lower case, so letter case does not matter. PySpark is not imported. Clients, captures and writers
+are imported by the functions that need them, because a planner process of Spark should import little.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import redact_value
+from kafkaframes.records.reasons import ON_DAMAGE
+from kafkaframes.scan.java_pattern import compile_java_pattern
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.option_texts import (
+    boolean,
+    choice_parser,
+    ending_value,
+    mode_parser,
+    not_negative,
+    parse_assign,
+    parse_duration_ms,
+    parse_port,
+    parse_record_format,
+    parse_topic_ids,
+    positive,
+    starting_value,
+    starting_value_or_group,
+    text_list,
+    timestamp_value,
+    timestamps_value,
+    topics_value,
+    whole_number,
+)
+from kafkaframes.scan.ranges import LATEST, TimeBound, check_batch_start
+from kafkaframes.scan.selection import ISOLATIONS, READER_DEFAULTS
+from kafkaframes.storage.files.filesystem import storage_options
+from kafkaframes.storage.files.units import parse_size
+
+if TYPE_CHECKING:
+    from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.scan.capture import CaptureReadOptions
+    from kafkaframes.scan.decoded import ValueDecoding
+    from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option: its name in Spark's spelling, its setting, the parser of its text, and its documentation."""
+
+    name: str
+    setting: str
+    parse: Callable[[str], Any]
+    meaning: str
+    default: str = ""
+
+
+OptionTable = Mapping[str, Option]  # by name in lower case
+VALUE_COLUMN: Final = "value"
+ERROR_COLUMN: Final = "_error"
+DECODE_MODES: Final = ("json", "avro", "protobuf")
+LOG_DECODERS: Final = ("none", "internal")  # values of `decode` that kafka-log handles without a schema
+CAPTURE_TABLES: Final = ("calls", "connections", "gaps", "packets", "records")
+_DECODE: Final = "decode"
+_CLIENT_PREFIX: Final = "kafka."
+_HADOOP_PREFIX: Final = "spark.hadoop."
+_STORAGE_OPTIONS: Final = "storageoptions"
+_CHECKPOINT_LOCATION: Final = "checkpointlocation"
+_SPARK_OPTIONS: Final = frozenset({_CHECKPOINT_LOCATION, "queryname"})  # Spark adds or uses them itself
+_WAIT_FILES: Final = 3
+
+
+def _split_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _parse_ports(text: str) -> tuple[int, ...]:
+    from kafkaframes.capture.streams import parse_ports
+
+    try:
+        return parse_ports(text)
+    except ValueError:
+        raise ValueError("must be numbers and ranges, 9092,9094-9096") from None
+
+
+def _load_specs(path: str) -> Apis:
+    from kafkaframes.protocol.messages.registry import Apis
+
+    return Apis(path)
+
+
+def _parse_offsets_mode(text: str) -> bool:
+    if text.lower() not in ("assign", "keep"):
+        raise ValueError("must be assign or keep")
+    return text.lower() == "keep"
+
+
+def _parse_endpoint(text: str) -> str:
+    return text if "://" in text else f"https://{text}"
+
+
+def _parse_addressing(text: str) -> str:
+    return "path" if boolean(text) else "auto"
+
+
+def _index(rows: Iterable[Option]) -> OptionTable:
+    return {option.name.lower(): option for option in rows}
+
+
+DECODE_OPTIONS: Final = (
+    Option(
+        "schema",
+        "schema",
+        str,
+        "with decode: JSON Schema, Avro schema or Protobuf descriptor set, as text or as the path of a file "
+        "on the driver",
+    ),
+    Option("schemaRegistry", "registry", str, "with decode: URL of the schema registry of the values' prefixes"),
+    Option(
+        "schemaSubject", "subject", str, "with decode: subject whose newest schema defines the columns", "TOPIC-value"
+    ),
+    Option("messageName", "message", str, "with decode=protobuf: full name of the message; by default the first one"),
+    Option(
+        "decodeErrors",
+        "errors",
+        choice_parser(("null", "raise")),
+        "with decode, for invalid values: null, with the reason in the column _error; or raise",
+        "null",
+    ),
+    Option(
+        "otherFields",
+        "other_fields",
+        boolean,
+        "with decode=json: return fields that the schema lacks as JSON text in other_fields",
+        "false",
+    ),
+)
+_DECODE_TABLE: Final = _index(DECODE_OPTIONS)
+LOG_OPTIONS: Final = _index(
+    (
+        Option("path", "paths", str, "log directory, topic partition directory, segment file or glob"),
+        Option("paths", "paths", str, "JSON list, which Spark creates from load([...])"),
+        Option("subscribe", "subscribe", topics_value, "topics to read, comma-separated"),
+        Option(
+            "subscribePattern",
+            "subscribe_pattern",
+            compile_java_pattern,
+            "Java regular expression that matches whole topic names",
+        ),
+        Option("assign", "assign", parse_assign, 'topic partitions to read: {"orders": [0, 1]}'),
+        Option("startingOffsets", "start", starting_value, 'earliest, or {"orders": {"0": 23, "1": -2}}', "earliest"),
+        Option("endingOffsets", "end", ending_value, 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive', "latest"),
+        Option(
+            "startingTimestamp",
+            "start_time",
+            timestamp_value,
+            "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
+        ),
+        Option(
+            "startingOffsetsByTimestamp",
+            "start_times",
+            timestamps_value,
+            '{"orders": {"0": 1763700000000}}; overrides startingOffsets',
+        ),
+        Option(
+            "startingOffsetsByTimestampStrategy",
+            "no_match",
+            choice_parser(("error", "latest")),
+            "if no record has this timestamp or a later one: error, or latest (read nothing)",
+            "error",
+        ),
+        Option(
+            "endingTimestamp",
+            "end_time",
+            timestamp_value,
+            "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
+        ),
+        Option(
+            "endingOffsetsByTimestamp",
+            "end_times",
+            timestamps_value,
+            '{"orders": {"0": 1763700000000}}; overrides endingOffsets',
+        ),
+        Option(
+            "failOnDataLoss",
+            "fail_on_data_loss",
+            boolean,
+            "fail if requested offsets no longer exist in the log",
+            "true",
+        ),
+        Option(
+            "isolation",
+            "isolation",
+            choice_parser(ISOLATIONS),
+            "read_committed omits aborted transactions, and all records from the first open one on",
+            "read_uncommitted",
+        ),
+        Option("columns", "columns", text_list, "columns of the result, in this order; others are not decoded"),
+        Option("includeHeaders", "include_headers", boolean, "add the column headers", "false"),
+        Option(
+            "includeControlRecords",
+            "include_control",
+            boolean,
+            "also return transaction markers and other control records",
+            "false",
+        ),
+        Option(
+            "includeInternalTopics",
+            "include_internal",
+            boolean,
+            "also read Kafka's internal topics: __consumer_offsets, ...",
+            "false",
+        ),
+        Option(
+            "decode",
+            "decode",
+            choice_parser(LOG_DECODERS),
+            "json, avro or protobuf decodes values; internal decodes Kafka's internal topics",
+            "none",
+        ),
+        *DECODE_OPTIONS,
+        Option(
+            "replicas",
+            "replicas",
+            choice_parser(("merge", "all")),
+            "merge copies of a partition into one log, or return all, with the column source",
+            "merge",
+        ),
+        Option(
+            "table",
+            "table",
+            choice_parser(("records", "batches", "segments")),
+            "rows to return: records, batches or segments",
+            "records",
+        ),
+        Option(
+            "deepIteration", "deep", boolean, "decompress each batch (batches), or read all headers (segments)", "false"
+        ),
+        Option(
+            "mode",
+            "on_damage",
+            mode_parser(*ON_DAMAGE),
+            "handling of damage: PERMISSIVE, DROPMALFORMED or FAILFAST",
+            "PERMISSIVE",
+        ),
+        Option(
+            "timestampErrors",
+            "timestamp_errors",
+            choice_parser(("raise", "null")),
+            "timestamps outside Spark's range: raise (an error) or null",
+            "raise",
+        ),
+        Option("verifyCrc", "verify_crc", boolean, "verify the checksum of each batch", "true"),
+        Option(
+            "budgetBytes",
+            "budget_bytes",
+            parse_size,
+            "maximum memory of a task for open batches; a larger batch is opened alone",
+            "256m",
+        ),
+        Option(
+            "keyFile",
+            "key_files",
+            text_list,
+            "private RSA keys (PEM) of encrypted tiered segments: [id=]path, comma-separated, on each worker",
+        ),
+        Option("followLinks", "follow_links", boolean, "follow symbolic links below the paths", "false"),
+        Option("minPartitions", "min_partitions", positive, "approximate minimum number of tasks", "1"),
+        Option(
+            "maxBytesPerPartition", "max_bytes_per_partition", parse_size, "maximum bytes of log in one task", "128m"
+        ),
+        Option(
+            "maxOffsetsPerTrigger", "max_offsets_per_trigger", positive, "maximum offsets in a micro-batch of a stream"
+        ),
+        Option(
+            "maxBytesPerTrigger",
+            "max_bytes_per_trigger",
+            parse_size,
+            "maximum bytes of log in a micro-batch; at least one batch of each partition is read",
+        ),
+    )
+)
+TOPIC_OPTIONS: Final = _index(
+    (
+        LOG_OPTIONS["subscribe"],
+        LOG_OPTIONS["subscribepattern"],
+        LOG_OPTIONS["assign"],
+        Option(
+            "startingOffsets",
+            "start",
+            starting_value_or_group,
+            'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
+            "latest (streams), earliest",
+        ),
+        LOG_OPTIONS["endingoffsets"],
+        LOG_OPTIONS["startingtimestamp"],
+        LOG_OPTIONS["startingoffsetsbytimestamp"],
+        LOG_OPTIONS["startingoffsetsbytimestampstrategy"],
+        LOG_OPTIONS["endingtimestamp"],
+        LOG_OPTIONS["endingoffsetsbytimestamp"],
+        LOG_OPTIONS["failondataloss"],
+        LOG_OPTIONS["columns"],
+        LOG_OPTIONS["includeheaders"],
+        LOG_OPTIONS["timestamperrors"],
+        Option("decode", "decode", str, "json, avro or protobuf decodes values into structs"),
+        *DECODE_OPTIONS,
+        Option("minPartitions", "min_partitions", positive, "approximate minimum number of tasks"),
+        Option("maxRecordsPerPartition", "max_records_per_partition", positive, "maximum offsets in one task"),
+        LOG_OPTIONS["maxoffsetspertrigger"],
+        Option(
+            "minOffsetsPerTrigger",
+            "min_offsets_per_trigger",
+            positive,
+            "start a micro-batch when this many new offsets exist, or after maxTriggerDelay",
+        ),
+        Option(
+            "maxTriggerDelay", "max_trigger_delay_ms", parse_duration_ms, "maximum wait for minOffsetsPerTrigger", "15m"
+        ),
+        Option(
+            "maxBytesPerTrigger",
+            "max_bytes_per_trigger",
+            parse_size,
+            "approximate maximum of fetched bytes in a micro-batch, estimated from sampled batches",
+        ),
+        Option(
+            "kafkaConsumer.pollTimeoutMs",
+            "poll_timeout_ms",
+            positive,
+            "maximum time that a task waits for records",
+            "120000",
+        ),
+        Option(
+            "driverHost",
+            "driver_host",
+            str,
+            "batch reads: host name or address where the driver listens for tasks on other machines",
+            "spark.driver.host",
+        ),
+        Option(
+            "driverPort",
+            "driver_port",
+            parse_port,
+            "batch reads: port of the driver for these tasks; 0 means any free port",
+            "0",
+        ),
+        Option(
+            "fetchOffset.numRetries",
+            "retries",
+            positive,
+            "accepted for compatibility, without effect; use kafka.retries",
+            "3",
+        ),
+        Option(
+            "fetchOffset.retryIntervalMs",
+            "retry_interval_ms",
+            not_negative,
+            "accepted for compatibility, without effect; use kafka.retry.backoff.ms",
+            "10",
+        ),
+        Option("groupIdPrefix", "group_prefix", str, "accepted for compatibility, without effect: no group is joined"),
+    )
+)
+LOG_WRITE_OPTIONS: Final = _index(
+    (
+        Option("topic", "topic", str, "topic of all rows; overrides the column topic"),
+        Option(
+            "numPartitions",
+            "num_partitions",
+            positive,
+            "number of partitions of each new topic; keys choose the partition",
+            "1",
+        ),
+        Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
+        Option("level", "level", whole_number, "compression level of the codec; by default Kafka's"),
+        Option("recordFormat", "record_format", parse_record_format, "v2, v1 or v0", "v2"),
+        Option("batchSize", "batch_bytes", parse_size, "maximum size of a batch (batch.size)", "16384"),
+        Option("batchRecords", "batch_records", positive, "maximum number of records in a batch"),
+        Option("segmentSize", "segment_bytes", parse_size, "maximum size of a segment", "1g"),
+        Option(
+            "maxMessageBytes",
+            "max_message_bytes",
+            parse_size,
+            "maximum size of a batch (message.max.bytes); a larger record is an error",
+            "1048588",
+        ),
+        Option(
+            "offsets",
+            "keep_offsets",
+            _parse_offsets_mode,
+            "assign new offsets, or keep those of the column offset, including gaps",
+            "assign",
+        ),
+        Option(
+            "topicIds",
+            "topic_ids",
+            parse_topic_ids,
+            'topic ids: {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get random ids',
+        ),
+    )
+)
+TOPIC_WRITE_OPTIONS: Final = _index(
+    (
+        Option("topic", "topic", str, "topic of all rows; by default, the column topic of each row"),
+        Option(
+            "delivery",
+            "delivery",
+            choice_parser(("at-least-once", "exactly-once")),
+            "at-least-once, or exactly-once: one Kafka transaction, committed after all Spark tasks have succeeded",
+            "at-least-once",
+        ),
+        Option("sink", "sink", str, "exactly-once: name of this sink, if a query has several", "sink"),
+        Option(
+            "onForeignMarker",
+            "on_foreign_marker",
+            choice_parser(("error", "skip")),
+            "exactly-once, if the checkpoint does not match the newest marker: error, or skip to the state after "
+            "the marker",
+            "error",
+        ),
+        Option(
+            "driverPort",
+            "driver_port",
+            parse_port,
+            "exactly-once: port where the driver listens for tasks; 0 means any free port",
+            "0",
+        ),
+        Option(
+            "driverHost",
+            "driver_host",
+            str,
+            "exactly-once with writeStream.format: host name or address where the driver listens for tasks on "
+            "other machines",
+            "127.0.0.1",
+        ),
+        Option("recordFormat", "record_format", whole_number, "record format 0, 1 or 2, for old brokers and consumers"),
+        Option("messageFormat", "record_format", whole_number, "the same option under the name of the broker setting"),
+        Option(
+            "includeHeaders",
+            "include_headers",
+            boolean,
+            "accepted for compatibility: headers are always written",
+            "false",
+        ),
+        Option(
+            "timestamps",
+            "timestamps",
+            choice_parser(("now", "column")),
+            "now: the time of sending, as in Spark's sink; column: the value of the column timestamp",
+            "now",
+        ),
+    )
+)
+CAPTURE_OPTIONS: Final = _index(
+    (
+        Option("path", "", str, "captures or request logs: file, directory or glob"),
+        Option("paths", "", str, "JSON list, which Spark creates from load([...])"),
+        Option(
+            "table",
+            "table",
+            choice_parser(CAPTURE_TABLES),
+            "calls (default), connections, gaps, packets or records",
+            "calls",
+        ),
+        Option("columns", "columns", _split_names, "columns of the result, in this order; others are not decoded"),
+        Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
+        Option(
+            "ports",
+            "ports",
+            _parse_ports,
+            "listener ports of the brokers: 9092,9094-9096; by default recognized by their bytes",
+        ),
+        Option(
+            "secrets",
+            "secrets",
+            boolean,
+            "true returns credentials (SASL tokens, SCRAM, HMACs, passwords in configs) unmasked",
+            "false",
+        ),
+        Option(
+            "specs",
+            "apis",
+            _load_specs,
+            "your own specs (a file or a folder), read on the driver, before the catalog's",
+        ),
+        Option(
+            "namesOf",
+            "names_of",
+            str,
+            "Kafka release whose field names requestNamed and responseNamed use",
+        ),
+        Option(
+            "mode",
+            "on_damage",
+            mode_parser("keep", "fail"),
+            "PERMISSIVE logs unread data that may contain calls; FAILFAST raises an error",
+            "PERMISSIVE",
+        ),
+        Option(
+            "minPartitions",
+            "min_partitions",
+            positive,
+            "minimum number of tasks; by default chosen by size, at most the number of cores",
+        ),
+        Option(
+            "quietSeconds",
+            "quiet_seconds",
+            not_negative,
+            "streams: seconds without a write after which the newest file is read (10)",
+            "10",
+        ),
+        Option(
+            "waitFiles",
+            "wait_files",
+            positive,
+            "streams: number of later files in which the response of a call is awaited (3)",
+            "3",
+        ),
+        Option("maxFilesPerTrigger", "max_files", positive, "streams: maximum number of files in a micro-batch"),
+    )
+)
+# Option name -> keyword argument of fsspec as a path, and parser of the text. Names are those of fsspec and Hadoop.
+STORE_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
+    "endpoint_url": (("endpoint_url",), _parse_endpoint),
+    "region": (("client_kwargs", "region_name"), str),
+    "key": (("key",), str),
+    "secret": (("secret",), str),
+    "token": (("token",), str),
+    "anon": (("anon",), boolean),
+    "profile": (("profile",), str),
+    "project": (("project",), str),
+    "fs.s3a.endpoint": (("endpoint_url",), _parse_endpoint),
+    "fs.s3a.endpoint.region": (("client_kwargs", "region_name"), str),
+    "fs.s3a.access.key": (("key",), str),
+    "fs.s3a.secret.key": (("secret",), str),
+    "fs.s3a.session.token": (("token",), str),
+    "fs.s3a.path.style.access": (("config_kwargs", "s3", "addressing_style"), _parse_addressing),
+    "fs.s3a.connection.ssl.enabled": (("use_ssl",), boolean),
+}
+
+# Options of Spark's Kafka source that apply to brokers only.
+_BROKER_OPTIONS: Final = (
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+)
+# Client settings that Spark's source and sink reject, with the reason why they are invalid here too.
+FORBIDDEN_OPTIONS: Final[Mapping[str, str]] = {
+    "kafka.auto.offset.reset": "the option startingOffsets sets the start of a query",
+    "kafka.enable.auto.commit": "offsets are in the checkpoint; kafkaframes.spark.watch_topics reports them to a group",
+    "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
+    "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
+    "kafka.key.serializer": "keys are written as bytes or text; encode them in the query",
+    "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
+    "kafka.interceptor.classes": "use the client's `interceptors` in Python; change columns in the query",
+}
+_NO_EFFECT: Final = ("retries", "retry_interval_ms", "group_prefix")  # settings of options of Spark without an effect
+_FIXED_SETTINGS: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # set by exactly-once writes
+
+
+def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
+    """Translate the options of a read of ``kafka-log``.
+
+    Options of a store (``s3://``, ``gs://``, ...) become keyword arguments of fsspec's constructor. Their names are
+    those of fsspec and of Hadoop's S3A, with or without the prefix ``spark.hadoop.``. Other arguments can be given as a
+    JSON object in ``storageOptions``, which overrides the single options.
+
+    >>> parse_log_options({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
+    8
+
+    Args:
+        texts: Options as Spark passes them.
+        settings: Values of ``ReadOptions`` fields for which there are no texts.
+
+    Raises:
+        OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names it.
+    """
+    others, storage = separate_storage(texts)
+    for name in others:
+        lower = name.lower()
+        if lower not in LOG_OPTIONS and (lower.startswith(_CLIENT_PREFIX) or lower in _BROKER_OPTIONS):
+            raise OptionError(f"option {name} applies to brokers only; kafka-log reads log files")
+    options = _select_known(others, LOG_OPTIONS, "kafka-log", others=STORE_OPTIONS)
+    _refuse_decoding(options)
+    path_names = [name for name in options if name in ("path", "paths")]
+    paths = {name: options.pop(name) for name in path_names}
+    values = _selection_defaults("kafka-log") | settings | _parse_values(LOG_OPTIONS, options)
+    _select_bounds_by_precedence(values)
+    values["storage"] = storage_options(
+        values.pop("key_files", ()),
+        follow_links=values.pop("follow_links", False),
+        store={**settings.get("storage", {}), **storage},
+    )
+    if "paths" not in settings:
+        values["paths"] = load_paths(paths, source="kafka-log", example="/var/lib/kafka/data")
+    return ReadOptions(**values)
+
+
+def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = True) -> TopicOptions:
+    """Translate the options of a read of ``kafka-topic``.
+
+    Args:
+        options: Options as Spark passes them.
+        is_stream: Whether they are those of a stream.
+        warns: Whether to log the client settings that have no effect here.
+
+    Raises:
+        OptionError: An option is unknown, forbidden, has an invalid value, or contradicts another one.
+    """
+    from kafkaframes.client.settings import ConsumerSettings
+    from kafkaframes.scan.topic.options import TopicOptions
+
+    client, texts = _separate_client(options, TOPIC_OPTIONS)
+    _refuse_decoding(texts)
+    selections = [TOPIC_OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in texts]
+    defaults = _selection_defaults("kafka-topic")
+    del defaults["isolation"]  # for live topics, it is a client setting
+    values = defaults | _parse_values(TOPIC_OPTIONS, texts)
+    _select_bounds_by_precedence(values)
+    for setting in _NO_EFFECT:
+        values.pop(setting, None)
+    if len(selections) != 1:
+        together = f", not {' and '.join(selections)} together" if selections else ""
+        raise OptionError(f"kafka-topic requires one of the options subscribe, subscribePattern and assign{together}")
+    _check_trigger_limits(values)
+    if is_stream:
+        values.setdefault("start", LATEST)
+        refuse_stream_end(texts)
+    read = TopicOptions(client=_check_client(client, ConsumerSettings, warns=warns), **values)
+    if not is_stream:
+        check_batch_start(read.start)
+    return read
+
+
+def parse_client_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Translate ``kafka.*`` options to consumer settings.
+
+    Raises:
+        OptionError: As for ``parse_topic_options``.
+    """
+    from kafkaframes.client.settings import ConsumerSettings
+
+    return _check_client(_separate_client(options, TOPIC_OPTIONS)[0], ConsumerSettings)
+
+
+def parse_capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
+    """Translate the options of ``kafka-capture``.
+
+    >>> parse_capture_options({"path": "/tmp/x.pcap", "TABLE": "gaps"}).read.table
+    'gaps'
+
+    Raises:
+        OptionError: An option is unknown or has an invalid value. The message names it.
+    """
+    from kafkaframes.capture.reader import CaptureOptions
+    from kafkaframes.scan.capture import CaptureReadOptions
+
+    texts = _select_known(options, CAPTURE_OPTIONS, "kafka-capture")
+    values = _parse_values(CAPTURE_OPTIONS, texts)
+    of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
+    read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
+    read.select_columns()
+    paths = load_paths(texts, source="kafka-capture", example="/captures/x.pcap")
+    return CaptureReadOptions(paths=paths, read=read, **of_files)
+
+
+def parse_log_write_options(options: Mapping[str, str], *, is_stream: bool = False) -> tuple[str, dict[str, Any]]:
+    """Translate the options of a write with ``kafka-log``, and return the path and the values of ``WriteSettings``.
+
+    >>> parse_log_write_options({"path": "/data/new", "NUMPARTITIONS": "3", "codec": "zstd"})
+    ('/data/new', {'num_partitions': 3, 'codec': 'zstd'})
+
+    Args:
+        options: Options as Spark passes them.
+        is_stream: Whether they are those of a stream's sink, to which Spark adds its own.
+
+    Raises:
+        OptionError: An option is unknown or has an invalid value, or the path is missing.
+    """
+    from kafkaframes.jobs.restore.writing.routing import WriteSettings
+
+    path = "".join(text for name, text in options.items() if name.lower() == "path")
+    ignored_names = {"path", *(_SPARK_OPTIONS if is_stream else ())}
+    others = {name: text for name, text in options.items() if name.lower() not in ignored_names}
+    values = _parse_values(LOG_WRITE_OPTIONS, _select_known(others, LOG_WRITE_OPTIONS, "to write, kafka-log"))
+    if not path:
+        raise OptionError(
+            'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
+            "INSERT INTO a catalog table has no path, because Spark passes a table's options to no Python writer"
+        )
+    WriteSettings(now_ms=0, **values)
+    return path, values
+
+
+def parse_topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
+    """Translate the options of a write with ``kafka-topic``.
+
+    Raises:
+        OptionError: As for ``parse_topic_options``.
+    """
+    from kafkaframes.client.settings import ProducerSettings
+    from kafkaframes.scan.topic.options import TopicWriteOptions
+
+    client, texts = _separate_client(options, TOPIC_WRITE_OPTIONS)
+    values = _parse_values(TOPIC_WRITE_OPTIONS, texts)
+    if "record_format" in values:
+        client["record_format"] = values.pop("record_format")
+    client_settings = _check_client(client, ProducerSettings)
+    settings = ProducerSettings.from_options(client_settings)
+    _check_compression_level(settings)
+    _reject_partitioner(settings)
+    return TopicWriteOptions(client=client_settings, **values)
+
+
+def checkpoint_location(options: Mapping[str, str]) -> str:
+    """Return the checkpoint of a stream's sink; an empty string if the option is missing."""
+    return "".join(text for name, text in options.items() if name.lower() == _CHECKPOINT_LOCATION)
+
+
+def split_decoding(
+    options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()
+) -> tuple[ValueDecoding | None, dict[str, str]]:
+    """Return the decoding (None: values are bytes), and the options of the source.
+
+    Args:
+        options: Options as Spark passes them.
+        other_modes: Values of the option ``decode`` that the source handles itself.
+
+    Raises:
+        OptionError: A decoding option is given without ``decode``, or the schema is missing or invalid.
+        MissingExtraError, NetworkError: As for ``Scan.decode``.
+    """
+    by_name = {name.lower(): text for name, text in options.items()}
+    mode = by_name.get(_DECODE, "").lower()
+    source_options = {name: text for name, text in options.items() if name.lower() not in _DECODE_TABLE}
+    values = _parse_values(_DECODE_TABLE, {name: text for name, text in by_name.items() if name in _DECODE_TABLE})
+    if mode not in DECODE_MODES:
+        if mode and mode not in other_modes:
+            raise OptionError(f"option decode must be one of {', '.join((*DECODE_MODES, *other_modes))}, not {mode}")
+        if values:
+            names = ", ".join(option.name for option in DECODE_OPTIONS if option.setting in values)
+            raise OptionError(f"option {names} requires decode={'|'.join(DECODE_MODES)}")
+        return None, source_options
+    del source_options[next(name for name in source_options if name.lower() == _DECODE)]
+    if not values.keys() & {"schema", "registry"}:
+        raise OptionError(f"decode={mode} requires the option schema or schemaRegistry")
+    if ERROR_COLUMN in _split_names(by_name.get("columns", "")):
+        raise OptionError(
+            f"columns: {ERROR_COLUMN} is added automatically after the other columns if value is one of them"
+        )
+    return _open_decoding(mode, values, _split_names(by_name.get("subscribe", ""))), source_options
+
+
+def _open_decoding(mode: str, values: dict[str, Any], topics: tuple[str, ...]) -> ValueDecoding:
+    from kafkaframes.scan.decoded import SchemaArguments, ValueDecoding
+
+    raises = values.pop("errors", "null") == "raise"
+    schema = SchemaArguments(**{"other_fields": False, **values})
+    return ValueDecoding(schema.create_decoding(mode, topics=list(topics), sample=list), raises=raises)
+
+
+def _refuse_decoding(names: Iterable[str]) -> None:
+    """Reject decoding options in jobs, because only ``spark.read`` and ``spark.readStream`` support them.
+
+    Raises:
+        OptionError: One of the names, in lower case, is a decoding option. The message names the reads that support it.
+    """
+    for name in names:
+        if name in _DECODE_TABLE:
+            raise OptionError(f"option {_DECODE_TABLE[name].name}: only spark.read and spark.readStream decode values")
+
+
+def refuse_stream_end(options: Iterable[str]) -> None:
+    """Refuse options for the end of a read, as Spark's connector does for a stream.
+
+    Raises:
+        OptionError: There is such an option.
+    """
+    ends = [LOG_OPTIONS[name.lower()].name for name in options if name.lower().startswith("ending")]
+    if ends:
+        raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
+
+
+def check_exactly_once(options: TopicWriteOptions) -> None:
+    """Reject settings that an exactly-once write determines itself.
+
+    Raises:
+        OptionError: There is such a setting.
+    """
+    forbidden = sorted(_FIXED_SETTINGS & set(options.client))
+    if forbidden:
+        raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this option itself; remove it")
+
+
+def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Separate the options of the source from keyword arguments for fsspec.
+
+    >>> separate_storage({"path": "s3://b/logs", "fs.s3a.endpoint": "http://127.0.0.1:9000", "key": "k"})
+    ({'path': 's3://b/logs'}, {'endpoint_url': 'http://127.0.0.1:9000', 'key': 'k'})
+
+    Raises:
+        OptionError: A value cannot be parsed.
+    """
+    others: dict[str, str] = {}
+    storage: dict[str, Any] = {}
+    json_options: dict[str, Any] = {}
+    for name, text in options.items():
+        lower = name.lower().removeprefix(_HADOOP_PREFIX)
+        if lower == _STORAGE_OPTIONS:
+            json_options = _parse_json_object(text)
+        elif lower in STORE_OPTIONS:
+            path, parse = STORE_OPTIONS[lower]
+            try:
+                _set_nested_value(storage, path, parse(text))
+            except ValueError as error:
+                raise OptionError(f"option {name}: {error}") from None  # the value may be a secret
+        else:
+            others[name] = text
+    return others, {**storage, **json_options}
+
+
+def _set_nested_value(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        storage = storage.setdefault(step, {})
+    storage[path[-1]] = value
+
+
+def _parse_json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OptionError('option storageOptions: must be JSON such as {"anon": true}')
+    return value
+
+
+def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
+    """Return the arguments of ``load()``: the option ``path``, or ``paths`` (Spark's JSON list of several).
+
+    Args:
+        values: Texts, by their names in lower case.
+        source: Name of the data source.
+        example: Example of a path in the error message.
+
+    Raises:
+        OptionError: The path is missing, or ``paths`` is not a list of text.
+    """
+    paths = [values["path"]] if values.get("path") else []
+    if values.get("paths"):
+        try:
+            more = json.loads(values["paths"])
+        except ValueError:
+            more = None
+        if not isinstance(more, list) or not all(isinstance(path, str) and path for path in more):
+            raise OptionError(f"option paths={values['paths']}: must be a JSON list of paths")
+        paths += more
+    if not paths:
+        raise OptionError(f'{source} needs a path: spark.read.format("{source}").load("{example}")')
+    return tuple(paths)
+
+
+def parse_value(name: str, parse: Callable[[str], Any], text: str) -> Any:
+    """Return the parsed value of an option.
+
+    Raises:
+        OptionError: The text is invalid. The message names the option.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise OptionError(f"option {name}={redact_value(name, text)}: {error}") from None
+
+
+def _parse_values(table: OptionTable, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parsed values of texts (by lower-case name), by setting. Exceptions are those of ``parse_value``."""
+    pairs = [(table[name], text) for name, text in texts.items()]
+    return {option.setting: parse_value(option.name, option.parse, text) for option, text in pairs if option.setting}
+
+
+def _select_known(
+    options: Mapping[str, str], table: OptionTable, source: str, *, others: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the texts by the names of their options in lower case.
+
+    Raises:
+        OptionError: An option is unknown.
+    """
+    for name in options:
+        if name.lower() not in table:
+            raise OptionError(describe_unknown_option(name, table, source, others=others))
+    return {name.lower(): text for name, text in options.items()}
+
+
+def describe_unknown_option(name: str, table: OptionTable, source: str, *, others: Iterable[str] = ()) -> str:
+    """Return the message for an unknown option, with the closest known name or all names.
+
+    Args:
+        name: Name of the unknown option.
+        table: Options of the source.
+        source: Name of the data source.
+        others: Names of further valid options, in lower case.
+    """
+    lower = name.lower()
+    # Spark's name for the topics to read; by edit distance, topicColumn and others would be closer
+    meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in table else lower
+    near = difflib.get_close_matches(meant, [*table, *others], n=1, cutoff=0.6)
+    if near:
+        suggestion = table[near[0]].name if near[0] in table else near[0]
+        return f"unknown option {name}: did you mean {suggestion}?"
+    names = ", ".join(option.name for option in table.values())
+    return f"unknown option {name}; {source} has the options {names}"
+
+
+def _selection_defaults(source: str) -> dict[str, Any]:
+    """Return the default values of a source's settings that select records."""
+    defaults = READER_DEFAULTS[source]
+    return {
+        "isolation": defaults.isolation,
+        "include_control": defaults.control_records,
+        "on_damage": defaults.on_damage,
+    }
+
+
+def _select_bounds_by_precedence(values: dict[str, Any]) -> None:
+    """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets."""
+    for limit in ("start", "end"):
+        by_partition = values.pop(f"{limit}_times", None)
+        time = values.pop(f"{limit}_time", by_partition)
+        if time is not None:
+            values[limit] = TimeBound(time)
+
+
+def _separate_client(options: Mapping[str, str], table: OptionTable) -> tuple[dict[str, Any], dict[str, str]]:
+    """Separate client settings (``kafka.*``) from the texts of the other options."""
+    from kafkaframes.client.properties import kafka_name_of, use_kafka_names
+
+    client: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower.startswith(_CLIENT_PREFIX):
+            kafka_name = _CLIENT_PREFIX + kafka_name_of(lower[len(_CLIENT_PREFIX) :])
+            if kafka_name in FORBIDDEN_OPTIONS:
+                raise OptionError(f"option {name}: {FORBIDDEN_OPTIONS[kafka_name]}")
+            client[lower[len(_CLIENT_PREFIX) :]] = text
+        elif lower in table or lower not in {"path", *_SPARK_OPTIONS}:
+            others[name] = text
+    texts = _select_known(others, table, "kafka-topic")
+    client = use_kafka_names(client)
+    if "bootstrap.servers" not in client:
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing; expected host:port, or several separated by commas"
+        )
+    return client, texts
+
+
+def _check_client(
+    client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
+) -> dict[str, Any]:
+    """Return the client settings that have an effect, so that tasks do not repeat warnings about the other settings.
+
+    As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
+    """
+    from kafkaframes.client.properties import log_ignored, map_options
+    from kafkaframes.client.settings import setting_names
+
+    try:
+        client_options = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
+        settings.from_options(client_options)
+    except OptionError as error:
+        raise OptionError(f"option kafka.*: {_rename_to_kafka_names(str(error))}") from None
+    if warns:
+        log_ignored(client.keys() - client_options.keys())
+    return client_options
+
+
+_SETTING_NAME_PATTERN: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+
+
+def _rename_to_kafka_names(message: str) -> str:
+    """Return a message of the client with Kafka's names of its settings."""
+    from kafkaframes.client.properties import java_properties
+    from kafkaframes.client.settings import ProducerSettings
+
+    def format_name(match: re.Match[str]) -> str:
+        name = match[0].replace("_", ".")
+        return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
+
+    return _SETTING_NAME_PATTERN.sub(format_name, message)
+
+
+def _check_trigger_limits(values: Mapping[str, Any]) -> None:
+    min_offsets, max_offsets = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
+    if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
+        raise OptionError(f"minOffsetsPerTrigger={min_offsets} must not be above maxOffsetsPerTrigger={max_offsets}")
+
+
+def _check_compression_level(settings: ProducerSettings) -> None:
+    from kafkaframes.records.codecs import CODECS, codec_of
+
+    row, level = CODECS.get(codec_of(settings.compression_type)), settings.compression_level
+    levels = None if row is None else row.levels
+    if level is not None and levels is not None and not levels[0] <= level <= levels[1]:
+        name = f"kafka.compression.{settings.compression_type}.level"
+        raise OptionError(f"option {name}={level} must be from {levels[0]} to {levels[1]}")
+
+
+def _reject_partitioner(settings: ProducerSettings) -> None:
+    """Reject a partitioner other than Kafka's default one, which Spark's tasks implement.
+
+    Raises:
+        OptionError: There is such an option. The message names the column that replaces it.
+    """
+    if settings.partitioner not in (None, "", "default") or settings.partitioner_ignore_keys:
+        name = "kafka.partitioner.class" if settings.partitioner else "kafka.partitioner.ignore.keys"
+        raise OptionError(f"option {name}: Spark's writers use the default partitioner; set the column partition")

@@ -1,1 +1,0 @@
-"""Options of Spark's sources and sinks: from Spark's text to immutable values. No I/O."""
