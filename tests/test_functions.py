@@ -77,7 +77,8 @@ def test_results_print_and_are_values(tmp_path):
     assert results["export"].report.records_read == results["export"].to_dict()["records"]
     assert repr(results["verify"]).startswith("sound: ")
     assert (
-        repr(kafkaframes.read_records(SHOP, columns=["offset"])) == "Arrow batches of offset; read_all() gives a table"
+        repr(kafkaframes.read_records(SHOP, columns=["offset"]))
+        == "Arrow batches of offset; read_all() returns a table"
     )
 
 

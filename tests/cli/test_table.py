@@ -75,7 +75,10 @@ def test_latest_holds_a_row_for_each_key(form, value, broker, topic, tmp_path):
     run_json(*flags)
     assert {row["key"]: row["offset"] for row in rows(form, place)} == {b"a": 2, b"b": 5, b"c": 3}
     (bad,) = rows(form, place, dead=True)
-    assert (bad["offset"], bad["reason"]) == (4, "no key: a table of the latest value by key needs one")
+    assert (bad["offset"], bad["reason"]) == (
+        4,
+        "the record has no key, which a table of the latest value by key requires",
+    )
     send(broker, topic, [b'{"n": 7}', None, None, b'{"n": 8}'], keys=[b"d", b"a", b"unknown", b"c"])
     assert run_json(*flags)["table"]["offsets"][topic]["0"] == 10
     rows_by_key = {row["key"]: row for row in rows(form, place)}
@@ -297,7 +300,7 @@ def test_avro_by_files_of_ids_and_without_a_prefix(broker, topic, tmp_path):
         f"9={tmp_path}/v2.avsc",
     )
     assert [(row["id"], row["note"]) for row in rows("delta", tmp_path / "a")] == [(1, None)]
-    assert "schema 8 is not among those given" in rows("delta", tmp_path / "a", dead=True)[0]["reason"]
+    assert "schema 8 is not one of the given schemas" in rows("delta", tmp_path / "a", dead=True)[0]["reason"]
     run_json(
         *flags, tmp_path / "b", "--mode", "avro", "--schema", tmp_path / "v1.avsc"
     )  # with a prefix that none expects
@@ -347,8 +350,8 @@ def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
     assert (row["id"], row["name"], int(row["big"]), row["tags"]) == (5, "x", 2**64 - 1, ["a", "b"])
     assert row["at"].timestamp() == 1.5
     reasons = [row["reason"] for row in rows("delta", tmp_path / "t", dead=True)]
-    assert "a message shop.Other, the table has shop.Order" in reasons[0]
-    assert "no Protobuf message" in reasons[1]
+    assert "the value is a message shop.Other; the table reads messages shop.Order" in reasons[0]
+    assert "not a Protobuf message" in reasons[1]
     assert "message indexes" in reasons[2]
 
 

@@ -180,7 +180,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
             "needs clientId and clientSecret",
         ),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "nowhere_at_all:f"}, "nowhere_at_all"),
-        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json"}, "must be module:function"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json"}, "expected module:function"),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json:decoder"}, "expected a function"),
         ({"ssl.truststore.locaton": "x"}, "did you mean ssl.truststore.location"),
     ],

@@ -298,7 +298,7 @@ def test_rows_of_a_producer_that_is_closed_in_the_meantime_end_in_a_network_erro
     accumulator = gather([1, 1])
     accumulator.close()
     accumulator.update_topic("t")
-    with pytest.raises(NetworkError, match="closed before this was sent"):
+    with pytest.raises(NetworkError, match="closed before the record was sent"):
         accumulator.sticky_partitions("t", 2)
 
 

@@ -30,7 +30,7 @@ def test_rows_of_several_copies_say_which_copy_they_are_of():
 
 def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
     assert names(["TIMESTAMPTYPE", "key"]) == ["timestampType", "key"]
-    with pytest.raises(OptionError, match="offset is named twice"):
+    with pytest.raises(OptionError, match="columns contains offset twice"):
         choose_columns(["offset", "Offset"])
     with pytest.raises(OptionError, match="no column ofset; did you mean offset"):
         choose_columns(["ofset"])

@@ -75,14 +75,18 @@ def test_what_is_refused(log):
     for message, options in {
         "`value` is json, avro, protobuf": {"value": "xml"},
         "`errors` is null or raise": {"value": "json", "errors": "drop"},
-        "only one of `schema` and `registry`": {"value": "json", "schema": SCHEMA, "registry": "http://localhost"},
+        "`schema` and `registry` cannot be combined": {
+            "value": "json",
+            "schema": SCHEMA,
+            "registry": "http://localhost",
+        },
         "`schema` or `registry` says what": {"value": "avro"},
-        "with several topics, set `subject`: the columns get its newest schema": {
+        "with several topics requires `subject`, whose newest schema defines": {
             "value": "avro",
             "registry": "http://localhost:9",
         },
-        "no JSON Schema": {"value": "json", "schema": "{"},
-        "`schema` /nope.json: neither JSON nor a file": {"value": "json", "schema": "/nope.json"},
+        "not a JSON Schema": {"value": "json", "schema": "{"},
+        "`schema` /nope.json is neither JSON nor a file": {"value": "json", "schema": "/nope.json"},
     }.items():
         with pytest.raises((OptionError, MissingExtraError), match=message):
             scan.decode(**options)

@@ -36,7 +36,7 @@ BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
         ({"schema": "{}"}, r"option schema requires decode=json\|avro\|protobuf"),
         ({"decode": "JSON"}, "requires the option schema or schemaRegistry"),
         ({"decode": "xml"}, "decode must be one of json, avro, protobuf, not xml"),
-        ({**JSON, "schema": "id INT"}, "schema id INT: neither JSON nor a file"),
+        ({**JSON, "schema": "id INT"}, "schema id INT is neither JSON nor a file"),
         ({**JSON, "columns": "offset, _error,value"}, "columns: _error is added automatically"),
         ({**JSON, "decodeErrors": "drop"}, "decodeErrors=drop: must be one of null, raise"),
     ],

@@ -98,7 +98,7 @@ def test_protobuf_by_protocs_descriptors(spark, broker, messages, tmp_path):
     assert (whole["value"]["id"], whole["value"]["tags"], whole["_error"]) == (5, ["a", "b"], None)
     assert whole["value"]["at"].timestamp() == 1.5
     assert broken_row["value"] is None
-    assert "no Protobuf message" in broken_row["_error"]
+    assert "not a Protobuf message" in broken_row["_error"]
     assert empty == {"value": None, "_error": None}
     frame = spark.read.format("kafka-topic").options(**options(broker, "protobuf", "protobuf", **value_options)).load()
     assert frame.selectExpr("sum(value.id)", "max(size(value.tags))").first()[:] == (5, 2)

@@ -82,7 +82,7 @@ def test_offsets_are_sparks_json():
         ({"maxBytesPerPartition": "many"}, "128m"),
         ({"subscribePattern": "("}, "regular expression"),
         ({"subscribe": " , "}, "comma separated"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "only one of `subscribe`, `subscribe_pattern`"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "`subscribe`, `subscribe_pattern` cannot be combined"),
         ({"assign": '{"orders": 0}'}, "JSON such as"),
         ({"assign": '{"orders": [true]}'}, "JSON such as"),
         ({"assign": "orders"}, "JSON such as"),

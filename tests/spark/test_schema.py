@@ -14,5 +14,5 @@ def test_a_schema_of_the_users_names_our_columns_in_our_types():
     assert column_types(StructType([offset, file])) == {"offset": "bigint", "file": "string"}
     with pytest.raises(OptionError, match="schema: column offset is bigint, not string"):
         check_schema(StructType([StructField("offset", StringType())]))
-    with pytest.raises(OptionError, match="offset is named twice"):
+    with pytest.raises(OptionError, match="columns contains offset twice"):
         check_schema(StructType([offset, offset]))

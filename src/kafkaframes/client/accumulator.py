@@ -260,7 +260,7 @@ class Accumulator:
         return (*record[:4], number, *record[5:])
 
     def sticky_partitions(self, topic: str, runs: int) -> list[int]:
-        """Return the sticky partitions for a number of runs of records without key and partition, one for each run."""
+        """Return a sticky partition for each of ``runs`` runs of records that have neither key nor partition."""
         with self._lock:
             topic_state = self._state_of_topic(topic)
             if self._prefers_short_queues:
@@ -270,7 +270,7 @@ class Accumulator:
             return [candidates[(start + run) % len(candidates)] for run in range(runs)]
 
     def find_target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
-        """Return the partition for a record now; None if the given partition does not exist."""
+        """Return the partition that a record gets now; None if the given partition does not exist."""
         with self._lock:
             topic_state = self._state_of_topic(topic)
             if partition == STICKY_PARTITION:
@@ -285,7 +285,7 @@ class Accumulator:
         """
         topic_state = self._topics.get(topic)
         if topic_state is None:
-            raise NetworkError("the producer was closed before this was sent")
+            raise NetworkError("the producer was closed before the record was sent")
         return topic_state
 
     def drain(self, now: float | None) -> tuple[list[OpenBatch], float | None]:
@@ -325,7 +325,7 @@ class Accumulator:
         self.close()
 
     def end_linger_time(self) -> None:
-        """Let all open batches be sent at the next drain."""
+        """Make the next drain return all open batches, regardless of ``linger_ms``."""
         with self._lock:
             for _, _, open_batch in self._iterate_open_batches():
                 open_batch.since = float("-inf")

@@ -416,7 +416,7 @@ class AsyncAdmin(
                 ``MAX_TIMESTAMP`` of ``kafkaframes.client``.
 
         Returns:
-            The offset of the first record at or after each time; -1 if no record is that young.
+            The offset of the first record at or after each time; -1 if no such record exists.
 
         Raises:
             BrokerError: a partition does not exist, or the principal may not describe it.
@@ -494,7 +494,7 @@ class AsyncAdmin(
             validate_only: check the changes without applying them.
 
         Raises:
-            OptionError: a setting is named twice; brokers before 2.3 cannot append or subtract.
+            OptionError: a setting is specified twice; brokers before 2.3 cannot append or subtract.
             BrokerError: a broker rejected the changes; none took effect.
         """
         check_choice("kind", kind, tuple(RESOURCES))

@@ -1,8 +1,9 @@
 """The assignors of a classic group's leader: range, round robin and sticky.
 
 Each function takes the members by member id and the topics' partition counts, and returns the partitions of every
-member. Range and round robin return the same assignment as Kafka's assignors. The sticky ones guarantee what
-``kafkaframes.coordination.groups.sticky`` does, but may choose another of several equal assignments.
+member. Range and round robin return the same assignment as Kafka's assignors. The sticky assignors give the same
+guarantees as ``kafkaframes.coordination.groups.sticky``, but may choose a different one of several equally good
+assignments.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """A member, as the leader knows it.
+    """A member's subscription, as the group leader receives it.
 
     Attributes:
         topics: names of the subscribed topics.
@@ -40,7 +41,9 @@ Counts = Mapping[str, int]
 
 
 def assign_range(members: Members, counts: Counts) -> Assignment:
-    """Assign a range of each topic's partitions to each subscribed member. The first members get one more.
+    """Assign a range of each topic's partitions to each subscribed member.
+
+    If there is a remainder, the first members get one partition more.
 
     >>> assignment = assign_range({name: MemberSubscription(frozenset("t")) for name in "ab"}, {"t": 3})
     >>> {name: [entry.partition for entry in partitions] for name, partitions in assignment.items()}
@@ -82,7 +85,9 @@ def assign_sticky(members: Members, counts: Counts) -> Assignment:
 
 
 def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
-    """Assign as ``assign_sticky``. A partition that moves is unassigned until its old member gives it up (KIP-429).
+    """Assign partitions as ``assign_sticky`` does.
+
+    A partition that moves is unassigned until its old member gives it up (KIP-429).
 
     A partition that two members of the same generation own is unassigned until both have given it up.
     """

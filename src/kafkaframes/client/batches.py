@@ -74,7 +74,7 @@ class PartResult(NamedTuple):
         records: number of records.
         base_offset: offset of the first record; -1 without acks.
         append_time: time of append in ms if the broker stamps records itself, else -1.
-        error: why the records are not, or may not be, in the log.
+        error: reason why the records are not, or may not be, in the log; None if they are in the log.
     """
 
     first: int
@@ -85,7 +85,7 @@ class PartResult(NamedTuple):
 
 
 class WrittenBatches(list[int]):
-    """The offset of the first record of each batch that was written.
+    """The batches that ``send_batches`` has written: a list of the offsets of their first records.
 
     Attributes:
         divided_count: number of batches that were larger than the leader accepts: their records were decoded and
@@ -100,7 +100,7 @@ class WrittenBatches(list[int]):
 
 @dataclass(slots=True, eq=False)
 class BatchDelivery:
-    """The result of a batch, complete when each of its records has one.
+    """The result of a batch, which is complete when every record has a result.
 
     Attributes:
         results: a future of the results of all parts, in order. It never ends in an exception.
@@ -129,7 +129,7 @@ class Batch:
         data: encoded batch.
         count: number of its offsets, which is also the number of its sequences.
         created_at: time of creation, in seconds of the sender's clock.
-        delivery: receives the result. The parts of a divided batch share one delivery.
+        delivery: object that collects the batch's result. The parts of a divided batch share one delivery.
         first: position of the first record in the undivided batch.
         header_stamp: stamp in the batch header.
         assigned_stamp: base sequence, kept for retries; None before the batch is first sent.
@@ -184,7 +184,7 @@ def stamp_batch(data: bytes, producer: ProducerIdentity, base_sequence: int, *, 
 def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Split built bytes into format 2 batches. Yield each with the number of its offsets.
 
-    Each batch gets base offset 0, which is outside the CRC. A broker accepts such offsets without recompression.
+    Each batch gets base offset 0, which the CRC does not cover. A broker accepts such offsets without recompression.
 
     Raises:
         CorruptRecordError: the bytes are not complete batches of format 2. It is raised before the first batch.
@@ -199,7 +199,7 @@ def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
         )
     if not batches.is_v2.all():
         position = int(batches.column("position")[~batches.is_v2][0])
-        raise CorruptRecordError("only batches of format 2 can be written as they are", position=position)
+        raise CorruptRecordError("only batches of format 2 can be written unchanged", position=position)
     columns = (batches.column(name).tolist() for name in ("position", "size", "base_offset", "last_offset"))
     whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):
@@ -208,5 +208,5 @@ def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def with_zero_base_offset(batch: bytes | memoryview) -> bytes:
-    """Return a format 2 batch at base offset 0, which is outside the CRC."""
+    """Return a format 2 batch with base offset 0. The CRC does not cover the base offset."""
     return b"".join((_ZERO_BASE_OFFSET, batch[8:]))

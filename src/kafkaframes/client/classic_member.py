@@ -1,4 +1,4 @@
-"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. No socket, clock or task.
+"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. It uses no socket, clock or task.
 
 Rules (KIP-62, KIP-345, KIP-394, KIP-429):
 
@@ -6,7 +6,7 @@ Rules (KIP-62, KIP-345, KIP-394, KIP-429):
    subscription changes, or after it has given up partitions.
 2. With an eager assignor, a member joins only after ``on_revoke`` has returned for all its partitions. With only
    cooperative assignors, it keeps its partitions, gives up those that the assignment revokes, and rejoins.
-3. The member sends heartbeats while it is in the group, also while it waits for the caller.
+3. The member sends heartbeats while it is in the group, even while it waits for the caller.
 4. If the coordinator does not know the member's generation or id, the member has lost its partitions. It rejoins after
    the caller was notified. Until then, commits are rejected, because they could overwrite those of other members.
 5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions. A dynamic member leaves
@@ -46,7 +46,7 @@ REJOIN_ERRORS: Final = frozenset(
 
 
 class MemberHost(Protocol):
-    """The interface of a consumer to its group member."""
+    """The state and methods of a consumer that its group member uses."""
 
     @property
     def cluster(self) -> Cluster:

@@ -1,7 +1,7 @@
 """A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
 Producers, consumers and admins use its methods, such as ``get_any_connection``, ``request``, ``leader_of`` and
-``coordinator``. It runs on one asyncio event loop.
+``find_coordinator``. It runs on one asyncio event loop.
 
 A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
 all later ones. Requests of this kind have connections of their own (``Channel``).
@@ -52,7 +52,7 @@ _RANDOM: Final = random.Random()  # does not change the state of the program's g
 
 
 class Channel(Enum):
-    """A connection of a client to a node. Requests of one channel share a connection."""
+    """The purpose of a connection. All requests of one channel to a node share a connection."""
 
     REQUESTS = "requests"  # requests to which a broker responds at once
     FETCH = "fetch"  # Fetch: held back until there are records, for at most fetch_max_wait_ms
@@ -68,7 +68,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 class ClusterClient:
-    """The connections and metadata of one client. Close it with ``close``."""
+    """A client's connections to the nodes of a cluster, and its metadata. Close it with ``close``."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -293,8 +293,8 @@ class ClusterClient:
         Args:
             topics: topic names.
             create: whether the broker may create missing topics (``auto.create.topics.enable``).
-            can_share: whether concurrent equal calls share a request. Its response may be older than a later call, and
-                not contain a change that was made before that call.
+            can_share: whether concurrent equal calls share a request. The shared response may be older than this call,
+                and lack a change that was made before it.
         """
         topic_names = None if topics is None else frozenset(topics)
         if not can_share:
@@ -369,7 +369,8 @@ class ClusterClient:
     async def find_controller(self) -> Node:
         """Return the controller. With KRaft, brokers report any broker, which forwards requests to the controller.
 
-        If brokers report no controller, any broker is returned. It rejects the request with NOT_CONTROLLER if need be.
+        If brokers report no controller, any broker is returned. It rejects the request with NOT_CONTROLLER if it cannot
+        serve it.
 
         Raises:
             NetworkError, BrokerError: no broker returns metadata.
@@ -529,14 +530,20 @@ class _ConnectionFailure:
 
 
 class UnreachableBrokers:
-    """The unreachable addresses of one client, with start time and cause. Times are seconds of the monotonic clock."""
+    """The addresses that one client cannot reach, each with start time and cause.
+
+    Times are seconds of the monotonic clock.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._failures: dict[str, _ConnectionFailure] = {}
 
     def start_attempt(self, address: str) -> bool:
-        """Record a connection attempt. Return whether it is the first: then ``warn`` is to be called in a second."""
+        """Record a connection attempt.
+
+        Return whether it is the first attempt; the caller must then call ``log_warning`` a second later.
+        """
         if address in self._failures:
             return False
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Python objects that a property specifies, by ``module:name`` where Java's clients expect a class name."""
+"""Python objects in properties, specified as ``module:name`` instead of a Java class name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load_object(setting: str, name: str) -> Any:
     """
     module, colon, attribute = name.partition(":")
     if not (colon and module and attribute):
-        raise OptionError(f"{setting}={name}: must be module:function")
+        raise OptionError(f"{setting}={name}; expected module:function")
     try:
         result: Any = importlib.import_module(module)
         for step in attribute.split("."):

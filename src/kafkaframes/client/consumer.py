@@ -190,7 +190,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
         Args:
             commit: whether an automatic commit is done.
-            timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
+            timeout_ms: longest wait for the brokers, in milliseconds. After this time, the session timeout ends the
+                membership.
         """
         self._cluster.context.check_context()
         self._is_closed = True
@@ -224,7 +225,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             partitions: partitions to read. With a mapping, the start offset of each; otherwise the start is the
                 committed offset, or ``auto_offset_reset`` decides.
             ends: end offset of each partition. The client requests no records from these offsets on; the last fetched
-                batch may extend beyond.
+                batch may extend beyond it.
 
         Raises:
             OptionError: the consumer has subscribed.
@@ -265,7 +266,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Wait until the background task has found the start positions.
 
         Raises:
-            NetworkError, BrokerError: not found within ``default_api_timeout_ms``, or rejected by a broker.
+            NetworkError, BrokerError: the positions are not found within ``default_api_timeout_ms``, or a broker
+                rejects the request.
         """
         deadline = time.monotonic() + self.settings.default_api_timeout_ms / 1000
         while True:
@@ -283,7 +285,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if remaining_s <= 0:
                 names = ", ".join(str(state.partition) for state in unknown_partitions)
                 timeout_s = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
-                raise unknown_partitions[0].error or NetworkError(f"no position was found for {names} in {timeout_s}")
+                raise unknown_partitions[0].error or NetworkError(
+                    f"the position of {names} was not found within {timeout_s}"
+                )
             await wait_for_event(self._task.change_event, remaining_s)
 
     async def subscribe(
@@ -294,7 +298,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         on_assign: Listener | None = None,
         on_revoke: Listener | None = None,
     ) -> None:
-        """Join the group ``group_id``. Its members share the partitions of the topics. The first read waits for that.
+        """Join the group ``group_id``.
+
+        Its members share the partitions of the topics. The first read waits until the consumer has joined.
 
         Args:
             topics: topic names. A topic that does not exist is read at most ``metadata_max_age_ms`` after its creation.
@@ -313,7 +319,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self.settings.group_id is None:
             raise OptionError("subscribe needs group_id; assign reads partitions without a group")
         if (topics is None) == (pattern is None):
-            raise OptionError("subscribe takes topics, or a pattern")
+            raise OptionError("subscribe requires either topics or a pattern")
         await self._check_reachable(self.settings.servers)
         await self.unsubscribe()
         compiled_pattern = None if pattern is None else re.compile(pattern)
@@ -356,7 +362,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return self._machine.assignment
 
     async def _run_callback(self, callback: RebalanceCallback, *, commit: bool) -> None:
-        """Notify the caller of partitions. Commit revoked ones first."""
+        """Notify the caller of partitions. Commit the positions of revoked partitions first."""
         machine = self._machine
         machine.begin_callback(callback)
         try:
@@ -538,13 +544,13 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     @contextlib.contextmanager
     def _guard_read(self, method: str) -> Iterator[None]:
-        """Reject reads of other tasks while this task reads, because each would take records that the other waits for.
+        """Reject reads of other tasks while this task reads, because each would take records that the other awaits.
 
         A cancelled task does not count: a synchronous consumer may poll again before its interrupted call has ended.
         """
         reader = self._reading_task
         if reader is not None and not reader.cancelling():
-            caller = "its own callback" if reader is asyncio.current_task() else "one task while another one reads"
+            caller = "its own callback" if reader is asyncio.current_task() else "a task while another task reads"
             reason = f"{method} of {self.settings.client} was called in {caller}"
             raise OptionError(f"{reason}; read from a consumer in one task, or create a consumer for each task")
         self._reading_task = task = asyncio.current_task()
@@ -754,7 +760,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return next_check
 
     def _count_iterated_records(self) -> None:
-        """Count the records that an iteration has taken, which it does without the consumer's knowledge."""
+        """Count the records that an iteration has taken since the last count."""
         if self._iteration is not None:
             self._count_taken_records(self._iteration[0])
 

@@ -1,12 +1,12 @@
-"""The state machine of a consumer: its group, its partitions, their positions. No socket, clock or task.
+"""The state machine of a consumer: its group, its partitions, their positions. It uses no socket, clock or task.
 
 Each event is a method call with the current time: a poll, the return of a callback, a response, the failure of a
-request, or new metadata. ``requests`` returns the requests to send, ``next_time`` the time to call it again, and
+request, or new metadata. ``next_requests`` returns the requests to send, ``next_time`` the time to call it again, and
 ``next_callback`` the next callback of the caller. ``consumer_task`` runs the machine for both group protocols, and
 ``tests/soak/consumer_schedules.py`` explores its states. Rules:
 
 1. Heartbeats, joins, look-ups and fetches are sent without the caller. Callbacks and the removal of partitions happen
-   only in calls of the caller: ``next_callback``, ``begin_callback``, the caller's function, ``end_callback``.
+   only in calls of the caller (``next_callback``, ``begin_callback``, the caller's function, ``end_callback``).
 2. A new partition is ``PENDING`` until its position is found. The caller owns it from ``on_assign`` on. If
    ``on_assign`` raises an error, it is called again at the next poll.
 3. No records of a partition are returned after its ``on_revoke`` has begun. The group may assign it to other members
@@ -57,7 +57,7 @@ class CallbackKind(Enum):
 
 
 class RebalanceCallback(NamedTuple):
-    """A callback to call, with its partitions."""
+    """A pending call of ``on_assign`` or ``on_revoke``, with its partitions."""
 
     kind: CallbackKind
     partitions: tuple[TopicPartition, ...]
@@ -154,7 +154,7 @@ class ConsumerMachine:
         return request
 
     def process_poll(self, now: float) -> bool:
-        """Process a poll of the caller, and return whether ``requests`` has new requests."""
+        """Process a poll of the caller, and return whether ``next_requests`` has new requests."""
         self._expire_membership(now)  # an interval that has expired before this poll remains expired
         self._polled_at = now
         joins = self.member is not None and self.member.awaits_poll

@@ -51,7 +51,7 @@ class SessionFields(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """The session with one broker.
+    """A fetch session with one broker.
 
     Attributes:
         session_id: id from the broker; 0 without a session.

@@ -204,7 +204,7 @@ def select_output_columns(
 
 
 class RecordIterator:
-    """An iterator over fetched records of one partition as Python values. Each is created when it is taken.
+    """An iterator over fetched records of one partition as Python values. Each record is created when it is taken.
 
     One thread may iterate while another interrupts or drops the records under the GIL, because C code creates each
     record as a whole.
@@ -297,7 +297,7 @@ class RecordIterator:
         return self._records
 
     def _iterate_steps(self) -> Iterator[Iterable[Any]]:
-        """Yield the fields of groups of records, until their offsets end."""
+        """Yield groups of records as the fields of each record, until no offset remains."""
         first = len(self._offsets) - length_hint(self._unread)
         for row in range(first, self._batch.num_rows, _ROWS_PER_STEP):
             part = self._batch.slice(row, _ROWS_PER_STEP)
@@ -308,7 +308,9 @@ class RecordIterator:
 
 
 class BufferedBatches:
-    """Fetched batches of one partition that the caller has not read yet. They are decoded when they are opened.
+    """Fetched batches of one partition that the caller has not read yet.
+
+    The batches are decoded when the caller reads them.
 
     Attributes:
         next_offset: offset after the last batch.
@@ -429,7 +431,10 @@ class BufferedBatches:
             raise
 
     def decode_records(self, budget_bytes: int, **options: Any) -> None:
-        """Decode records for ``next_records``. Raises as ``open``, and keeps the records before the damage."""
+        """Decode records for ``next_records``.
+
+        Raises as ``decode_columns`` does, and keeps the records before the damage.
+        """
         for batch in self.decode_columns(DEFAULT_COLUMNS, budget_bytes, **options):
             self._opened_records.append(RecordIterator(batch, self._fetched_batches.partition))
 

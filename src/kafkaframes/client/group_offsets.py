@@ -56,7 +56,7 @@ class GroupMember(NamedTuple):
 async def fetch_committed_offsets(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return a group's committed offsets for some partitions, or all its committed offsets if None.
+    """Return a group's committed offsets for some partitions; for None, all its committed offsets.
 
     Args:
         cluster: client of the cluster.
@@ -190,7 +190,7 @@ async def commit_offsets(
 async def _current_topic_ids(
     cluster: ClusterClient, partitions: Iterable[TopicPartition], expected_ids: Mapping[str, UUID]
 ) -> dict[str, UUID]:
-    """Return the id of each topic in the metadata, which are refreshed if an expected topic is missing or expired."""
+    """Return the topic ids in the metadata. Refresh the metadata if an expected topic is missing or expired."""
     names = {entry.topic for entry in partitions}
     for name in names.intersection(expected_ids):
         if name in cluster.cluster.expired_topics or cluster.cluster.topic_id(name) == NIL_UUID:

@@ -1,4 +1,4 @@
-"""Interceptors of producers and consumers (KIP-42): objects that see, and may replace, records on their way.
+"""Interceptors of producers and consumers (KIP-42): objects that inspect records, and may replace them.
 
 An interceptor has any of the methods ``on_send``, ``on_acknowledgement``, ``on_consume`` and ``on_commit``, with the
 semantics of Java's ProducerInterceptor and ConsumerInterceptor. ``on_send_table``, ``on_acknowledgement_table`` and
@@ -72,7 +72,7 @@ class Interceptors:
     """The interceptors of one client, in the order of the setting."""
 
     def __init__(self, interceptors: Sequence[Any], created_interceptors: Sequence[Any]) -> None:
-        """Take interceptors, and those of them that the client created and therefore closes."""
+        """Store the interceptors. The client closes those that it has created."""
         self._interceptors = interceptors
         self._created_interceptors = created_interceptors
         self._hooks = {
@@ -100,7 +100,7 @@ class Interceptors:
         """Check that each interceptor with one of these methods has its twin for tables.
 
         Raises:
-            OptionError: an interceptor has not; the error names both.
+            OptionError: an interceptor lacks the twin; the error names both methods.
         """
         for name in names:
             for entry, _ in self._hooks[name]:
@@ -109,7 +109,7 @@ class Interceptors:
                     raise OptionError(f"{reason}; add the method `{_TABLE_HOOKS[name]}` to it")
 
     def reject_raw_batches(self, method: str, remedy: str, *names: str) -> None:
-        """Reject a method that moves whole batches, if an interceptor wants to see records.
+        """Reject a method that transfers whole batches if an interceptor must see single records.
 
         Raises:
             OptionError: an interceptor has a method of these names, or its twin for tables.
@@ -201,7 +201,7 @@ class Interceptors:
 
 
 class AcknowledgementCallback:
-    """The call of ``on_acknowledgement`` for one record, and of the caller's ``on_delivery`` after it.
+    """The callback for one record's result. It calls ``on_acknowledgement``, and then the caller's ``on_delivery``.
 
     Attributes:
         partition: the record's partition; -1 until it is known.
@@ -221,7 +221,7 @@ class AcknowledgementCallback:
         self.partition = -1 if record.partition is None else record.partition
 
     def __call__(self, error: Exception | None, metadata: RecordMetadata | None) -> None:
-        """Take the record's result."""
+        """Process the record's result."""
         self.acknowledge(error, metadata)
         if self._on_delivery is not None:
             self._on_delivery(error, metadata)
@@ -241,8 +241,8 @@ def _check_record(record: Any, max_request_size: int) -> ProducerRecord:
     """Return the result of ``on_send``, with bytes for text.
 
     Raises:
-        TypeError: it is not a record.
-        EncodeError: it cannot be sent.
+        TypeError: the result is not a record.
+        EncodeError: the record cannot be sent.
     """
     if not isinstance(record, ProducerRecord):
         raise TypeError(f"expected a ProducerRecord, or None for no change; it returned {type(record).__name__}")

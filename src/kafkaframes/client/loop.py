@@ -42,7 +42,7 @@ _parent_loops: list[
 
 
 class _CallInbox(queue.SimpleQueue[Any]):
-    """Functions to call in the thread that waits for a call, and the call's future once it is done."""
+    """A queue of functions that the thread waiting for a call runs. The last item is the call's future."""
 
     is_open = True
 
@@ -85,7 +85,7 @@ class LoopThread:
             self._loop.close()
 
     def _fail_calls(self) -> None:
-        """Fail the calls that the loop will not run any more."""
+        """Fail the calls that the loop will not run."""
         with self._lock:
             self._accepts_calls = False
             calls, self._calls = self._calls, {}
@@ -226,7 +226,7 @@ class LoopThread:
         self._thread.join(_CLOSE_TIMEOUT_S)
 
     def abandon(self) -> None:
-        """Warn that the client was not closed, and close it without waiting for that."""
+        """Warn that the client was not closed, and close it in the background."""
         if self._is_forked or self._has_ended or self._loop.is_closed():
             return
         self._has_ended = True
@@ -246,7 +246,7 @@ class LoopThread:
         self._thread.join(_EXIT_TIMEOUT_S)
 
     def detach_after_fork(self) -> None:
-        """Detach from the parent process in a child process: the thread and the sockets are the parent's."""
+        """Detach a child process from its parent process, to which the thread and the sockets belong."""
         self._is_forked = True
         self._lock = threading.Lock()  # another thread of the parent may have held it
         self._calls.clear()
@@ -298,7 +298,10 @@ class CallbackThread:
         self._is_idle = True
 
     def submit(self, function: Callable[[], object]) -> None:
-        """Let the thread call a function that does not raise. Other threads may call this method."""
+        """Queue a function for the thread.
+
+        The function must not raise an exception. Other threads may call this method.
+        """
         with self._lock:
             self._functions.append(function)
             self._is_idle = False
@@ -368,7 +371,7 @@ def _end_all_loops() -> None:
 
 
 def _detach_parent_loops() -> None:
-    """In a child process: do not use, close or report the clients of the parent."""
+    """Abandon the parent's clients in a child process: do not use, close or report them."""
     for thread in list(_threads):
         thread.detach_after_fork()
         _parent_loops.append(thread)
@@ -396,7 +399,9 @@ def run_in_new_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
 def start_background_task(
     coroutine: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]] | None = None
 ) -> asyncio.Task[None]:
-    """Start a task that ends with its client. The client warns if it is not closed, so asyncio need not.
+    """Start a task that ends with its client.
+
+    Asyncio does not warn of it, because the client itself warns if it is not closed.
 
     Args:
         coroutine: work of the task.
@@ -485,7 +490,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
-    """Call a function that creates many objects in a thread of its own, so that it does not hold the event loop.
+    """Call a function that creates many objects in a thread of its own, so that it does not block the event loop.
 
     Raises as ``run_in_thread`` does.
     """

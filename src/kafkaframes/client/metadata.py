@@ -132,7 +132,7 @@ def partitions_with_leader(topic: TopicMetadata) -> list[int]:
 
 
 class TopicUpdate(NamedTuple):
-    """A topic of a Metadata response, and the known metadata that it was compared with."""
+    """A topic of a Metadata response, and the cached metadata with which it was compared."""
 
     topic: TopicMetadata
     previous: TopicMetadata | None
@@ -163,7 +163,9 @@ class Cluster:
     def read_topics(
         self, response: kafka.MetadataResponse, requested_topics: Collection[str] | None = None
     ) -> list[TopicUpdate]:
-        """Read the topics of a Metadata response for ``update`` without changing the metadata. Any thread may do it.
+        """Read the topics of a Metadata response for ``update`` without changing the metadata.
+
+        Any thread may call this method.
 
         Args:
             response: body of the response.

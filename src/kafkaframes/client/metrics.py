@@ -49,7 +49,7 @@ class MetricSpec(NamedTuple):
         group: group without the client's prefix.
         clients: prefixes of the clients that have it.
         sensor: name of the sensor; empty for a gauge.
-        statistic: what is reported of the sensor.
+        statistic: statistic of the sensor's values, such as ``total`` or ``rate``.
         unit: unit of the value; empty for a count.
         meaning: one sentence for the documentation.
     """
@@ -80,7 +80,7 @@ class MetricReading(NamedTuple):
 
 
 class _WindowSample:
-    """The values of one part of the window."""
+    """The values of one sample, which is a part of the window."""
 
     __slots__ = ("count", "largest", "smallest", "start", "total")
 
@@ -248,7 +248,7 @@ def seconds_since(time_s: float | None) -> float:
 
 @contextlib.contextmanager
 def measure_ns(sensor: Sensor) -> Iterator[None]:
-    """Record the duration of a block in nanoseconds, also if it fails."""
+    """Record the duration of a block in nanoseconds, even if the block fails."""
     start_s = time.monotonic()
     try:
         yield
@@ -316,7 +316,10 @@ class NodeMetrics:
 def _specs_of_sensor(
     group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
 ) -> list[MetricSpec]:
-    """Return the metrics of one sensor: by statistic, with ``_`` for a space, the name of the metric."""
+    """Return the metrics of one sensor.
+
+    Each keyword is a statistic (with ``_`` for a space), and its value is the metric's name.
+    """
     units = {"rate": f"{unit or 1}/s", "count_rate": "1/s", "count_rate_per_hour": "1/h", "count": ""}
     return [
         MetricSpec(
@@ -349,7 +352,7 @@ _STATISTICS: Final = {
 
 
 def _network_metric_specs(group: str) -> list[MetricSpec]:
-    """Return the metrics of connections: of the whole client, and of each node."""
+    """Return the metrics of the connections of the whole client or of each node."""
     return [
         *_specs_of_sensor(
             group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"
@@ -469,7 +472,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         )
     ),
     *_gauge_metrics("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
-    *_gauge_metrics("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),
+    *_gauge_metrics("metrics", (PRODUCER,), "buffer-available-bytes", "Free part of buffer.memory.", "bytes"),
     *_gauge_metrics("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
     *_gauge_metrics("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
     *_specs_of_sensor(
@@ -481,7 +484,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         total="byte-total", rate="byte-rate",
     ),
     *_specs_of_sensor(
-        "topic-metrics", (PRODUCER,), "record-error", "records of the topic that failed",
+        "topic-metrics", (PRODUCER,), "record-error", "failed records of the topic",
         total="record-error-total", rate="record-error-rate",
     ),
     *_specs_of_sensor(
@@ -547,7 +550,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count_rate="commit-rate",
     ),
     *_specs_of_sensor(
-        "coordinator-metrics", (CONSUMER,), "commit", "time of a commit", "ms",
+        "coordinator-metrics", (CONSUMER,), "commit", "duration of a commit", "ms",
         avg="commit-latency-avg", max="commit-latency-max",
     ),
     *_specs_of_sensor(
@@ -555,7 +558,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count_rate="join-rate",
     ),
     *_specs_of_sensor(
-        "coordinator-metrics", (CONSUMER,), "join", "time of a JoinGroup request", "ms",
+        "coordinator-metrics", (CONSUMER,), "join", "duration of a JoinGroup request", "ms",
         avg="join-time-avg", max="join-time-max",
     ),
     *_specs_of_sensor(
@@ -563,7 +566,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count_rate="sync-rate",
     ),
     *_specs_of_sensor(
-        "coordinator-metrics", (CONSUMER,), "sync", "time of a SyncGroup request", "ms",
+        "coordinator-metrics", (CONSUMER,), "sync", "duration of a SyncGroup request", "ms",
         avg="sync-time-avg", max="sync-time-max",
     ),
     *_specs_of_sensor(
@@ -571,7 +574,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count="heartbeat-total", count_rate="heartbeat-rate",
     ),
     *_specs_of_sensor(
-        "coordinator-metrics", _CONSUMER_CLIENTS, "heartbeat", "time of a heartbeat", "ms",
+        "coordinator-metrics", _CONSUMER_CLIENTS, "heartbeat", "duration of a heartbeat", "ms",
         max="heartbeat-response-time-max",
     ),
     *_gauge_metrics(
@@ -583,7 +586,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count="rebalance-total", count_rate_per_hour="rebalance-rate-per-hour",
     ),
     *_specs_of_sensor(
-        "coordinator-metrics", (CONSUMER,), "rebalance", "time of a rebalance, from joining to the new assignment",
+        "coordinator-metrics", (CONSUMER,), "rebalance", "duration of a rebalance, from joining to the new assignment",
         "ms", avg="rebalance-latency-avg", max="rebalance-latency-max", total="rebalance-latency-total",
     ),
     *_specs_of_sensor(
@@ -594,7 +597,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         metric
         for event in ("assigned", "revoked", "lost")
         for metric in _specs_of_sensor(
-            "coordinator-metrics", (CONSUMER,), f"partition-{event}", f"time of a callback for {event} partitions",
+            "coordinator-metrics", (CONSUMER,), f"partition-{event}", f"duration of a callback for {event} partitions",
             "ms", avg=f"partition-{event}-latency-avg", max=f"partition-{event}-latency-max",
         )
     ),

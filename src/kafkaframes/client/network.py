@@ -147,7 +147,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether ``writable`` would return at once."""
+        """Whether ``wait_until_writable`` would return at once."""
         return self._writable.is_set()
 
     def expect_response(self, request_name: str, wait_ms: int) -> asyncio.Future[Any]:
@@ -555,6 +555,6 @@ async def _get_token(settings: ClientSettings) -> str:
 
 
 def _make_allocator() -> Callable[[int], memoryview]:
-    """Return an allocator of memory for large responses. It reuses memory to which no records refer any more."""
+    """Return an allocator of memory for large responses. It reuses memory to which no records refer."""
     blocks = Recycler(kept_bytes=_MAX_REUSED_BYTES, is_filled=True)
     return lambda size: blocks.array(size, np.uint8).data

@@ -1,8 +1,8 @@
 """Look-ups at partition leaders: offsets by time, log ends, ends of leader epochs, and gaps (KIP-79, KIP-207, KIP-320).
 
-A log can end after its last batch, because compaction can remove every batch of its last segments. A consumer there
-waits for records that do not exist. A response without records does not prove a gap: a broker omits records if another
-partition has used the space, or if a tiered store is slow (KIP-405).
+A log can end after its last batch, because compaction can remove every batch of its last segments. A consumer at such
+an offset waits for records that do not exist. A response without records does not prove a gap: a broker omits records
+if another partition has used the space, or if a tiered store is slow (KIP-405).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time.
 
     Attributes:
-        offset: offset of the record; -1 if no record is that young.
+        offset: offset of the record; -1 if no such record exists.
         timestamp_ms: timestamp of the record, in milliseconds since 1970; -1 if unknown.
         leader_epoch: leader epoch of the record; -1 if unknown.
     """

@@ -63,11 +63,11 @@ class ClientOptions(TypedDict, total=False):
     sasl_jaas_config: str | None
     """Login in JAAS format: module, control flag, options, semicolon."""
     sasl_login_callback_handler_class: str | None
-    """Java class that gets tokens: one of Kafka's or of Amazon MSK's login handlers."""
+    """Java class name of a login handler for tokens: one of Kafka's or Amazon MSK's."""
     sasl_kerberos_service_name: str | None
     """Service name in the brokers' Kerberos principals, often kafka."""
     sasl_kerberos_principal: str | None
-    """Client's Kerberos principal; None is that of the keytab or ticket cache."""
+    """Client's Kerberos principal; None uses the principal of the keytab or ticket cache."""
     sasl_kerberos_keytab: str | None
     """Keytab file; None reads tickets from a cache, as kinit writes it."""
     sasl_kerberos_ticket_cache: str | None
@@ -160,7 +160,7 @@ class ProducerOptions(ClientOptions, total=False):
     record_format: int | None
     """Record format 0, 1 or 2; None is the newest that the broker supports."""
     partitioner: str | Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int | None] | None
-    """Function, ``module:function``, or a name such as round_robin or consistent_random."""
+    """Partitioner: a function, ``module:function``, or a name such as round_robin or consistent_random."""
     partitioner_ignore_keys: bool
     """Whether the default partitioner ignores keys. Default: False."""
     partitioner_adaptive_partitioning_enable: bool
@@ -168,7 +168,7 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner_availability_timeout_ms: int
     """Time without an accepted batch after which a leader is avoided, in ms; 0 disables it. Default: 0."""
     interceptors: str | Sequence[Any]
-    """Objects with ``on_send`` or ``on_acknowledgement``, or ``module:name`` with commas (KIP-42)."""
+    """Interceptors: objects with ``on_send`` or ``on_acknowledgement``, or ``module:name`` texts (KIP-42)."""
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -183,9 +183,9 @@ class ConsumerOptions(ClientOptions, total=False):
     group_remote_assignor: str | None
     """Coordinator's assignor for the protocol consumer: uniform or range."""
     client_rack: str
-    """Rack of the client; brokers may name a replica in it to read from (KIP-392)."""
+    """Rack of the client; brokers may suggest a replica in this rack (KIP-392)."""
     partition_assignment_strategy: str | Sequence[str]
-    """Assignors of the classic protocol, also roundrobin and sticky. Default: range, cooperative-sticky."""
+    """Assignors of the classic protocol; roundrobin and sticky also exist. Default: range, cooperative-sticky."""
     session_timeout_ms: int
     """Time without a heartbeat after which a classic member is removed, in milliseconds. Default: 45000."""
     heartbeat_interval_ms: int
@@ -193,7 +193,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: int
     """Longest time between two polls before a member leaves its group, in milliseconds. Default: 300000."""
     auto_offset_reset: str
-    """Start without a committed offset: earliest, latest, by_duration:PT1H, or none (error). Default: latest."""
+    """Start without a committed offset: earliest, latest, by_duration:PT1H, or none (an error). Default: latest."""
     enable_auto_commit: bool
     """Whether positions are committed automatically. Default: True."""
     auto_commit_interval_ms: int
@@ -201,7 +201,7 @@ class ConsumerOptions(ClientOptions, total=False):
     isolation_level: str
     """read_uncommitted or read_committed. Default: read_uncommitted."""
     fetch_min_bytes: int
-    """Size of records for which a broker waits, in bytes. Default: 1."""
+    """Minimum size of a response, in bytes of records. Default: 1."""
     fetch_max_wait_ms: int
     """Longest wait of a broker for ``fetch_min_bytes``, in milliseconds. Default: 500."""
     fetch_max_bytes: int
@@ -213,9 +213,9 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     """Whether checksums are verified. Default: True."""
     formats: Sequence[int]
-    """Accepted record formats; another one is an error. Default: 0, 1, 2."""
+    """Accepted record formats; a batch of another format is an error. Default: 0, 1, 2."""
     interceptors: str | Sequence[Any]
-    """Objects with ``on_consume`` or ``on_commit``, or ``module:name`` with commas (KIP-42)."""
+    """Interceptors: objects with ``on_consume`` or ``on_commit``, or ``module:name`` texts (KIP-42)."""
 
 
 class ShareConsumerOptions(ClientOptions, total=False):
@@ -226,7 +226,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     client_rack: str
     """Rack of the client, which the coordinator's assignor may use."""
     share_acknowledgement_mode: str
-    """implicit: the next poll accepts the last one's records; explicit: the caller does. Default: implicit."""
+    """implicit: a poll accepts the records of the previous poll; explicit: the caller does. Default: implicit."""
     share_acquire_mode: str
     """batch_optimized, or record_limit for at most max_poll_records (KIP-1206). Default: batch_optimized."""
     fetch_min_bytes: int
@@ -236,7 +236,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     fetch_max_bytes: int
     """Largest size of a response, in bytes. Default: 52428800."""
     max_poll_records: int
-    """Number of records that a poll asks each leader for. Default: 500."""
+    """Number of records that a poll requests from each leader. Default: 500."""
     max_poll_interval_ms: int
     """Longest time between polls, in milliseconds. After it, the member leaves its group. Default: 300000."""
     check_crcs: bool

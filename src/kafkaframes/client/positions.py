@@ -1,9 +1,9 @@
-"""The positions of a consumer's partitions, and their fetched batches. No socket, clock or task.
+"""The positions of a consumer's partitions, and their fetched batches. It uses no socket, clock or task.
 
 Each partition has these steps. A failed step is retried after a backoff, and errors that are not retriable are raised:
 
 1. ``COMMITTED``: look up the group's committed offset.
-2. ``RESET``: if it does not exist, or if the log does not have it, ask the leader for the offset of
+2. ``RESET``: if the committed offset does not exist, or the log does not have it, ask the leader for the offset of
    ``auto_offset_reset``. With ``none``, the partition is ``STUCK``: every poll raises the error until the caller seeks.
 3. ``VALIDATE``: after each change of the leader or its epoch, ask the leader for the end offset of the last record's
    epoch (KIP-320). If the log was truncated below the position, go back to the point of divergence.
@@ -40,14 +40,14 @@ from kafkaframes.wire.primitives import NIL_UUID
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 _NO_NODE: Final = -1
-_DAMAGE_BACKOFF_ATTEMPT: Final = 5  # a retry reads the same bytes
+_DAMAGE_BACKOFF_ATTEMPT: Final = 5  # backoff of the fifth attempt, because a retry reads the same bytes
 _RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _NEXT_STATE_VERSION: Final = count(1).__next__  # versions are unique, also if a partition is assigned again
 _UNKNOWN_TOPIC_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class PartitionStep(Enum):
-    """The next step of a partition. The value describes what it waits for."""
+    """The next step of a partition. The value describes the response that the step needs."""
 
     COMMITTED = "its committed offset"
     RESET = "an offset from its leader"
@@ -57,7 +57,7 @@ class PartitionStep(Enum):
 
 
 class Ownership(Enum):
-    """The progress of a partition from the group's assignment to the caller."""
+    """The states of a partition between its assignment by the group and its ownership by the caller."""
 
     PENDING = "assigned by the group; the caller has not polled since"
     ASSIGNING = "on_assign has begun"
@@ -102,7 +102,7 @@ class PartitionFetchResponse(NamedTuple):
     Attributes:
         error: error of the leader, or of damaged batches.
         batches: fetched batches; None if the response has no batch.
-        is_cut: whether the response ends before the end of the first batch (before KIP-74).
+        is_cut: whether the response contains only a part of its first batch (before KIP-74).
         preferred_replica: node to read from instead (KIP-392); -1 if none.
     """
 
@@ -234,7 +234,7 @@ class PartitionState:
 
 
 class Positions:
-    """All partitions of one consumer.
+    """The positions and fetch states of all partitions of one consumer.
 
     Attributes:
         states: partition states, by partition.
@@ -541,7 +541,7 @@ class Positions:
 
     def _enlarge_fetch(self, state: PartitionState, now: float) -> None:
         if state.max_bytes >= self._max_fetch_bytes:
-            reason = f"a batch of {state.partition} is larger than max_partition_fetch_bytes, {state.max_bytes}"
+            reason = f"a batch of {state.partition} is larger than max_partition_fetch_bytes={state.max_bytes}"
             self.raise_later(BrokerError(reason))
             state.not_before = now + self._backoff_s(_DAMAGE_BACKOFF_ATTEMPT)
         else:
@@ -600,7 +600,7 @@ class Positions:
             self.raise_later(error)
 
     def _is_unknown_for_long(self, state: PartitionState, now: float) -> bool:
-        """Return whether a topic has been unknown for longer than a new topic takes to appear."""
+        """Return whether a topic has been unknown for longer than brokers need to learn of a new topic."""
         if state.unknown_since is None:
             state.unknown_since = now
         if now - state.unknown_since < self._unknown_topic_s:
@@ -650,7 +650,7 @@ def _versions_of(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
 
 
 def _is_read(state: PartitionState, entry: BatchBuffer) -> bool:
-    """Return whether buffered batches were read completely, and drop them if so."""
+    """Drop a buffer whose batches were read completely, and return whether it was dropped."""
     if entry.is_empty:
         state.release_read_buffer()
     return entry not in state.buffer

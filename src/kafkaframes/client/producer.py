@@ -83,7 +83,7 @@ _MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brough
 
 
 class PartitionRefusedError(Exception):
-    """The error of a partition that cannot be added to the transaction. The record's future raises it, not ``send``."""
+    """A partition cannot be added to the transaction. The record's future raises it, not ``send``."""
 
     def __init__(self, reason: KafkaframesError) -> None:
         self.reason = reason
@@ -169,7 +169,7 @@ class AsyncProducer(TelemetryMethods):
             raise OptionError(f"record_format {self._format}: the broker supports at most {max_format}")
         if self._format < 2 and not accepts_format(connection, self._format):
             reason = "the broker accepts format 2 only, as all brokers of Kafka 4.0 and later do (KIP-724)"
-            raise OptionError(f"record_format {self._format}: {reason}; leave `record_format` out")
+            raise OptionError(f"record_format {self._format}: {reason}; remove `record_format`")
         self._sender.record_format = self._format
         supports_idempotence = INIT_PRODUCER_ID in connection.ranges and self._format == 2
         is_idempotent = self.settings.enable_idempotence
@@ -209,7 +209,7 @@ class AsyncProducer(TelemetryMethods):
         finally:
             await cancel_tasks(self._drain_task)
             for open_batch in self._accumulator.close():
-                open_batch.results.drop(NetworkError("the producer was closed before this was sent"))
+                open_batch.results.drop(NetworkError("the producer was closed before the record was sent"))
             await self._sender.close()
             await self._telemetry.close(None if timeout_ms is None else timeout_ms / 1000)
             await self._cluster.close()
@@ -330,7 +330,7 @@ class AsyncProducer(TelemetryMethods):
         topic, key, _, headers, partition, _, size = record
         await self.start()
         if headers and self._format != 2:
-            raise EncodeError(f"record format {self._format} has no headers")
+            raise EncodeError(f"record format {self._format} does not support headers")
         await self._load_topic(topic)
         await self._wait_for_memory(size, is_in_callback=is_in_callback)
         target = self._accumulator.find_target(topic, key, partition)
@@ -382,7 +382,7 @@ class AsyncProducer(TelemetryMethods):
                 self._build_open_batches(open_batches)
                 await wait_for_event(self._drain_event, None if due_time is None else max(due_time - now, 0.0))
         finally:
-            self._drop_open_batches(NetworkError("the producer was closed before this was sent"))
+            self._drop_open_batches(NetworkError("the producer was closed before the record was sent"))
 
     def _build_all_open_batches(self) -> None:
         """Build batches of all added records."""
@@ -418,11 +418,11 @@ class AsyncProducer(TelemetryMethods):
             self._call_on_loop(self._sender.release_space)
 
     def _encode_open_batches(self, open_batches: list[OpenBatch]) -> list[bytes]:
-        """Encode batches together, because most of the time of small batches is Python's overhead."""
+        """Encode batches together, because most of the cost of a small batch is Python's overhead."""
         settings, record_format = self.settings, self._format
         assert record_format is not None
         if any(map(any, (open_batch.headers for open_batch in open_batches))) and record_format < 2:
-            raise EncodeError(f"record format {record_format} has no headers")
+            raise EncodeError(f"record format {record_format} does not support headers")
         counts = [len(open_batch.keys) for open_batch in open_batches]
         rows = rows_of_lists(
             *(
@@ -535,7 +535,7 @@ class AsyncProducer(TelemetryMethods):
         return min(self.settings.batch_size, self.settings.max_request_size, *limits)
 
     async def send_batches(self, partition: PartitionLike, data: bytes) -> WrittenBatches:
-        """Write format 2 batches as they are, with new offsets and sequence numbers, and wait for the results.
+        """Write format 2 batches unchanged except for new offsets and sequence numbers, and wait for the results.
 
         A batch that is larger than the leader accepts is decoded, and its records are written in smaller batches.
 
@@ -681,7 +681,7 @@ class AsyncProducer(TelemetryMethods):
         Raises:
             BrokerError: a record failed and the transaction must be aborted, or the producer was fenced
                 (``ProducerFencedError``) and must be closed.
-            MaybeWrittenError: no response says whether the transaction was committed. The call can be repeated.
+            MaybeWrittenError: it is unknown whether the transaction was committed. The call can be repeated.
         """
         with self._measure_transaction("txn-commit"):
             await self._flush()
@@ -695,7 +695,7 @@ class AsyncProducer(TelemetryMethods):
             BrokerError: the coordinator rejected the abort, or the producer was fenced.
         """
         self._context.check_context()
-        reason = KafkaframesError("the transaction was aborted before this was sent")
+        reason = KafkaframesError("the transaction was aborted before the record was sent")
         self._drop_open_batches(reason)
         self._sender.fail_waiting_batches(reason)
         with self._measure_transaction("txn-abort"):

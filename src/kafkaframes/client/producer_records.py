@@ -141,7 +141,7 @@ def topics_of(table: pa.Table, topic: str | None) -> list[str]:
     if topic is not None:
         return [topic]
     if "topic" not in table.schema.names:
-        raise OptionError("no topic; pass topic=, or add a column topic")
+        raise OptionError("the topic is missing; pass topic=, or add a column topic")
     names: list[str] = table.column("topic").unique().to_pylist()
     if None in names:
         raise EncodeError("a row has no topic").within("topic")

@@ -27,8 +27,8 @@ class JavaProperty:
     Attributes:
         name: Java's name.
         clients: clients that have it: "consumer", "producer", "admin", "share consumer".
-        treatment: how it is treated here.
-        reason: why it is not supported; empty if it is.
+        treatment: ``supported``, ``ignored`` or ``rejected``.
+        reason: reason why the setting is ignored or rejected; empty if it is supported.
     """
 
     name: str
@@ -256,7 +256,7 @@ def java_properties() -> dict[str, JavaProperty]:
 
 
 def translate_options(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, Any]:
-    """Return options under the names in ``settings``. Log the options that have no effect here.
+    """Return options under the names in ``settings``. Log the options that have no effect in these clients.
 
     Args:
         options: options under this package's, Java's, librdkafka's or kafka-python's names.
@@ -272,7 +272,7 @@ def translate_options(options: Mapping[str, Any], names: Collection[str], client
 
 
 def map_options(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
-    """Return the setting of each option, without options that have no effect here. See ``translate_options``."""
+    """Return the setting of each option, without options that have no effect. See ``translate_options``."""
     keys: dict[str, str] = {}
     codec = next(
         (str(value) for name, value in options.items() if _to_setting_name(name) == "compression_type"), "none"
@@ -320,7 +320,9 @@ _ACCEPTED_SERIALIZERS: Final = ("ByteArraySerializer", "StringSerializer", "Byte
 
 
 def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of several mappings. Later ones override earlier ones, also under another name.
+    """Return the settings of several mappings.
+
+    Later mappings override earlier ones, even under another name of a setting.
 
     >>> merge_settings({"compression.type": "none"}, {"compression.codec": "zstd"})
     {'compression.codec': 'zstd'}

@@ -1,7 +1,7 @@
 """Reads a range of offsets of one partition, one fetch at a time. Tasks of a planned read use it.
 
-The log may have lost offsets since the read was planned. Each caller decides what that means. A range may end in
-offsets without records, which compaction has removed: this is not a loss, and the reader does not wait for them.
+The log may have lost offsets since the read was planned. Each caller decides whether a loss is an error. Compaction may
+have removed all records at the end of a range; this is not a loss, and the reader does not wait for them.
 ``fetch_sample`` fetches a few batches of a partition to estimate the size of the rest.
 """
 
@@ -23,7 +23,7 @@ _RETRY_DELAY_S: Final = 0.1
 
 @dataclass(slots=True)
 class RangeReader:
-    """A range of offsets of a partition that is being read.
+    """Reads the records of one partition in a range of offsets.
 
     Attributes:
         consumer: consumer without a group and with ``auto_offset_reset="none"``. Its assignment is replaced.

@@ -1,4 +1,4 @@
-"""A command's first contact with its cluster, with a short timeout and a message about what the command waits for.
+"""The first connection of a command to its cluster, with a short timeout and a message about the reason of the wait.
 
 Kafka's clients retry refused connections for a minute, because brokers may be restarting. A user with a mistyped port
 would wait as long. A command therefore first connects to a bootstrap server, and to one of the addresses that the
@@ -93,7 +93,7 @@ async def _create_topic(cluster: ClusterClient, topic: str) -> None:
     result = cluster.cluster.topics.get(topic)
     if result is None or result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise broker_error(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: it does not exist, and the brokers do not create it"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist, and the brokers do not create it"
         )
     if result.error:
         raise broker_error(result.error, f"topic {topic}")
@@ -101,7 +101,7 @@ async def _create_topic(cluster: ClusterClient, topic: str) -> None:
 
 @dataclass
 class _WaitReport:
-    """Reports once what the command waits for: at the first failure, or if a connection hangs.
+    """Reports the reason of a wait once: at the first failure, or if a connection hangs.
 
     Attributes:
         error: error to raise at the timeout.

@@ -27,7 +27,7 @@ _PENDING, _FINISHED = "PENDING", "FINISHED"  # state names of ``concurrent.futur
 
 
 class FutureOwner(Protocol):
-    """The interface of a producer to its futures."""
+    """The method of a producer that its futures use."""
 
     def check_wait(self, method: str) -> None:
         """Raise OptionError if waiting would never end."""
@@ -209,7 +209,7 @@ class ThreadResults:
 
 
 def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:
-    """Return the part of a batch with a record; None while there are no results."""
+    """Return the part of a batch that contains a record; None while there are no results."""
     if len(parts) > 1:
         return parts[bisect_right(parts, row, key=_GET_FIRST_RECORD) - 1]
     return parts[0] if parts else None
@@ -290,7 +290,7 @@ BatchResults = ThreadResults | LoopResults  # the results of the records of one 
 
 
 def pass_results(results: BatchResults, future: asyncio.Future[list[PartResult]]) -> None:
-    """Pass on the result of a batch."""
+    """Pass the result of a batch to the futures of its records."""
     if future.cancelled():
         results.set_error(KafkaframesError("cancelled"))
     else:

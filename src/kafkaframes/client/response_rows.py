@@ -1,7 +1,7 @@
 """Read the rows of responses, and check that there is a row for each item of a request.
 
-An item without a row has no result. A client that only looks for error codes would take it for a success: a partition
-that is not in a transaction, an offset that is not committed, or a group without committed offsets.
+An item without a row has no result. A client that only checks error codes would regard the item as successful: a
+partition that is not in a transaction, an offset that is not committed, or a group without committed offsets.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Sender:
 
     async def close(self) -> None:
         """Stop. Batches that were not sent fail with ``NetworkError``."""
-        self.fail_all_batches(NetworkError("the producer was closed before this was sent"))
+        self.fail_all_batches(NetworkError("the producer was closed before the record was sent"))
         await cancel_tasks(self._loop_task, *self._background_tasks.values(), *self._answers)
 
     def has_space(self, size: int, *, is_in_callback: bool = False) -> bool:
@@ -142,7 +142,7 @@ class Sender:
             await self._cluster.drain_buffers()
 
     async def wait_for_answers(self) -> None:
-        """Wait until no request is in flight, also for batches that have expired in flight."""
+        """Wait until no request is in flight, including requests with expired batches."""
         if self._answers:
             await asyncio.wait(self._answers)
 
@@ -167,7 +167,7 @@ class Sender:
                 delay_s = self._send_ready()
                 await wait_for_event(self._wake, delay_s)
         except BaseException as error:
-            reason = error if isinstance(error, Exception) else NetworkError("the task that sends records was ended")
+            reason = error if isinstance(error, Exception) else NetworkError("the sender task was cancelled")
             self.fail_all_batches(reason)
             if not isinstance(error, Exception):
                 raise
@@ -197,7 +197,7 @@ class Sender:
         return None if next_time is None else max(next_time - time.monotonic(), 0.0)
 
     def _record_stalled_nodes(self, now: float) -> None:
-        """Record which leaders have waiting batches. ``_send`` removes a leader that accepts one."""
+        """Record the leaders that have waiting batches. ``_send_request`` removes a leader that accepts a batch."""
         waiting = self.sequencer.waiting_partitions()
         busy = {leader.node_id for leader, _ in self._cluster.cluster.group_by_leader(waiting) if leader is not None}
         self._stalled_since = {node_id: self._stalled_since.get(node_id, now) for node_id in busy}
@@ -403,7 +403,10 @@ class Sender:
     # -------------------------------------------------------------------------------------------- background tasks
 
     def _run_in_background(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine in the background, at most one for each key. The sender loop continues after it has ended."""
+        """Run a coroutine in the background, at most one for each key.
+
+        The sender loop continues after the coroutine has ended.
+        """
         if key in self._background_tasks:
             return
 

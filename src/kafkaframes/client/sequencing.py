@@ -11,8 +11,8 @@ to ``finished_batches``. The rules for each partition:
    sequence.
 4. A batch with an out-of-order sequence is retried while earlier batches are open.
 5. A batch that was written and has no response is *in doubt*. If it fails in this state, its error says that it may be
-   written (``MaybeWrittenError``). It never gets a new sequence, except if an earlier batch is known to be absent for
-   good: the leader's "out of order" response then proves that this batch is absent, too.
+   written (``MaybeWrittenError``). It never gets a new sequence unless an earlier batch is known to be permanently
+   absent. In that case the leader's "out of order" response proves that this batch is absent as well.
 6. A batch that had a sequence and was not acknowledged *breaks* its partition. New batches then wait until the results
    of all batches with sequences are known. If a later batch was acknowledged, this one was written as well, and nothing
    changes. Otherwise the epoch is bumped, and the absent batches are numbered from 0 under the new epoch (KIP-360).
@@ -141,7 +141,7 @@ class PartitionQueue:
         return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)
 
     def has_earlier_absent_batch(self, batch: Batch) -> bool:
-        """Return whether an earlier batch is absent for good, so that this one cannot be in the log either."""
+        """Return whether an earlier batch is permanently absent, so that this one cannot be in the log either."""
         if self.absent_from is not None and self.absent_from < batch.order:
             return True
         return self.is_broken and any(
@@ -163,7 +163,7 @@ class PartitionQueue:
 
 
 class Sequencer:
-    """The batches of one producer, in all partitions."""
+    """Assigns sequences to the batches of one producer, and decides when each may be sent."""
 
     def __init__(
         self, *, max_in_flight: int, retries: int, delivery_timeout_s: float, backoff_s: Callable[[int], float]
@@ -258,7 +258,10 @@ class Sequencer:
             self._resume_if_resolved(queue)
 
     def next_stamp(self, partition: TopicPartition) -> BatchStamp:
-        """Return the likely stamp of a partition's next batch. A batch that is built with it need not be changed."""
+        """Return the stamp that a partition's next batch will probably get.
+
+        A batch that is built with this stamp need not be changed.
+        """
         if self.producer.producer_id == NO_PRODUCER_ID:
             return NO_STAMP
         queue = self._queues.get(partition, PartitionQueue())

@@ -1,7 +1,7 @@
 """The settings of a client: typed settings under Kafka's property names, as keywords or as properties.
 
 ``bootstrap_servers`` is Kafka's ``bootstrap.servers``. As in Kafka's own clients, durations are in milliseconds and
-sizes in bytes. ``options`` describes each setting below its name, where editors find it.
+sizes in bytes. ``options`` contains the description of each setting below its name, which editors show.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ClientSettings:
                 raise OptionError(f"{name} is {getattr(self, name)}; expected a number of at least 1")
         if self.enable_metrics_push and self.api_version is not None:
             reason = "only brokers that advertise client telemetry accept it"
-            raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; leave `api_version` out")
+            raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; remove `api_version`")
         if not self.servers:
             raise OptionError("bootstrap_servers is empty; expected host:port, or several with commas")
         for name, value in resolve_logins(self).items():
@@ -216,7 +216,7 @@ class ProducerSettings(ClientSettings):
         if self.transactional_id is not None and self.required_acks != -1:
             raise OptionError("transactional_id needs acks=all")
         if self.transactional_id is not None and self.enable_idempotence is False:
-            raise OptionError("transactional_id needs enable_idempotence=True; leave `enable_idempotence` out")
+            raise OptionError("transactional_id needs enable_idempotence=True; remove `enable_idempotence`")
         if self.enable_idempotence and self.required_acks != -1:
             raise OptionError("enable_idempotence needs acks=all")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:

@@ -1,16 +1,17 @@
-"""The state machine of a share consumer: its group, its share sessions, its records. No socket, clock or task.
+"""The state machine of a share consumer: its group, its share sessions, its records. It uses no socket, clock or task.
 
 Each event is a method call with the current time: a poll, an acknowledgement, a response, the failure of a request.
-``requests`` returns the requests to send, and ``next_time`` the time to call it again. ``share_task`` runs the machine,
-and ``tests/soak/share_schedules.py`` explores its states. Rules:
+``next_requests`` returns the requests to send, and ``next_time`` the time to call it again. ``share_task`` runs the
+machine, and ``tests/soak/share_schedules.py`` explores its states. Rules:
 
 1. A ShareFetch is sent only while the caller waits for records and none are buffered: locks expire while the caller
    handles records, and each expired lock counts as a delivery.
-2. The requests of a session are numbered, so one is in flight per node. Acknowledgements that a poll or a commit has
-   to send wait for it, and are sent with the next ShareFetch, or alone if no ShareFetch is due.
+2. The requests of a session are numbered, so each node has at most one request in flight. Acknowledgements that a poll
+   or a commit has to send wait for its response, and are sent with the next ShareFetch, or alone if no ShareFetch is
+   due.
 3. Each acknowledgement has one result: an error, or none if the response has a row for the partition.
-4. A record is acknowledged in the session that acquired it. If the session is lost, its buffered records are dropped,
-   and acknowledgements of its records fail: other members may have acquired them.
+4. A record is acknowledged in the session that acquired it. If the session is lost, its buffered records are dropped.
+   Acknowledgements of its records fail, because other members may have acquired them.
 5. When the subscription ends, each node gets the pending acknowledgements with the request that ends its session. The
    node then releases the other records of the member. The member leaves the group last.
 """
@@ -95,7 +96,7 @@ class AcknowledgementResult(NamedTuple):
 
 
 class _RecordLock(NamedTuple):
-    """The session and the partition id in which the lock of a record is held."""
+    """The session and the partition of a locked record."""
 
     node_id: int
     session_number: int
@@ -104,7 +105,7 @@ class _RecordLock(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class PendingResults:
-    """The results of a commit or a renewal.
+    """The results of a commit or a renewal, as responses arrive.
 
     Attributes:
         node_ids: nodes that have not responded yet.
@@ -142,7 +143,7 @@ class PendingResults:
 
 
 class _LockRenewal(NamedTuple):
-    """Records of one node with locks to extend, and the object that collects the results."""
+    """Records of one node whose locks are to be extended, and the object that collects the results."""
 
     kinds: Acknowledgements
     completion: PendingResults
@@ -156,7 +157,7 @@ class _ShareNode:
         request: request in flight.
         sent_at: time at which the request in flight was sent.
         not_before: time before which no request is sent, after a failure.
-        failures: failures in a row.
+        failures: number of consecutive failures.
         must_send: whether pending acknowledgements are sent even without a ShareFetch.
         renewals: renewals to send, one request each.
         renewal: renewal of the request in flight.
@@ -370,7 +371,7 @@ class ShareMachine:
     # ------------------------------------------------------------------------------------------------------- the end
 
     def begin_end(self) -> None:
-        """End the subscription: ``requests`` returns the last requests, until ``has_ended``."""
+        """End the subscription: ``next_requests`` returns the last requests, until ``has_ended``."""
         self._is_ending = True
         self.member.is_waiting = False
         self._buffer.clear()  # the end of the session releases them
@@ -482,7 +483,7 @@ class ShareMachine:
         return not any(lock.node_id == node_id for lock in self._locks.values())
 
     def _may_fetch(self, state: _ShareNode, assigned_partitions: Sequence[PartitionId]) -> bool:
-        """Return whether to send a ShareFetch: also to remove the last partitions from a session."""
+        """Return whether to send a ShareFetch. One is also needed to remove the last partitions from a session."""
         if not assigned_partitions and not state.session.partitions:
             return False
         if self._settings.share_acquire_mode != "record_limit":
@@ -492,7 +493,7 @@ class ShareMachine:
     def _assign_to_nodes(self) -> dict[int, list[PartitionId]]:
         """Return the assigned partitions by leader; an empty list for nodes that lead none.
 
-        Leaders without a state get one, and the other leaders their current addresses.
+        Create the state of new leaders, and update the addresses of the other leaders.
         """
         result: dict[int, list[PartitionId]] = {node_id: [] for node_id in self._nodes}
         for partition_id, partition in self.assignment.items():
@@ -607,7 +608,10 @@ class ShareMachine:
             self.member.send_heartbeat_soon(now)
 
     def _resolve_topics(self) -> None:
-        """Look up the names of the assigned topics. Topics without metadata are left out until these are refreshed."""
+        """Look up the names of the assigned topics.
+
+        Topics without metadata are omitted until the metadata is refreshed.
+        """
         names = {topic.topic_id: topic.name for topic in self._cluster.topics.values()}
         self.assignment = {
             entry: TopicPartition(names[entry.topic_id], entry.partition)

@@ -1,4 +1,4 @@
-"""A member of a share group (KIP-932): its heartbeats and its assignment. No socket, clock or task.
+"""A member of a share group (KIP-932): its heartbeats and its assignment. It uses no socket, clock or task.
 
 Rules:
 
@@ -145,7 +145,7 @@ class ShareMember:
         self.epoch, self.partition_ids, self._sent_topics = JOIN_EPOCH, [], None
 
     def leave(self) -> None:
-        """End the membership. ``requests`` returns the request to send if the coordinator may have the member."""
+        """End the membership. ``next_requests`` returns the request to send if the coordinator may have the member."""
         self._must_leave, self._is_registered = self._is_registered, False
         self._in_flight, self._leave_failures = None, 0
         self._reset_membership()

@@ -119,7 +119,10 @@ class ShareTask:
         self._wake.set()
 
     def _log_rejection(self, request: ShareRequest, error: Exception) -> None:
-        """Log the first of several equal rejections that are retried. Polls and callers get the other ones."""
+        """Log the first of several equal rejections that are retried.
+
+        Other errors are raised by polls or returned to callers.
+        """
         if isinstance(request, ShareAcknowledge) or not (isinstance(error, BrokerError) and is_retriable(error)):
             return
         if isinstance(request, ShareFetch) and request.epoch != INITIAL_EPOCH:

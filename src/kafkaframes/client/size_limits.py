@@ -16,7 +16,7 @@ class _TopicLimit:
 
     Attributes:
         refused_bytes: smallest rejected size.
-        accepted_bytes: largest accepted size that is smaller; 0 if unknown.
+        accepted_bytes: largest accepted size below the smallest rejected size; 0 if unknown.
         until: time at which the sizes expire, in seconds of the monotonic clock.
     """
 

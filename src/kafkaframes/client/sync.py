@@ -1,7 +1,7 @@
 """The synchronous producer, consumers and admin client. Each runs its asyncio twin on an event loop in another thread.
 
 Methods have the same arguments, results and errors as the twin's. Methods that only wait for the twin are generated
-from it with their docstrings (``tools/twin_methods.py`` does this for the documentation).
+from the twin, with their docstrings (``tools/twin_methods.py`` does this for the documentation).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Producer(SyncClient):
         """Send the queued records, call their ``on_delivery``, and close the connections.
 
         Args:
-            flush: whether queued records are sent, also those that ``on_delivery`` sends; False drops them.
+            flush: whether queued records are sent, including those that ``on_delivery`` sends; False drops them.
             timeout_ms: longest wait, in milliseconds; the remaining records then fail. None waits for all records.
 
         Raises:

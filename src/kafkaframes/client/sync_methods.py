@@ -51,7 +51,8 @@ def sync_method(
 def documented_as(method: Callable[..., Any]) -> Callable[[Method], Method]:
     """Return a decorator that gives a method the name, documentation and signature of the twin's method.
 
-    Type checkers see the signature of the decorated method. ``functools.wraps`` would hide from them that it is bound.
+    Type checkers see the signature of the decorated method. With ``functools.wraps``, they would not recognize a bound
+    method.
     """
 
     def copy_documentation(function: Method) -> Method:

@@ -1,4 +1,4 @@
-"""Look-ups of topics: names, partitions, ids and offsets, without groups and records.
+"""Looks up topics: names, partitions, ids and offsets, without groups and records.
 
 Consumers inherit them. A program that only plans reads, such as a planner process of Spark, uses ``TopicLookupClient``:
 it imports neither decoders nor group protocols.
@@ -29,7 +29,7 @@ class AsyncTopicLookupClient:
     """Looks topics up in one cluster.
 
     Args:
-        settings: settings of a consumer. The isolation level decides where a partition ends.
+        settings: settings of a consumer. The isolation level determines the end offset of a partition.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -98,7 +98,7 @@ class AsyncTopicLookupClient:
             times_ms: for each partition, a time in milliseconds since 1970.
 
         Returns:
-            Offset, timestamp and leader epoch of the record; the offset is -1 if no record is that young.
+            Offset, timestamp and leader epoch of the record; the offset is -1 if no such record exists.
 
         Raises:
             BrokerError: a partition does not exist or may not be read.

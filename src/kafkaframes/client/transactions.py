@@ -47,7 +47,7 @@ _FENCING_ERRORS: Final = frozenset(
 
 
 class TransactionManager:
-    """The id and the transactions of one producer."""
+    """Manages the producer id and the transactions of one producer."""
 
     def __init__(self, cluster: ClusterClient, sender: Sender, settings: ProducerSettings) -> None:
         self._cluster = cluster
@@ -71,7 +71,7 @@ class TransactionManager:
         self._sender.set_producer(await self._request_producer_id(ProducerIdentity()))
 
     async def renew_id(self) -> None:
-        """Get a new producer id after the last epoch. In a transaction, its end does so instead."""
+        """Get a new producer id after the last epoch. During a transaction, ``end_transaction`` does this instead."""
         if not self._settings.transactional_id:
             self._sender.set_producer(await self._request_producer_id(self._sender.sequencer.producer))
 

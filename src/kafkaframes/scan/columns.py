@@ -41,48 +41,56 @@ SOURCE_COLUMN = Column("source", "string", "log directory that contains this cop
 RECORD_COLUMNS = (
     Column("key", "binary", "key of the record, or null", "key"),
     Column("value", "binary", "value of the record; null for a tombstone", "value"),
-    Column("topic", "string", "from the directory's name"),
-    Column("partition", "int", "from the directory's name"),
+    Column("topic", "string", "topic name, from the directory's name"),
+    Column("partition", "int", "partition number, from the directory's name"),
     Column("offset", "bigint", "", "offset"),
     Column(
-        "timestamp", "timestamp", "-1 ms (1969-12-31 23:59:59.999 UTC) if the record has none, as in Spark", "timestamp"
+        "timestamp",
+        "timestamp",
+        "timestamp; -1 ms (1969-12-31 23:59:59.999 UTC) if the record has none, as in Spark",
+        "timestamp",
     ),
-    Column("timestampType", "int", "0 CreateTime, 1 LogAppendTime, -1 none (record format 0)", "timestamp_type"),
-    Column("headers", HEADERS_TYPE, "null if the record has none, as in Spark", "headers"),
+    Column(
+        "timestampType",
+        "int",
+        "timestamp type: 0 CreateTime, 1 LogAppendTime, -1 none (record format 0)",
+        "timestamp_type",
+    ),
+    Column("headers", HEADERS_TYPE, "headers; null if the record has none, as in Spark", "headers"),
     Column("baseOffset", "bigint", "first offset of the batch", "base_offset"),
     Column("position", "bigint", "byte position of the batch in its segment", "position"),
     Column("magic", "tinyint", "record format: 0, 1 or 2", "magic"),
-    Column("codec", "string", "none, gzip, snappy, lz4 or zstd", "codec"),
+    Column("codec", "string", "codec of the batch: none, gzip, snappy, lz4 or zstd", "codec"),
     Column("producerId", "bigint", "-1 without idempotence", "producer_id"),
     Column("producerEpoch", "smallint", "", "producer_epoch"),
     Column("sequence", "int", "sequence number of the record; -1 without idempotence", "sequence"),
-    Column("leaderEpoch", "int", "-1 in record formats 0 and 1", "leader_epoch"),
-    Column("transactional", "boolean", "whether it was written in a transaction", "transactional"),
-    Column("control", "boolean", "whether it is a control record (see includeControlRecords)", "control"),
+    Column("leaderEpoch", "int", "leader epoch of the batch; -1 in record formats 0 and 1", "leader_epoch"),
+    Column("transactional", "boolean", "whether the batch was written in a transaction", "transactional"),
+    Column("control", "boolean", "whether the record is a control record (see includeControlRecords)", "control"),
     Column("crcOk", "boolean", "whether the batch's checksum is correct", "crc_ok"),
     Column("file", "string", "path of the segment"),
     SOURCE_COLUMN,
 )
 BATCH_COLUMNS = (
-    Column("topic", "string", "from the directory's name"),
-    Column("partition", "int", "from the directory's name"),
+    Column("topic", "string", "topic name, from the directory's name"),
+    Column("partition", "int", "partition number, from the directory's name"),
     Column("file", "string", "path of the segment"),
     Column("position", "bigint", "byte position of the batch in its segment"),
     Column("sizeBytes", "bigint", "size of the batch; bytes after broken framing are one row"),
     Column("magic", "tinyint", "record format: 0, 1 or 2"),
-    Column("codec", "string", "none, gzip, snappy, lz4, zstd or unknown"),
+    Column("codec", "string", "codec of the batch: none, gzip, snappy, lz4, zstd or unknown"),
     Column("baseOffset", "bigint", "first offset; in formats 0 and 1, the last offset of a compressed message"),
     Column("lastOffset", "bigint", ""),
     Column("recordCount", "int", "record count in the header; null in formats 0 and 1"),
     Column("readableRecords", "int", "number of readable records; only with deepIteration"),
     Column("maxTimestamp", "timestamp", ""),
-    Column("timestampType", "int", "0 CreateTime, 1 LogAppendTime, -1 none (record format 0)"),
+    Column("timestampType", "int", "timestamp type: 0 CreateTime, 1 LogAppendTime, -1 none (record format 0)"),
     Column("producerId", "bigint", "-1 without idempotence"),
     Column("producerEpoch", "smallint", ""),
     Column("baseSequence", "int", ""),
-    Column("leaderEpoch", "int", "-1 in record formats 0 and 1"),
-    Column("transactional", "boolean", "whether it was written in a transaction"),
-    Column("control", "boolean", "whether it is a control batch, such as a transaction marker"),
+    Column("leaderEpoch", "int", "leader epoch of the batch; -1 in record formats 0 and 1"),
+    Column("transactional", "boolean", "whether the batch was written in a transaction"),
+    Column("control", "boolean", "whether the batch is a control batch, such as a transaction marker"),
     Column("crcOk", "boolean", "whether the checksum is correct; null with verifyCrc=false"),
     Column("error", "string", "error in checksum or framing; with deepIteration also in records"),
     SOURCE_COLUMN,
@@ -92,7 +100,7 @@ INTERNAL_COLUMNS = (
     Column(
         "recordType",
         "string",
-        "OffsetCommit, TransactionLog, PartitionChangeRecord, ...; COMMIT, ... for control records",
+        "type of the record, such as OffsetCommit or PartitionChangeRecord; COMMIT or ABORT for markers",
     ),
     Column("version", "int", "version of the value's format; null for a tombstone"),
     Column("key", "string", "key in Kafka's JSON form; null in cluster and remote metadata"),
@@ -102,8 +110,8 @@ INTERNAL_COLUMNS = (
 )
 DECODED_COLUMNS = ("recordType", "version", "key", "value", "error")
 SEGMENT_COLUMNS = (
-    Column("topic", "string", "from the directory's name"),
-    Column("partition", "int", "from the directory's name"),
+    Column("topic", "string", "topic name, from the directory's name"),
+    Column("partition", "int", "partition number, from the directory's name"),
     Column("file", "string", "path of the segment"),
     Column("baseOffset", "bigint", "offset in the file's name"),
     Column("nextOffset", "bigint", "offset after the last batch"),
@@ -157,7 +165,7 @@ def choose_columns(
     columns = tuple(_find_column(name, columns_by_name) for name in names)
     for position, column in enumerate(columns):
         if column in columns[:position]:
-            raise OptionError(f"columns: {column.name} is named twice")
+            raise OptionError(f"columns contains {column.name} twice")
     return columns
 
 
@@ -165,8 +173,8 @@ def _find_column(name: str, columns_by_name: Mapping[str, Column]) -> Column:
     if name.lower() not in columns_by_name:
         near = difflib.get_close_matches(name.lower(), columns_by_name, n=1)
         names = ", ".join(column.name for column in columns_by_name.values())
-        advice = f"did you mean {columns_by_name[near[0]].name}?" if near else f"one of {names}"
-        raise OptionError(f"columns: no column {name}; {advice}")
+        advice = f"did you mean {columns_by_name[near[0]].name}?" if near else f"expected one of {names}"
+        raise OptionError(f"columns: {name} does not exist; {advice}")
     return columns_by_name[name.lower()]
 
 

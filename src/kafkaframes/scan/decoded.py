@@ -86,9 +86,9 @@ class SchemaArguments:
             OptionError, MissingExtraError, NetworkError: As for ``Scan.decode``.
         """
         if mode not in DECODE_MODES:
-            raise OptionError(f"`value` is {', '.join(DECODE_MODES)}, not {mode!r}")
+            raise OptionError(f"`value` is {mode!r}; expected {', '.join(DECODE_MODES)}")
         if self.schema is not None and self.registry is not None:
-            raise OptionError("only one of `schema` and `registry` can be given")
+            raise OptionError("`schema` and `registry` cannot be combined; specify one of them")
         if self.registry is not None:
             registered_schema = fetch_subject_schema(self.registry, self.subject or _subject_of_topics(topics), mode)
             decoding = DecodingOptions(
@@ -104,7 +104,7 @@ class SchemaArguments:
 
 def _subject_of_topics(topics: Collection[str]) -> str:
     if len(topics) != 1:
-        raise OptionError("`registry`: with several topics, set `subject`: the columns get its newest schema")
+        raise OptionError("`registry` with several topics requires `subject`, whose newest schema defines the columns")
     return f"{next(iter(topics))}-value"
 
 
@@ -118,7 +118,7 @@ def _read_schema_text(schema: Schema) -> bytes | None:
         return json.dumps(schema).encode()
     if isinstance(schema, str) and not os.path.isfile(schema):
         if schema.lstrip()[:1] not in _JSON_FIRST_CHARACTERS and schema.strip() not in ("true", "false"):
-            raise OptionError(f"`schema` {schema}: neither JSON nor a file")
+            raise OptionError(f"`schema` {schema} is neither JSON nor a file")
         return schema.encode()
     try:
         return Path(schema).read_bytes()
@@ -132,5 +132,5 @@ def _infer_schema(sample: Callable[[], Iterable[bytes | None]], mode: str) -> by
 
     if mode != JSON:
         advice = " (descriptors, of protoc)" if mode == PROTOBUF else ""
-        raise OptionError(f"`value` {mode}: `schema`{advice} or `registry` says what the bytes mean")
+        raise OptionError(f"`value`={mode} requires `schema`{advice} or `registry`")
     return json.dumps(infer_schema(sample()), sort_keys=True).encode()

@@ -44,7 +44,7 @@ class GroupBound:
 
 
 Bound = int | PartitionOffsets | TimeBound
-Position = int | Instant  # an int is an offset
+Position = int | Instant  # a number is an offset
 Limit = Position | Mapping[str, Mapping[int, Position]] | None
 
 
@@ -105,7 +105,7 @@ def time_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
 
 def _check_offset(setting: str, value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise OptionError(f"`{setting}`: offsets begin at 0, not at {value!r}; earliest and latest are text")
+        raise OptionError(f"`{setting}` is {value!r}; expected an offset of at least 0, earliest or latest")
     return value
 
 

@@ -66,7 +66,7 @@ class RecordBatches(Iterator[pa.RecordBatch]):
         return next(self._batches)
 
     def __repr__(self) -> str:
-        return f"Arrow batches of {', '.join(self.schema.names)}; read_all() gives a table"
+        return f"Arrow batches of {', '.join(self.schema.names)}; read_all() returns a table"
 
     def read_all(self) -> pa.Table:
         """Return the remaining rows as a table in memory."""
@@ -109,9 +109,9 @@ def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str
         if name not in valid_names:
             near = difflib.get_close_matches(str(name), valid_names, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise OptionError(f"no column {name!r}: {hint}there are {', '.join(valid_names)}")
+            raise OptionError(f"column {name!r} does not exist; {hint}expected one of {', '.join(valid_names)}")
         if name in columns[:position]:
-            raise OptionError(f"column {name!r} is named twice")
+            raise OptionError(f"column {name!r} is selected twice")
     return tuple(columns)
 
 

@@ -112,7 +112,7 @@ class Scan:
             OptionError: ``rows`` is negative.
         """
         if rows < 0:
-            raise OptionError(f"`limit` is a number of rows, not {rows}")
+            raise OptionError(f"`limit` is {rows}; expected a number of rows, at least 0")
         return replace(self, row_limit=rows if self.row_limit is None else min(rows, self.row_limit))
 
     def decode(
@@ -148,9 +148,9 @@ class Scan:
             NetworkError: The registry does not respond.
         """
         if errors not in ("null", "raise"):
-            raise OptionError(f"`errors` is null or raise, not {errors!r}")
+            raise OptionError(f"`errors` is {errors!r}; expected null or raise")
         if "value" not in self.source.default_columns:
-            raise OptionError(f"{self.source.label}: the scan has no column value")
+            raise OptionError(f"{self.source.label}: the scan has no column named value")
         choice = SchemaArguments(schema, registry, subject, message, other_fields)
         value_decoding = choice.create_decoding(
             value, topics=self.conditions.topics or self.source.topics, sample=self._read_first_values

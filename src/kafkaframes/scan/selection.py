@@ -178,7 +178,7 @@ def check_choice(setting: str, value: object, choices: Sequence[str]) -> None:
         OptionError: The value is not among ``choices``.
     """
     if value not in choices:
-        raise OptionError(f"`{setting}` is {' or '.join(choices)}, not {value!r}")
+        raise OptionError(f"`{setting}` is {value!r}; expected {' or '.join(choices)}")
 
 
 def topic_choice(topics: Sequence[str]) -> dict[str, Any]:

@@ -306,7 +306,7 @@ def read_scan(
         OptionError: ``workers`` is less than 1.
     """
     if workers is not None and workers < 1:
-        raise OptionError(f"`workers` is at least 1, not {workers}")
+        raise OptionError(f"`workers` is {workers}; expected at least 1")
     is_decoded = scan.decoding is not None
     if workers is None:
         workers = count_cores() if collects and scan.source.reads_in_threads and not is_decoded else 1

@@ -10,8 +10,8 @@ from kafkaframes.scan.selection import topic_choice
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"subscribe": frozenset("a"), "assign": {"a": (0,)}}, "only one of `subscribe`, `assign` can be given"),
-        ({"decode": "internal", "table": "batches"}, "`decode`=internal decodes records; `table`=batches has none"),
+        ({"subscribe": frozenset("a"), "assign": {"a": (0,)}}, "`subscribe`, `assign` cannot be combined"),
+        ({"decode": "internal", "table": "batches"}, "`decode`=internal requires `table`=records, not batches"),
     ],
 )
 def test_settings_that_exclude_each_other_are_named(settings, message):

@@ -123,7 +123,7 @@ def test_what_is_refused(servers):
         kafkaframes.scan_topic(servers, TOPIC).select("partitions")
     with pytest.raises(OptionError, match="no column 'file'"):
         kafkaframes.scan_topic(servers, TOPIC).select("file")
-    with pytest.raises(OptionError, match="names no topic"):
+    with pytest.raises(OptionError, match="`topics` is empty"):
         kafkaframes.scan_topic(servers, [])
     with pytest.raises(OptionError, match="`end` cannot be a group"):
         kafkaframes.scan_topic(servers, TOPIC, end="group:g")

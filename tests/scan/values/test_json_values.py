@@ -139,9 +139,7 @@ def test_schemas_that_double_are_refused_by_the_name_of_the_type():
         fields = {"l": inner, "r": inner}
         definitions[f"n{level}"] = {"title": f"n{level}", "type": "object", "properties": fields}
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n22"}}, "$defs": definitions}
-    with pytest.raises(
-        OptionError, match=rf"JSON Schema: type \w+, at \$\.x.*, brings more than {MAX_COLUMNS} columns"
-    ):
+    with pytest.raises(OptionError, match=rf"JSON Schema: type \w+, at \$\.x.*, has more than {MAX_COLUMNS} columns"):
         JsonDecoder(schema)
 
 

@@ -63,7 +63,7 @@ def test_struct_and_its_parts_are_json_text():
     assert rows[0]["value"] == '"x"'
     assert json.loads(rows[0]["listvalue"][0]) == [1, 2]
     assert rows[1] == {"struct": None, "value": None, "listvalue": []}
-    assert "google.protobuf.Value has no JSON" in reasons[2]
+    assert "google.protobuf.Value cannot be converted to JSON" in reasons[2]
 
 
 def test_a_message_inside_itself_is_json_text():
@@ -86,7 +86,7 @@ def test_messages_that_double_are_refused_by_the_name_of_the_type():
     for level in range(1, 23):
         part = (MESSAGE, f".p.M{level - 1}", 1)
         messages[f"M{level}"] = {"l": part, "r": part}
-    with pytest.raises(OptionError, match=rf"Protobuf: type p\.M\d+, at l.*, brings more than {MAX_COLUMNS} columns"):
+    with pytest.raises(OptionError, match=rf"Protobuf: type p\.M\d+, at l.*, has more than {MAX_COLUMNS} columns"):
         decoder_of(messages, "p.M22")
     assert len(decoder_of(messages, "p.M5")[0].fields) == 2
 

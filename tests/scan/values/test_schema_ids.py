@@ -70,7 +70,7 @@ EXPECTED = [
     {"id": 3, "note": "none"},
 ]
 REASONS = [
-    "the registry knows no schema 07070707-0707-0707-0707-070707070707",
+    "the registry has no schema 07070707-0707-0707-0707-070707070707",
     "5 bytes are too few for a schema registry's prefix",
     "3 bytes are too few for a schema registry's prefix",
 ]
@@ -124,7 +124,7 @@ def test_protobuf_has_its_message_indexes_in_the_header(tmp_path, registry):
     scan = kafkaframes.scan_log(logs).select("value")
     table = scan.decode(value="protobuf", registry=registry.url, subject="orders-value", message="Second").to_arrow()
     assert table.column("value").to_pylist() == [{"n": 5}, {"n": 6}, None]
-    assert table.column("_error").to_pylist()[2] == "a message First, the table has Second"
+    assert table.column("_error").to_pylist()[2] == "the value is a message First; the table reads messages Second"
 
 
 def test_a_schema_of_a_file_expects_no_prefix_and_headers_add_none(tmp_path, registry):

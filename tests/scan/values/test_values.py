@@ -189,5 +189,5 @@ def test_a_decoding_travels_and_makes_one_decoder_in_a_process():
 
     decoding = DecodingOptions("json", json.dumps(JSON_SCHEMA).encode())
     assert pickle.loads(pickle.dumps(decoding)).decoder() is decoding.decoder()
-    with pytest.raises(OptionError, match="no JSON Schema"):
+    with pytest.raises(OptionError, match="not a JSON Schema"):
         DecodingOptions("json", b"{").decoder()

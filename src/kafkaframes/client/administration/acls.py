@@ -193,7 +193,7 @@ class AclMethods(AdminRequests):
 
 
 def _operations_of_bits(bits: int) -> frozenset[str]:
-    """Return the names of the operations with a set bit. Bit N stands for the operation with number N."""
+    """Return the names of the operations with a set bit. Bit N represents the operation with number N."""
     if bits == OPERATIONS_NOT_REQUESTED:
         return frozenset()
     return frozenset(name for name, number in ACL_OPERATIONS.items() if bits >> number & 1)

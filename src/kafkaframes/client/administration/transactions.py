@@ -24,7 +24,7 @@ _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id that a coordinator knows.
+    """A transactional id, as its coordinator lists it.
 
     Attributes:
         transactional_id: id that the producer was configured with.
@@ -90,7 +90,7 @@ class FencedProducer(NamedTuple):
 
     Attributes:
         producer_id: new producer id.
-        producer_epoch: new producer epoch. Brokers reject producers with a lower one.
+        producer_epoch: new producer epoch. Brokers reject producers with a lower epoch.
     """
 
     producer_id: int

@@ -63,9 +63,9 @@ class QuotaMatch(Enum):
 
 
 DEFAULT_ENTITY: Final = QuotaMatch.DEFAULT
-"""Entity with a quota that applies to every name of a kind without a quota of its own."""
+"""Placeholder for the default entity: its quota applies to every name that has no quota of its own."""
 ANY_ENTITY: Final = QuotaMatch.ANY
-"""Filter of ``describe_client_quotas`` that matches every name of a kind."""
+"""Placeholder that matches every name in the filter of ``describe_client_quotas``."""
 
 
 class QuotaEntity(NamedTuple):

@@ -1,1 +1,1 @@
-"""Security as Kafka's Java clients take it: JAAS, key stores, OpenID Connect; each becomes settings of ours."""
+"""The security settings of Kafka's Java clients (JAAS, key stores, OpenID Connect), converted to this package's."""

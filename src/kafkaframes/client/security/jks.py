@@ -24,7 +24,7 @@ _SEQUENCE, _OCTETS = 0x30, 0x04
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """An entry with an encrypted key; ``chain``: certificates in DER, the key's own first."""
+    """An encrypted private key and its certificate chain in DER, which begins with the key's own certificate."""
 
     alias: str
     encrypted_key: bytes
@@ -33,14 +33,14 @@ class PrivateKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """The entries of a store, in their order. Certificates are in DER."""
+    """The entries of a key store, in file order. Certificates are in DER."""
 
     keys: tuple[PrivateKey, ...]
     certificates: tuple[bytes, ...]
 
 
 class _StoreReader:
-    """Reads bytes from the front. Each length is checked against the remaining size."""
+    """Reads the bytes of a store from start to end. Each length is checked against the remaining size."""
 
     def __init__(self, raw: bytes, position: int = 0) -> None:
         self.raw = raw
@@ -81,7 +81,7 @@ def read_key_store(raw: bytes, password: str | None) -> KeyStore:
     if password is not None:
         computed_digest = hashlib.sha1(_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(computed_digest, digest):
-            raise OptionError("the store's password is wrong, or the store was changed")
+            raise OptionError("the store's password is wrong, or the store was modified")
     reader = _StoreReader(body, len(JKS_MAGIC))
     version = reader.number(4)
     if version not in (1, 2):

@@ -70,7 +70,7 @@ def authenticate_scram(mechanism: str, username: str, password: str, *, nonce: s
         is_token: whether the credentials are the id and the HMAC of a delegation token (KIP-48).
 
     Raises:
-        BrokerError: the broker's messages do not belong to this exchange, or it does not know the password.
+        BrokerError: the broker's messages do not belong to this exchange, or the broker does not know the password.
     """
     digest = _SCRAM_HASHES[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
@@ -122,9 +122,10 @@ def authenticate_gssapi(settings: Any, host: str) -> Exchange:
 
     Raises:
         BrokerError: the broker's messages do not belong to this exchange.
-        MissingExtraError: ``authenticate_gssapi`` is not installed.
+        MissingExtraError: the package ``gssapi`` is not installed.
         NetworkError: the key distribution center cannot be reached.
-        OptionError: there is no ticket: there is no keytab, the cache has none, or the service does not exist.
+        OptionError: no ticket is available, because the keytab or a cached ticket is missing, or the service does not
+            exist.
     """
     library = import_extra("sasl.mechanism GSSAPI", "kerberos", "gssapi")
     try:
@@ -137,7 +138,7 @@ def authenticate_gssapi(settings: Any, host: str) -> Exchange:
             token = context.step((yield token or b""))
         offered_layers = context.unwrap((yield token or b"")).message
         if len(offered_layers) != _LAYER_OFFER_BYTES or not offered_layers[0] & _NO_SECURITY_LAYER:
-            raise BrokerError("the broker offers none of GSSAPI's security layers that Kafka has")
+            raise BrokerError("the broker requires a GSSAPI security layer, which Kafka does not support")
         answer = context.wrap(bytes([_NO_SECURITY_LAYER, 0, 0, 0]), False).message
     except library.exceptions.GSSError as error:
         raise BrokerError(f"the broker's response is not a valid GSSAPI message: {error.gen_message()}") from None

@@ -76,7 +76,7 @@ def _join_key_and_certificates(settings: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """A store in the settings.
+    """A trust store or key store, as the settings specify it.
 
     Attributes:
         option: prefix of the settings' names, for messages.

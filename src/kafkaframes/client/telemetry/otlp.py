@@ -32,7 +32,7 @@ class MetricHeader(NamedTuple):
 
     Attributes:
         name: name in dotted form.
-        unit: unit in UCUM; empty for a number of things.
+        unit: unit in UCUM; empty for a count.
         kind: kind of the metric.
     """
 

@@ -1,8 +1,8 @@
 """Payloads of PushTelemetry: the requested metrics of a client, with names, labels and units of KIP-714.
 
-Totals are sums, everything else is a gauge. With delta temporality, a sum is the difference from the last push that a
-broker has accepted. A push without a response may have been accepted, so its differences may be sent twice; the start
-time of each point shows it.
+Totals are sums, and all other metrics are gauges. With delta temporality, a sum is the difference from the last push
+that a broker has accepted. A push without a response may have been accepted, so its differences may be sent twice; the
+start time of each point shows it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _MAX_OVERHEAD_BYTES: Final = 64  # tags and lengths of the messages around metri
 
 
 class TelemetryPayload(NamedTuple):
-    """Metrics at one time, ready to be compressed.
+    """The values of a client's metrics at one time, encoded but not compressed.
 
     Attributes:
         data: ``MetricsData`` of OTLP.
         time_ns: time of the values, in nanoseconds since 1970.
-        totals: values of the sums in it since the client's start.
-        is_complete: whether all requested metrics are in it.
+        totals: values of the payload's sums since the client's start.
+        is_complete: whether the payload has all requested metrics.
     """
 
     data: bytes

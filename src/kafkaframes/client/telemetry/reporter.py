@@ -130,7 +130,7 @@ class TelemetryReporter:
                     await self._send_next()
         except Exception:  # a bug in the telemetry must not affect the application
             self._schedule.disabling_error = ErrorCode.UNKNOWN_SERVER_ERROR
-            _LOG.warning("client %r pushes no metrics any more", self._cluster.settings.client_id, exc_info=True)
+            _LOG.warning("client %r no longer pushes metrics", self._cluster.settings.client_id, exc_info=True)
         finally:
             self._subscribed_event.set()
 
@@ -184,7 +184,7 @@ class TelemetryReporter:
         )
         if not payload.is_complete and self._reports_omission:
             self._reports_omission = False
-            reason = f"they need more than {schedule.max_payload_bytes} bytes; subscribe to fewer metrics"
+            reason = f"all metrics need more than {schedule.max_payload_bytes} bytes; subscribe to fewer metrics"
             _LOG.warning("client %r pushes a part of its metrics: %s", self._cluster.settings.client_id, reason)
         codec = schedule.codec
         body = self._cluster.settings.message_class("PushTelemetryRequest")(
@@ -204,7 +204,7 @@ class TelemetryReporter:
         if code is not None and not self._is_closing:
             client_id = self._cluster.settings.client_id
             reason = f"{connection.host_port} has rejected {api}: {code}"
-            _LOG.warning("client %r pushes no metrics any more: %s", client_id, reason)
+            _LOG.warning("client %r no longer pushes metrics: %s", client_id, reason)
 
 
 class TelemetryMethods:

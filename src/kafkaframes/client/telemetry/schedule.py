@@ -1,4 +1,4 @@
-"""When a client requests its telemetry subscription, when it pushes metrics, and when it gives up (KIP-714).
+"""Decides when a client requests its telemetry subscription, pushes metrics, and stops (KIP-714).
 
 ``TelemetrySchedule`` does no I/O and reads no clock. It follows Java's ``ClientTelemetryReporter`` with two exceptions.
 An error of GetTelemetrySubscriptions never leads to an immediate repetition. And the first push of a new subscription
@@ -103,7 +103,7 @@ class TelemetrySchedule:
     def max_payload_bytes(self) -> int:
         """The largest uncompressed payload.
 
-        Some releases of Kafka limit this size, other releases the compressed one.
+        Some releases of Kafka limit this size, other releases limit the compressed size.
         """
         max_reported_bytes = 0 if self.subscription is None else self.subscription.max_bytes
         return min(self._max_bytes, max_reported_bytes or self._max_bytes)

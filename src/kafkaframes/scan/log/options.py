@@ -85,9 +85,11 @@ class ReadOptions:
     def __post_init__(self) -> None:
         selections = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name) is not None]
         if len(selections) > 1:
-            raise OptionError(f"only one of {', '.join(f'`{name}`' for name in selections)} can be given")
+            raise OptionError(
+                f"{', '.join(f'`{name}`' for name in selections)} cannot be combined; specify one of them"
+            )
         if self.decode == "internal" and self.table != "records":
-            raise OptionError(f"`decode`=internal decodes records; `table`={self.table} has none")
+            raise OptionError(f"`decode`=internal requires `table`=records, not {self.table}")
 
     @property
     def layout(self) -> str:

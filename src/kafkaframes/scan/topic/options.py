@@ -113,7 +113,7 @@ def select_from_topics(client: Mapping[str, Any], selection: Selection, **values
         OptionError: No topic is selected, or a consumer setting is invalid.
     """
     if not selection.topic_names:
-        raise OptionError("`topics` names no topic")
+        raise OptionError("`topics` is empty; expected at least one topic")
     ConsumerSettings.from_options(client)  # rejects invalid settings
     return TopicOptions(dict(client), **selection.topic_fields(), no_match="latest", **values)
 

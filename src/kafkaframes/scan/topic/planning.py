@@ -84,7 +84,9 @@ class TopicLookups:
             existing_partitions = set(self._client.partitions_for(*options.assign))
             missing_partitions = [str(name) for name in assigned_partitions if name not in existing_partitions]
             if missing_partitions:
-                raise OptionError(f"assign: unknown topic partition {', '.join(missing_partitions)}")
+                raise OptionError(
+                    f"assign: the cluster does not have the topic partition {', '.join(missing_partitions)}"
+                )
             return sorted(assigned_partitions, key=_name_of)
         if options.subscribe_pattern is not None:
             topics = [name for name in self._client.topics() if options.subscribe_pattern.fullmatch(name)]
@@ -327,7 +329,7 @@ def _find_bounds(lookups: TopicLookups) -> Bounds:
         {partition: bound[partition] for partition in partitions}
         for bound in (lookups.find_start_offsets(all_partitions), lookups.find_end_offsets(all_partitions))
     )
-    if end != LATEST:  # an end at LATEST below the start is data loss, which check_kept reports
+    if end != LATEST:  # an end at LATEST below the start is data loss, which check_retained_offsets reports
         check_order(starts, ends)
     starts = lookups.limit_to_times(lookups.check_retained_offsets(starts), ends)
     return {partition: row_filter.limit_range(starts[partition], ends[partition]) for partition in partitions}
@@ -352,7 +354,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
     ]
     if problems:
         raise OptionError(
-            f"topic partition {', '.join(problems)}: nothing can be read; has retention deleted the rest?"
+            f"topic partition {', '.join(problems)}: the range is empty; retention may have deleted its records"
         )
 
 

@@ -41,9 +41,9 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
             break
         shift += 7
         if shift >= MAX_VARINT_BITS:
-            raise BadValueError("a number of more than 64 bits")
+            raise BadValueError("the number has more than 64 bits")
     if value >> MAX_VARINT_BITS:
-        raise BadValueError("a number of more than 64 bits")
+        raise BadValueError("the number has more than 64 bits")
     return (value >> 1) ^ -(value & 1), position
 
 
@@ -59,7 +59,7 @@ def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
     size, position = read_long(data, position)
     end = position + size
     if size < 0 or end > len(data):
-        raise BadValueError(f"{size} bytes of text or data, of {len(data) - position} that are left")
+        raise BadValueError(f"expected {size} bytes of text or data, found {len(data) - position}")
     return data[position:end], end
 
 
@@ -82,7 +82,7 @@ def decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise BadValueError(f"text that is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise BadValueError(f"the text is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def _read_boolean(data: bytes, position: int) -> tuple[bool, int]:
@@ -125,7 +125,7 @@ def create_fixed_reader(size: int) -> Read:
     def read_fixed(data: bytes, position: int) -> tuple[bytes, int]:
         end = position + size
         if end > len(data):
-            raise BadValueError(f"{size} bytes of a fixed type, of {len(data) - position} that are left")
+            raise BadValueError(f"expected {size} bytes of a fixed type, found {len(data) - position}")
         return data[position:end], end
 
     return read_fixed
@@ -169,7 +169,7 @@ def create_array_reader(read: Read, items: AvroType) -> Read:
         items: element type in the writer schema.
     """
     if is_empty(items):
-        return create_failing_reader("the writer's schema has an array of values without bytes")
+        return create_failing_reader("arrays of values that occupy no bytes are not supported")
 
     def read_array(data: bytes, position: int) -> tuple[list[Any], int]:
         result: list[Any] = []
@@ -211,7 +211,9 @@ def create_failing_reader(reason: str) -> Read:
 
 def create_mismatch_reader(writer: AvroType, reader: AvroType) -> Read:
     """Return a reader that rejects every value, because its type cannot be resolved to the reader's type."""
-    return create_failing_reader(f"written as {describe_type(writer)}, which cannot be read as {describe_type(reader)}")
+    return create_failing_reader(
+        f"the value was written as {describe_type(writer)}, which cannot be read as {describe_type(reader)}"
+    )
 
 
 def describe_type(schema: AvroType) -> str:

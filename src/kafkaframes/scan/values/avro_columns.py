@@ -131,7 +131,7 @@ def _plan_branch(
     if schema.kind in (ARRAY, MAP) and schema.items is not None:
         is_array = schema.kind == ARRAY
         if is_array and is_empty(schema.items):
-            raise OptionError(f"Avro schema, {path}: an array of values without bytes is not read")
+            raise OptionError(f"Avro schema, {path}: arrays of values that occupy no bytes are not supported")
         part = _plan_column(schema.items, f"{path}[]" if is_array else f"{path}{{}}", (*within, schema), budget)
         kind = pa.list_(pa.field("element", part.type)) if is_array else pa.map_(pa.string(), part.type)
         return AvroColumn(LIST if is_array else ENTRIES, kind, schema, {"": part}, {}, is_nullable)

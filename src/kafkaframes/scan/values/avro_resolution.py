@@ -187,7 +187,7 @@ class ReaderCompiler:
         def read_union(data: bytes, position: int) -> tuple[Any, int]:
             index, position = read_long(data, position)
             if not 0 <= index < count:
-                raise BadValueError(f"branch {index} of a union of {count} types")
+                raise BadValueError(f"the union has {count} types, but no branch {index}")
             return branches[index](data, position)
 
         return read_union
@@ -223,7 +223,7 @@ class ReaderCompiler:
                 data = encode_default(field.type, field.default)
                 defaults[names[field.name]], _ = part(field.type, field)(data, 0)
             except (BadValueError, RecursionError) as error:
-                return create_failing_reader(f"{reader.label}: the default of field {field.name}: {error}")
+                return create_failing_reader(f"{reader.label}: the default of field {field.name} is invalid: {error}")
         steps: list[tuple[str | None, Read]] = []
         for field in writer.fields:
             target = targets.get(field.name)

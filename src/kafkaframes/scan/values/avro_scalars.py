@@ -97,7 +97,7 @@ def _create_enum_reader(writer: AvroType, reader: AvroType, convert: Convert | N
     def read_enum(data: bytes, position: int) -> tuple[Any, int]:
         index, position = read_long(data, position)
         if not 0 <= index < len(results):
-            raise BadValueError(f"symbol {index} of {len(results)} of {writer.label}")
+            raise BadValueError(f"{writer.label} has {len(results)} symbols, but no symbol {index}")
         if results[index] is None:
             raise BadValueError(f"symbol {writer.symbols[index]} of {writer.label} is not in the table's schema")
         return results[index], position
@@ -123,7 +123,7 @@ def _unit_of(writer: AvroType, reader: AvroType) -> TimeUnit | str | None:
     if writer.unit.dimension != reader.unit.dimension and not (
         writer.unit.dimension in moments and reader.unit.dimension in moments
     ):
-        return f"written as {writer.unit.name}, which cannot be read as {reader.unit.name}"
+        return f"the value was written as {writer.unit.name}, which cannot be read as {reader.unit.name}"
     return writer.unit
 
 
@@ -160,9 +160,11 @@ def _create_decimal_conversion(digits: DecimalDigits, scale: int) -> Convert:
         else:
             number, remainder = divmod(number, 10**-shift)
             if remainder:
-                raise BadValueError(f"a decimal of scale {scale} has digits that scale {digits.scale} would lose")
+                raise BadValueError(
+                    f"the decimal of scale {scale} cannot be converted to scale {digits.scale} without a loss of digits"
+                )
         if not -limit < number < limit:
-            raise BadValueError(f"a decimal of more than {digits.precision} digits")
+            raise BadValueError(f"the decimal has more than {digits.precision} digits")
         return Decimal(number).scaleb(-digits.scale, _EXACT_DECIMAL_CONTEXT)
 
     return convert_decimal

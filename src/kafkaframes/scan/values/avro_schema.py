@@ -140,7 +140,7 @@ class _SchemaParser:
 
     def parse_type(self, schema: Json, namespace: str, depth: int) -> AvroType:
         if depth > MAX_NESTING:
-            raise AvroSchemaError(f"nested more than {MAX_NESTING} levels")
+            raise AvroSchemaError(f"the schema is nested more than {MAX_NESTING} levels deep")
         if isinstance(schema, str):
             return self._find_named_type(schema, namespace)
         if isinstance(schema, list):
@@ -187,7 +187,7 @@ class _SchemaParser:
     def _define_type(self, schema: Mapping[str, Json], kind: str, namespace: str, depth: int) -> AvroType:
         short_name = schema.get("name")
         if not isinstance(short_name, str) or not short_name:
-            raise AvroSchemaError(f"{kind} without a name")
+            raise AvroSchemaError(f"the {kind} has no name")
         name = _full_name(short_name, schema.get("namespace") if "namespace" in schema else namespace)
         if name in self._types_by_name:
             raise AvroSchemaError(f"type {name} is defined twice")
@@ -197,13 +197,13 @@ class _SchemaParser:
         if kind == ENUM:
             result.symbols = _check_text_list(schema, "symbols")
             if not result.symbols:
-                raise AvroSchemaError(f"enum {name} without symbols")
+                raise AvroSchemaError(f"enum {name} has no symbols")
             default = schema.get("default")
             result.default = default if default in result.symbols else None
         elif kind == FIXED:
             size = schema.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-                raise AvroSchemaError(f"fixed {name} without a size")
+                raise AvroSchemaError(f"fixed {name} has no size")
             result.size = size
             self._logical(result, schema)
         else:
@@ -213,7 +213,7 @@ class _SchemaParser:
     def _parse_fields(self, schema: Mapping[str, Json], name: str, namespace: str, depth: int) -> list[AvroField]:
         entries = schema.get("fields")
         if not isinstance(entries, list):
-            raise AvroSchemaError(f"record {name} without fields")
+            raise AvroSchemaError(f"record {name} has no fields")
         result: list[AvroField] = []
         names: set[str] = set()
         for entry in entries:
@@ -256,7 +256,7 @@ def _full_name(name: str, namespace: Json) -> str:
 def _check_text_list(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
     names = schema.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise AvroSchemaError(f"{key} are not a list of names")
+        raise AvroSchemaError(f"{key} is not a list of names")
     return tuple(names)
 
 

@@ -69,9 +69,9 @@ class AvroDecoder:
         except BadValueError as error:
             raise BadValueError(f"not an Avro value of its schema: {error}") from None
         except (IndexError, struct.error):
-            raise BadValueError("not an Avro value of its schema: it breaks off") from None
+            raise BadValueError("not an Avro value of its schema: it is truncated") from None
         except RecursionError:
-            raise BadValueError("not an Avro value of its schema: nested too deeply") from None
+            raise BadValueError("not an Avro value of its schema: it is nested too deeply") from None
         if remaining_bytes := len(payload) - end:
             raise BadValueError(
                 f"{remaining_bytes} byte{'s follow' if remaining_bytes > 1 else ' follows'} the Avro value"

@@ -82,7 +82,7 @@ class ColumnBudget:
         self._columns += 1
         if self._columns > MAX_COLUMNS:
             raise OptionError(
-                f"{self._kind}: type {name}, at {_shorten(path)}, brings more than {MAX_COLUMNS} columns. {_RAW_REMEDY}"
+                f"{self._kind}: type {name}, at {_shorten(path)}, has more than {MAX_COLUMNS} columns. {_RAW_REMEDY}"
             )
         if depth > MAX_NESTING_DEPTH:
             raise OptionError(
@@ -91,7 +91,7 @@ class ColumnBudget:
             )
 
 
-_RAW_REMEDY: Final = "Use a schema with fewer, or read bytes (`mode` raw)"
+_RAW_REMEDY: Final = "Use a smaller schema, or read bytes (`mode`=raw)"
 
 
 def _shorten(path: str) -> str:
@@ -179,7 +179,9 @@ def separate_rows(
     columns = {name: batch.column(name) for name in batch.schema.names}
     if needs_key:
         keyless_rows = np.flatnonzero(flag_values(batch.column("key").is_null()))
-        reasons |= dict.fromkeys(keyless_rows.tolist(), "no key: a table of the latest value by key needs one")
+        reasons |= dict.fromkeys(
+            keyless_rows.tolist(), "the record has no key, which a table of the latest value by key requires"
+        )
     if decoder is not None:
         values = (prepend_schema_ids(batch) if has_prefix else batch).column("value")
         del columns["value"]

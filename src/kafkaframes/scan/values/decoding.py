@@ -86,7 +86,7 @@ def fetch_subject_schema(url: str, subject: str, mode: str) -> RegisteredSchema:
     """
     result = SchemaRegistry(url).fetch_latest(subject)
     if result.kind != _REGISTRY_KINDS[mode]:
-        raise OptionError(f"`mode` {mode}: the schemas of {subject} are {result.kind}")
+        raise OptionError(f"`mode` is {mode}, but the schemas of {subject} are {result.kind}")
     return result
 
 
@@ -130,7 +130,7 @@ class _PrefixParser:
         if name is None:
             name = self._parsed_schemas[number, indexes] = find_message_name(self._find_protobuf_files(number), indexes)
         if name != requested:
-            raise BadValueError(f"a message {name}, the table has {requested}")
+            raise BadValueError(f"the value is a message {name}; the table reads messages {requested}")
         return payload
 
     def _find_protobuf_files(self, number: int | str) -> list[bytes]:
@@ -142,14 +142,14 @@ class _PrefixParser:
 def _fetch_schema_by_id(registry: SchemaRegistry, number: int | str, kind: str) -> RegisteredSchema:
     result = registry.fetch_by_id(number)
     if result.kind != kind:
-        raise BadValueError(f"schema {number} is {result.kind}, not {kind}")
+        raise BadValueError(f"schema {number} is {result.kind}; expected {kind}")
     return result
 
 
 def _find_schema(decoding: DecodingOptions, number: int | str) -> bytes:
     result = decoding.by_id.get(number) if isinstance(number, int) else None
     if result is None:
-        raise BadValueError(f"schema {number} is not among those given")
+        raise BadValueError(f"schema {number} is not one of the given schemas")
     return result
 
 
@@ -227,7 +227,7 @@ def _create_json_decoder(decoding: DecodingOptions) -> ValueDecoder:
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"no JSON Schema: {error}") from None
+        raise OptionError(f"not a JSON Schema: {error}") from None
     decoder = JsonDecoder(
         schema, other_fields=decoding.other_fields, references=_parse_json_references(decoding.registered_schema)
     )

@@ -49,7 +49,7 @@ class JsonDecoder:
 
     def __init__(self, schema: Any, *, other_fields: bool = True, references: Mapping[str, Any] | None = None) -> None:
         if not isinstance(schema, dict):
-            raise OptionError("a JSON Schema is an object")
+            raise OptionError("the JSON Schema is not an object")
         plan = simplify(schema, references or {})
         self._is_object = plan.kind == OBJECT
         self._readers = _fields_planned(plan) if self._is_object else {WHOLE_VALUE_COLUMN: _plan_column(plan)}
@@ -82,7 +82,7 @@ class JsonDecoder:
         try:
             return self._to_row(document)
         except RecursionError:
-            raise BadValueError("no JSON: nested too deeply") from None
+            raise BadValueError("not JSON: nested too deeply") from None
 
     def _to_row(self, document: Any) -> Row:
         extras: Extras = {}
@@ -102,9 +102,9 @@ def _parse_document(value: bytes) -> Any:
     try:
         return _JSON_DECODER(value.decode())
     except UnicodeDecodeError as error:
-        raise BadValueError(f"no UTF-8: {error.reason} at byte {error.start}") from None
+        raise BadValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
-        raise BadValueError("no JSON: nested too deeply") from None
+        raise BadValueError("not JSON: nested too deeply") from None
     except ValueError as error:
         raise BadValueError(f"no JSON: {error}") from None
 
@@ -310,7 +310,7 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
             continue
         result = entry if result is None else _merge_schemas(result, entry)
     if result is None or result == _NULL_SCHEMA:
-        raise OptionError("no value is JSON yet, so columns cannot be inferred; set `schema`")
+        raise OptionError("the sample contains no JSON value, so columns cannot be inferred; set `schema`")
     return result
 
 

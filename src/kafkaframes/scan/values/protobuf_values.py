@@ -69,7 +69,7 @@ def files_of_set(data: bytes) -> list[bytes]:
 
 
 _DESCRIPTOR_SET_ADVICE: Final = (
-    "no FileDescriptorSet: protoc --include_imports --descriptor_set_out=FILE a.proto writes one"
+    "not a FileDescriptorSet; create one with protoc --include_imports --descriptor_set_out=FILE a.proto"
 )
 
 
@@ -85,7 +85,7 @@ def find_message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
     messages = file.message_type
     for index in indexes:
         if not 0 <= index < len(messages):
-            raise BadValueError(f"message indexes {list(indexes)} lead to no message of its schema")
+            raise BadValueError(f"the schema has no message with the indexes {list(indexes)}")
         names.append(messages[index].name)
         messages = messages[index].nested_type
     return ".".join(names)
@@ -116,7 +116,7 @@ class ProtobufDecoder:
         except BadValueError:
             raise OptionError("the Protobuf file has no message") from None
         except KeyError:
-            raise OptionError(f"no message {name!r} in the Protobuf files: set `message`") from None
+            raise OptionError(f"message {name!r} does not exist in the Protobuf files; set `message`") from None
         except TypeError as error:
             raise OptionError(f"the Protobuf files are inconsistent: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)
@@ -138,7 +138,7 @@ class ProtobufDecoder:
         try:
             result = self._class.FromString(payload)
         except Exception as error:  # DecodeError differs between implementations of protobuf
-            raise BadValueError(f"no Protobuf message {self.message}: {error}") from None
+            raise BadValueError(f"not a Protobuf message {self.message}: {error}") from None
         return {name: take(result) for name, take in self._takes}
 
 
@@ -151,7 +151,7 @@ class _MessagePlanner:
     def plan_field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
         """Plan the column of a field at ``path``. ``within`` has the names of the messages that contain it."""
         if field.type == _GROUP:
-            raise OptionError(f"Protobuf, {path}: a group has no column")
+            raise OptionError(f"Protobuf, {path}: groups are not supported")
         name = field.name
         if _is_map(field):
             key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
@@ -218,7 +218,7 @@ def _to_json_text(message: Any) -> str:
     try:
         value = json_format.MessageToDict(message, preserving_proto_field_name=True)
     except Exception as error:  # the library's own exceptions, TypeError or ValueError
-        raise BadValueError(f"{message.DESCRIPTOR.full_name} has no JSON: {error}") from None
+        raise BadValueError(f"{message.DESCRIPTOR.full_name} cannot be converted to JSON: {error}") from None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

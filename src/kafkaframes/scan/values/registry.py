@@ -50,7 +50,7 @@ def split_prefix(value: bytes) -> tuple[int | str, bytes]:
     if value[0] == 1:
         return str(uuid.UUID(bytes=value[1:size])), value[size:]
     if value[0] != 0:
-        raise BadValueError(f"no schema registry's prefix: the first byte is {value[0]}, not 0 or 1")
+        raise BadValueError(f"not a prefix of a schema registry: the first byte is {value[0]}; expected 0 or 1")
     return int.from_bytes(value[1:size], "big"), value[size:]
 
 
@@ -80,7 +80,7 @@ def _read_zigzag(buffer: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(buffer):
-            raise TruncatedError("the varint breaks off", position=position)
+            raise TruncatedError("the varint is truncated", position=position)
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -147,7 +147,7 @@ class SchemaRegistry:
         if schema is None:
             path = f"/schemas/{'guids' if isinstance(schema_id, str) else 'ids'}/{schema_id}"
             answer = self._send_request(path)
-            schema = f"the registry knows no schema {schema_id}" if answer is None else self._fetch_references(answer)
+            schema = f"the registry has no schema {schema_id}" if answer is None else self._fetch_references(answer)
             if isinstance(schema, RegisteredSchema) and schema.kind == PROTOBUF:
                 is_retry = self._send_request(f"{path}?format=serialized") or answer
                 schema = schema._replace(text=str((is_retry or {}).get("schema")))
@@ -173,7 +173,7 @@ class SchemaRegistry:
     def _fetch_references(self, answer: dict[str, Any]) -> RegisteredSchema:
         text = answer.get("schema")
         if not isinstance(text, str):
-            raise NetworkError(f"{self._url}: answers without a schema")
+            raise NetworkError(f"{self._url}: the response has no schema")
         kind = str(answer.get("schemaType") or AVRO)
         result: dict[str, str] = {}
         self._fetch_referenced(answer.get("references") or (), kind, result)
@@ -188,7 +188,9 @@ class SchemaRegistry:
             form = "?format=serialized" if kind == PROTOBUF else ""
             answer = self._send_request(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
             if answer is None:
-                raise NetworkError(f"{self._url}: a schema names {subject} version {version}, which is not there")
+                raise NetworkError(
+                    f"{self._url}: a schema references {subject} version {version}, which does not exist"
+                )
             result[name] = ""  # marks the reference as visited
             self._fetch_referenced(answer.get("references") or (), kind, result)
             del result[name]
@@ -204,12 +206,12 @@ class SchemaRegistry:
             with error:
                 if error.code == _HTTP_NOT_FOUND:
                     return None
-            raise NetworkError(f"{self._url}: the schema registry answers {error.code} {error.reason}") from None
+            raise NetworkError(f"{self._url}: the schema registry returned {error.code} {error.reason}") from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise NetworkError(f"{self._url}: no response from the schema registry: {reason}") from None
         if len(body) > _MAX_RESPONSE_BYTES:
-            raise NetworkError(f"{self._url}: an answer of more than {_MAX_RESPONSE_BYTES} bytes")
+            raise NetworkError(f"{self._url}: the response has more than {_MAX_RESPONSE_BYTES} bytes")
         return self._object(body)
 
     def _object(self, body: bytes) -> dict[str, Any]:

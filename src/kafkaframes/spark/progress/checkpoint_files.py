@@ -134,5 +134,5 @@ def _find_query_id(session_id: str, name: str) -> str:
     session: Any = ConnectSession.builder.remote(url).create()
     result = [str(query.id) for query in session.streams.active if query.name == name]
     if len(result) != 1:
-        raise KafkaframesError(f"the query {name!r} is not found among those of its Spark Connect session")
+        raise KafkaframesError(f"the query {name!r} does not run in its Spark Connect session")
     return result[0]

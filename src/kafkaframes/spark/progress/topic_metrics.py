@@ -107,7 +107,7 @@ class TopicMetrics(StreamingQueryListener):
 _PARTITION_METRICS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], ...]] = (
     ("lag_offsets", "offsets that the query has not read yet", lambda lag: lag.offsets),
     ("next_offset", "offset at which the query continues", lambda lag: lag.next_offset),
-    ("latest_offset", "where the partition ended when the micro-batch was planned", lambda lag: lag.latest_offset),
+    ("latest_offset", "end offset of the partition when the micro-batch was planned", lambda lag: lag.latest_offset),
 )
 
 
