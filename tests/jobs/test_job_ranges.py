@@ -202,7 +202,7 @@ def test_a_range_of_a_sound_log_has_no_finding_that_the_whole_has_not():
         ({"end": OFFSETS + 1}, "beyond the log's end 60"),
         ({"start": "latest"}, "cannot start at latest"),
         ({"start": "group:g"}, "only live topics have groups"),
-        ({"end": -1}, "offsets begin at 0"),
+        ({"end": -1}, "expected an offset of at least 0"),
         ({"start": "yesterday"}, "yesterday"),
         ({"start": {"orders": {0: 5}}}, "orders-1"),
         ({"partitions": -1}, "partitions"),

@@ -32,7 +32,7 @@ def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
     assert names(["TIMESTAMPTYPE", "key"]) == ["timestampType", "key"]
     with pytest.raises(OptionError, match="columns contains offset twice"):
         choose_columns(["offset", "Offset"])
-    with pytest.raises(OptionError, match="no column ofset; did you mean offset"):
+    with pytest.raises(OptionError, match="columns: ofset does not exist; did you mean offset"):
         choose_columns(["ofset"])
     with pytest.raises(OptionError, match="one of key, value"):
         choose_columns(["zzz"])

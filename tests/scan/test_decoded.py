@@ -73,8 +73,8 @@ def test_avro_by_a_file_in_processes(tmp_path):
 def test_what_is_refused(log):
     scan = kafkaframes.scan_log(log)
     for message, options in {
-        "`value` is json, avro, protobuf": {"value": "xml"},
-        "`errors` is null or raise": {"value": "json", "errors": "drop"},
+        "expected json, avro, protobuf": {"value": "xml"},
+        "expected null or raise": {"value": "json", "errors": "drop"},
         "`schema` and `registry` cannot be combined": {
             "value": "json",
             "schema": SCHEMA,

@@ -155,12 +155,12 @@ def test_bytes_have_no_topics_no_partitions_and_no_transactions(tmp_path):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"on_damage": "PERMISSIVE"}, "`on_damage` is keep or drop or fail, not 'PERMISSIVE'"),
-        ({"isolation": "committed"}, "`isolation` is read_committed or read_uncommitted, not 'committed'"),
+        ({"on_damage": "PERMISSIVE"}, "`on_damage` is 'PERMISSIVE'; expected keep or drop or fail"),
+        ({"isolation": "committed"}, "`isolation` is 'committed'; expected read_committed or read_uncommitted"),
         ({"partitions": [-1]}, "`partitions` contains -1; expected partition numbers"),
         ({"partitions": ["0"]}, "`partitions` contains '0'; expected partition numbers"),
         ({"partitions": True}, "`partitions` contains True; expected partition numbers"),
-        ({"start": -2}, "offsets begin at 0"),
+        ({"start": -2}, "expected an offset of at least 0"),
         ({"end": "group:g"}, "`end` cannot be a group"),
     ],
 )

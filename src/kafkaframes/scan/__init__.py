@@ -1,6 +1,7 @@
-"""What to read of a log, a topic or a capture, planned once; and the slices as Arrow batches.
+"""Scans of logs, topics and captures: a selection of rows, its plan, and the slices of the plan as Arrow batches.
 
-The functions that create a scan are in ``kafkaframes``. The classes that they and a scan return are exported here.
+The functions that create a scan are in ``kafkaframes``. This package exports the classes that these functions and scans
+return.
 """
 
 from typing import TYPE_CHECKING

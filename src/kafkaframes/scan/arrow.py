@@ -38,7 +38,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 
 
 class Origin(Protocol):
-    """The origin of rows, a segment or a live topic partition."""
+    """The origin of rows: a segment or a live topic partition."""
 
     @property
     def topic(self) -> str | None:
@@ -165,7 +165,7 @@ def check_milliseconds(
 
     Args:
         milliseconds: Times in milliseconds since 1970.
-        describe: Returns the start of the error message for the index of a time: all words before the time.
+        describe: Function that returns the start of the error message for the index of a time, up to the time itself.
         remedy: Advice in the error message.
 
     Raises:

@@ -72,7 +72,10 @@ def plan_works(files: Sequence[str], options: CaptureReadOptions, *, cores: int)
 
 
 def find_finished_files(options: CaptureReadOptions, *, now: float) -> list[str]:
-    """Return the complete files: all but the newest, and the newest too after ``quiet_seconds`` without a write."""
+    """Return the complete files: all but the newest.
+
+    The newest one is complete after ``quiet_seconds`` without a write.
+    """
     try:
         files = sorted(find_files(options.paths), key=natural_sort_key)
     except OptionError:

@@ -154,7 +154,7 @@ def choose_columns(
     ``source`` adds the column ``source``, which distinguishes the rows of two replicas.
 
     Raises:
-        OptionError: A name is unknown or given twice.
+        OptionError: A name is unknown or is specified twice.
     """
     names = list(names_or_none or _DEFAULT_COLUMNS[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:

@@ -151,7 +151,7 @@ def _find_partitions(may_keep: _MayKeep) -> frozenset[int] | None:
 
 
 def _find_topics(may_keep: _MayKeep, topics: Sequence[str]) -> frozenset[str] | None:
-    """Return the topics that the filter may keep; None if it may keep topics that it does not name."""
+    """Return the topics that the filter may keep; None if the filter may keep topics that it does not name."""
     column = ds.field("topic")
     between_topics = [(column > lower) & (column < other) for lower, other in pairwise(topics)]
     if not topics or any(map(may_keep, [column < topics[0], *between_topics, column > topics[-1]])):

@@ -22,7 +22,7 @@ Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
 
 @dataclass(frozen=True, slots=True)
 class ValueDecoding:
-    """A decoder of values, and whether it raises on invalid values."""
+    """A decoder of values with its error handling."""
 
     decoding: DecodingOptions
     raises: bool = False
@@ -69,7 +69,7 @@ class ValueDecoding:
 
 @dataclass(frozen=True, slots=True)
 class SchemaArguments:
-    """The source of the value schema: the schema arguments of ``Scan.decode``."""
+    """The schema arguments of ``Scan.decode``, which determine the source of the value schema."""
 
     schema: Schema = None
     registry: str | None = None

@@ -1,4 +1,4 @@
-"""Compute fingerprints of records, by which a later run recognizes the log that an earlier run has read.
+"""Compute fingerprints of records. A later run uses them to recognize the log that an earlier run has read.
 
 An end offset does not identify a log. A topic may have been deleted and created again under the same name. A log that
 was truncated grows again with other records at the same offsets. A run therefore stores fingerprints of the last
@@ -59,7 +59,7 @@ def fingerprint_last_rows(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]
 
 
 def fingerprint_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> tuple[Fingerprint, ...]:
-    """Return the fingerprints of rows, given by their numbers in a batch."""
+    """Return the fingerprints of rows, selected by their indexes in a batch."""
     selected_rows = batch.take(pa.array(rows))
     times = selected_rows.column("timestamp").view(pa.int64()).to_pylist()
     names = ("offset", "timestamp_type", "key", "value", "headers")
@@ -91,7 +91,7 @@ def create_collector(
 def find_difference(
     expected_fingerprints: Iterable[Fingerprint], actual: Mapping[int, Fingerprint]
 ) -> tuple[Fingerprint, Fingerprint] | None:
-    """Return the first expected fingerprint that a log contradicts, and the one that it has at this offset.
+    """Return the first expected fingerprint that a log contradicts, and the log's fingerprint at this offset.
 
     Args:
         expected_fingerprints: fingerprints of an earlier run.

@@ -54,14 +54,14 @@ def scan_log(
         topics: Topic names or patterns. Default: all topics except Kafka's internal topics.
         partitions: Partition numbers in each of these topics. Default: all.
         start, end: Start and end of the range in each partition, end exclusive: ``"earliest"``, ``"latest"``, an
-            offset, or a time (a datetime, a date or text; UTC without a zone). A mapping sets an offset or a time for
-            each partition: ``{"orders": {0: 17}}``. Times are resolved to offsets as in ListOffsets.
+            offset, or a time (a datetime, a date or text; UTC without a zone). A mapping such as ``{"orders": {0:
+            17}}`` sets an offset or a time for each partition. Times are resolved to offsets as in ListOffsets.
         isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
             transaction on. Default: ``read_committed``, and ``read_uncommitted`` for single segments
             (docs/selecting.md).
         control_records: Whether transaction markers and other control records are returned.
-        on_damage: ``keep`` returns the records that Kafka's reader returns, ``drop`` omits damaged batches, ``fail``
-            raises at the first damage.
+        on_damage: ``keep`` returns the records that Kafka's reader returns, ``drop`` omits damaged batches, and
+            ``fail`` raises an error at the first damage.
         verify_crc: Whether a wrong CRC counts as damage.
         fail_on_data_loss: Whether an offset in ``start`` or ``end`` that the log no longer has is an error.
         replicas: ``merge`` combines the replicas of a partition to one log (docs/many-copies.md). ``all`` reads each
@@ -175,17 +175,17 @@ def scan_capture(
 
     Args:
         paths: A pcap or pcapng file (plain, gzip, zstd or lz4), a directory with the files of a rotating recorder, or a
-            pattern. Several of these are read as one capture.
+            pattern. Several files or directories are read as one capture.
         table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
         api: Name of an API. Only its calls are read, with ``request`` and ``response`` as structs instead of JSON.
         ports: Listener ports of the brokers. By default, Kafka connections are detected by their bytes.
         secrets: Whether credentials are shown (SASL tokens, SCRAM, HMACs of delegation tokens, passwords in
             configurations).
-        specs: Custom message specifications. The built-in ones apply to APIs and versions that they lack.
+        specs: Custom message specifications. The built-in specifications apply to APIs and versions that they lack.
         names_of: A Kafka release. The columns ``requestNamed`` and ``responseNamed`` are added, with the field names of
             that release.
-        on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises at the first
-            unread data that may contain a call.
+        on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises an error at the
+            first unread data that may contain a call.
 
     Raises:
         OptionError: A table, API, release or value does not exist.
@@ -231,8 +231,8 @@ def read_records(
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
 
-    For paths this is short for ``scan_log(...).select(...).to_batches()``. The defaults are those of an inspection
-    tool: records of all transactions and control records are returned (docs/selecting.md).
+    For paths this is short for ``scan_log(...).select(...).to_batches()``. By default, as in an inspection tool,
+    records of all transactions and control records are returned (docs/selecting.md).
 
     >>> kafkaframes.read_records("/backup/kafka-logs", topics=["orders"]).to_pandas()  # doctest: +SKIP
 
@@ -250,7 +250,7 @@ def read_records(
         isolation: As for ``scan_log``. ``read_committed`` is not available for bytes and single segments.
         control_records: Whether transaction markers and other control records are returned.
         on_damage: ``keep`` returns the records that Kafka's reader returns, in a damaged batch those before the damage.
-            ``drop`` omits damaged batches, ``fail`` raises at the first damage.
+            ``drop`` omits damaged batches, and ``fail`` raises an error at the first damage.
         verify_crc: Whether a wrong CRC counts as damage. With ``keep``, the records of the batch are still returned.
         fail_on_data_loss: Whether an offset in ``start`` or ``end`` that the log no longer has is an error.
         replicas: ``merge`` combines the segments of a partition in several directories to one log
@@ -354,18 +354,18 @@ def read_capture(
 
     Args:
         source: A pcap or pcapng file (plain, gzip, zstd or lz4), a directory with the files of a rotating recorder, or
-            a pattern. Several of these are read as one capture.
+            a pattern. Several files or directories are read as one capture.
         table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
         columns: Columns of that table. A column that is not selected is not decoded.
         api: Name of an API. Only its calls are read, with ``request`` and ``response`` as structs instead of JSON.
         ports: Listener ports of the brokers. By default, Kafka connections are detected by their bytes.
         secrets: Whether credentials are shown (SASL tokens, SCRAM, HMACs of delegation tokens, passwords in
             configurations).
-        specs: Custom message specifications. The built-in ones apply to APIs and versions that they lack.
+        specs: Custom message specifications. The built-in specifications apply to APIs and versions that they lack.
         names_of: A Kafka release. The columns ``requestNamed`` and ``responseNamed`` are added, with the field names of
             that release.
-        on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises at the first
-            unread data that may contain a call.
+        on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises an error at the
+            first unread data that may contain a call.
 
     Returns:
         An iterator with ``schema``, ``read_all()``, ``to_pandas()`` and ``errors``. After the last row, ``errors``

@@ -103,7 +103,10 @@ def _row_filter_of_comparison(column: object, comparison: str, value: object) ->
 
 
 def _to_interval(comparison: str, minimum: int, following_number: int) -> Interval:
-    """Return the numbers that satisfy a comparison with a value, from the first number at and the first above it."""
+    """Return the interval of the numbers that satisfy a comparison with a value.
+
+    ``minimum`` is the first number at or above the value, and ``following_number`` the first one above it.
+    """
     return {
         "Eq": (minimum, following_number),
         "GtEq": (minimum, None),

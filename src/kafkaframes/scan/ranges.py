@@ -63,7 +63,7 @@ def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | GroupBound:
         unset: Result for None.
 
     Raises:
-        OptionError: The value is none of these.
+        OptionError: The value has none of these forms.
     """
     if value is None:
         return unset
@@ -94,12 +94,12 @@ def to_log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
 
 
 def offset_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
-    """Return the offset of a bound that is one for all partitions; ``unset`` for any other bound."""
+    """Return the offset of a bound with one offset for all partitions; ``unset`` for any other bound."""
     return bound if isinstance(bound, int) and bound >= 0 else unset
 
 
 def time_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
-    """Return the time of a bound that is one for all partitions, in milliseconds; ``unset`` for any other bound."""
+    """Return the time of a bound with one time for all partitions, in milliseconds; ``unset`` for any other bound."""
     return bound.times if isinstance(bound, TimeBound) and isinstance(bound.times, int) else unset
 
 
@@ -124,8 +124,8 @@ def expand_bound(setting: str, bound: Bound, names: Collection[Name]) -> dict[Na
     """Return the bound of each topic partition: an offset, EARLIEST, LATEST or a time.
 
     Raises:
-        OptionError: The bound names other topic partitions than ``names``, or not all of them. Spark's Kafka source has
-            the same rule: a forgotten partition must neither be read whole nor be ignored silently.
+        OptionError: The bound names other topic partitions than ``names``, or not all of them. As in Spark's Kafka
+            source, a forgotten partition must neither be read whole nor be ignored silently.
     """
     values = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(values, int):
@@ -175,7 +175,9 @@ def resolve_bound(
 def limit_common_offsets(
     bound: object, offsets: Mapping[_Key, int], bounds: Callable[[], tuple[Mapping[_Key, int], Mapping[_Key, int]]]
 ) -> dict[_Key, int]:
-    """Return offsets in which a single number for all partitions is limited to the end of empty partitions.
+    """Return the offsets of a bound.
+
+    If the bound is one number for all partitions, limit it to the end of empty partitions.
 
     An empty partition has lost no records, so that a number beyond its end is not an error.
 
@@ -302,7 +304,9 @@ def _format_partitions(names: Iterable[Name]) -> str:
 
 
 def limit_offsets(begins: Mapping[_Key, int], ends: dict[_Key, int], max_offsets: int) -> dict[_Key, int]:
-    """Return ends limited to ``max_offsets`` offsets in total, each partition's in proportion to its backlog.
+    """Return the end offsets, limited to ``max_offsets`` offsets in total.
+
+    Each partition's share is proportional to its backlog.
 
     A partition with a small backlog gets at least one offset, as in Spark's Kafka source
     (``KafkaMicroBatchStream.rateLimit``).

@@ -1,8 +1,8 @@
 """Read the slices of a scan in threads, ahead of the caller, and yield their rows in order.
 
 Kernels release the GIL, so threads decompress and copy in parallel, and rows are not copied between processes. The
-rows that wait for the caller are limited in bytes. The thread of the slice that the caller reads is never held up by
-the rows of later slices, so the limit cannot stop the scan.
+rows that wait for the caller are limited in bytes. The thread that reads the caller's current slice never waits for the
+rows of later slices, so the limit cannot stop the scan.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _SliceRows:
 
 
 class ReadAhead:
-    """Threads that read slices in order.
+    """Threads that read slices ahead of the caller, and the rows that the caller has not taken.
 
     Args:
         slices: Slices in row order.

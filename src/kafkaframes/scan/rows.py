@@ -92,16 +92,16 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def check_origin_columns(columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELDS)) -> tuple[str, ...]:
-    """Return the column names after a check.
+    """Check the column names and return them.
 
     Raises:
-        OptionError: A name does not exist (the message suggests the closest one), or is given twice.
+        OptionError: A name does not exist (the message suggests the closest one), or is specified twice.
     """
     return check_names(columns, (*COLUMNS, *origin))
 
 
 def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names after a check that each is in ``valid_names`` and given once.
+    """Check that each name is in ``valid_names`` and is specified once, and return the names.
 
     The exceptions are those of ``check_origin_columns``.
     """
@@ -145,7 +145,7 @@ def select_rows(
 
 @dataclass(frozen=True, slots=True)
 class RecordCounter:
-    """A count of records from batch headers.
+    """Counts records by batch headers.
 
     Attributes:
         first_offset: First offset of the range.

@@ -98,7 +98,7 @@ class Scan:
         )
 
     def with_conditions(self, row_filter: RowFilter) -> Scan:
-        """Return a scan of the rows that also fulfil these conditions, as ``row_filter`` does for its arguments."""
+        """Return a scan of the rows that also fulfil these conditions, as ``where`` does for its arguments."""
         all_conditions = self.conditions & row_filter
         self.source.check_columns((), all_conditions)
         return replace(self, conditions=all_conditions)
@@ -140,7 +140,7 @@ class Scan:
             errors: With ``null``, a value that cannot be decoded is null and ``_error`` has the reason. With ``raise``,
                 it raises a CorruptRecordError.
             other_fields: JSON only. Whether fields that are not in the schema are returned as text in the column
-                ``other_fields``. Omitting them is faster if values have such fields.
+                ``other_fields``. Without them, decoding is faster if values have such fields.
 
         Raises:
             OptionError: The schema is missing, invalid or does not match ``value``.

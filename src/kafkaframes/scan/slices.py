@@ -46,7 +46,7 @@ class SourcePlan:
 
     Attributes:
         works: Descriptions of the slices, in row order.
-        notes: Findings of the planner besides damage. Their text is one line for users.
+        notes: Findings of the planner besides damage. The text of each finding is one line.
     """
 
     works: Sequence[Any] = ()
@@ -54,7 +54,7 @@ class SourcePlan:
 
 
 class ScanSource(Protocol):
-    """The source of a scan. By default its rows are topic records, which must be read to be counted."""
+    """The source of a scan. By default, its rows are topic records, which can only be counted by reading them."""
 
     @property
     def label(self) -> str:
@@ -132,7 +132,7 @@ class ScanSource(Protocol):
         return self
 
     def close(self) -> None:
-        """Close connections that reads left open."""
+        """Close the idle connections of earlier reads."""
         return
 
 
@@ -195,8 +195,8 @@ class ScanPlan:
         slices: Slices in row order.
         schema: Schema of the rows.
         limit: Largest number of rows. None: no limit.
-        notes: Findings of the planner besides damage, such as records that an open transaction hides. Their text is one
-            line for users.
+        notes: Findings of the planner besides damage, such as records that an open transaction hides. The text of each
+            finding is one line.
     """
 
     slices: tuple[ScanSlice, ...]
@@ -210,7 +210,7 @@ class ScanPlan:
         return sum(part.size_bytes for part in self.slices)
 
     def split_by_slice(self) -> list[ScanPlan]:
-        """Return a plan for each slice. A plan with a limit, or without slices, is returned as it is."""
+        """Return a plan for each slice. A plan with a limit or without slices is returned unchanged."""
         if self.limit is not None or not self.slices:
             return [self]
         return [replace(self, slices=(part,)) for part in self.slices]
@@ -233,7 +233,7 @@ class ScanPlan:
 
 
 class ReadableScan(Protocol):
-    """The methods of ``scan.Scan`` that modules for execution, display and conversion use."""
+    """The interface of ``scan.Scan`` for the modules that run, display and convert scans."""
 
     @property
     def source(self) -> ScanSource:  # noqa: D102
@@ -298,9 +298,9 @@ def read_scan(
         scan: The scan.
         running: Progress, which is updated.
         workers: Number of slices that are read at the same time. None: the number of usable cores if the caller
-            collects the plain rows of a log, otherwise 1. A caller that drops each batch gets no benefit from more: its
-            rows stay in the processor's cache, and rows that wait do not (benchmarks/results/scans.md).
-        collects: Whether the caller keeps all rows, so that no limit holds for the rows that are read ahead.
+            collects the plain rows of a log, otherwise 1. A caller that drops each batch gets no benefit from more,
+            because rows that wait do not stay in the processor's cache (benchmarks/results/scans.md).
+        collects: Whether the caller keeps all rows. The rows that are read ahead then have no limit.
 
     Raises:
         OptionError: ``workers`` is less than 1.

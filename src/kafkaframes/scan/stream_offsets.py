@@ -106,7 +106,7 @@ class StreamOffsets:
         return cls(flatten_topics(nested_offsets), ids, absent, fingerprints)
 
     def to_json_without_ids(self) -> Nested:
-        """Return the checkpoint form without topic ids, with absent partitions among the rest."""
+        """Return the checkpoint form without topic ids. Absent partitions are included like all others."""
         return nest_by_topic({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
 
 

@@ -1,4 +1,4 @@
-"""Conditions on the rows of a scan: topics, partitions, offset ranges and time ranges. Values and masks; no I/O.
+"""Conditions on the rows of a scan: topics, partitions, offset ranges and time ranges. This module does no I/O.
 
 A range is ``(from, to)``. ``to`` is exclusive, and None means no bound. Internally, times are milliseconds since 1970.
 Text and datetimes without a zone are UTC.

@@ -1,4 +1,4 @@
-"""Spark: session, data sources, jobs. The only package that imports pyspark, and only when a session is needed."""
+"""Spark: sessions, data sources and jobs. Only this package imports pyspark, when a session is needed."""
 
 from typing import TYPE_CHECKING
 

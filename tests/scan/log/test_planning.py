@@ -102,8 +102,8 @@ def test_assign_chooses_partitions():
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        ({"subscribe": frozenset({"order"})}, "no topic order in /logs; found .*orders, payments"),
-        ({"assign": {"orders": (0, 7)}}, "no topic partition orders-7 in /logs"),
+        ({"subscribe": frozenset({"order"})}, "topic order does not exist in /logs; found .*orders, payments"),
+        ({"assign": {"orders": (0, 7)}}, "topic partition orders-7 does not exist in /logs"),
     ],
 )
 def test_what_is_not_there_is_an_error(selection, message):

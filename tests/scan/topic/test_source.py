@@ -121,7 +121,7 @@ def test_the_end_is_that_of_the_plan(servers):
 def test_what_is_refused(servers):
     with pytest.raises(OptionError, match="did you mean 'partition'"):
         kafkaframes.scan_topic(servers, TOPIC).select("partitions")
-    with pytest.raises(OptionError, match="no column 'file'"):
+    with pytest.raises(OptionError, match="column 'file' does not exist"):
         kafkaframes.scan_topic(servers, TOPIC).select("file")
     with pytest.raises(OptionError, match="`topics` is empty"):
         kafkaframes.scan_topic(servers, [])

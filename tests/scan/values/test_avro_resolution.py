@@ -232,14 +232,14 @@ def test_a_writers_schema_that_doubles_costs_nothing():
     writer = doubling(60)
     reader = record(("x0", record(("a", "int"), name="n0")), name="Top")
     decoder = AvroDecoder(reader, lambda value: (writer, value))
-    assert "breaks off" in decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)[1][0]
+    assert "is truncated" in decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)[1][0]
 
 
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "record", "name": "R"}, "record R without fields"),
-        ({"type": "enum", "name": "E", "symbols": []}, "enum E without symbols"),
+        ({"type": "record", "name": "R"}, "record R has no fields"),
+        ({"type": "enum", "name": "E", "symbols": []}, "enum E has no symbols"),
         ({"type": "fixed", "name": "F", "size": "4"}, "fixed F has no size"),
         ({"type": "array"}, "array without items"),
         ([["null"]], "a union is directly inside a union"),

@@ -109,11 +109,11 @@ def test_json_keeps_what_its_schema_does_not_know_and_refuses_other_types():
     starts = (
         "$.n: expected an integer of 64 bits, found true or false",
         "$.n: expected an integer of 64 bits, found a number",
-        "no JSON: NaN",
+        "not JSON: NaN",
         "$: expected an object, found an array",
-        "no JSON",
-        "no UTF-8",
-        "no JSON",
+        "not JSON",
+        "not UTF-8",
+        "not JSON",
     )
     for reason, start in zip(bad, starts, strict=True):
         assert reason.startswith(start)
@@ -147,7 +147,7 @@ def test_avro_types():
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "array", "items": "null"}, "an array of values without bytes"),
+        ({"type": "array", "items": "null"}, "values that occupy no bytes"),
         ({"type": "record", "name": "E", "fields": []}, "record E has no fields"),
         ({"type": "nothing"}, "not an Avro schema: unknown type 'nothing'"),
     ],
@@ -172,7 +172,7 @@ def test_a_registered_avro_schema_takes_in_what_it_names():
 
 
 def test_protobuf_that_has_no_column_is_refused_by_name():
-    with pytest.raises(OptionError, match=r"no message 'p\.Other'"):
+    with pytest.raises(OptionError, match=r"message 'p\.Other'"):
         ProtobufDecoder([descriptor_pb2.FileDescriptorProto(name="x").SerializeToString()], "p.Other", bytes)
 
 

@@ -1,1 +1,1 @@
-"""Logs and backups: from options to slices to Arrow batches."""
+"""Reads of logs and backups: options, plans with slices, and the slices as Arrow batches."""

@@ -3,11 +3,12 @@
 The ``.index`` file contains batch positions: each entry is (relative offset, position of a batch). An index can be
 outdated or belong to another segment, so an entry is used only if a plausible batch header is at its position, followed
 by another one or the end of the file. If no entry near a position is usable, batch headers are read from the last known
-position. A store that is read over a network is not searched in this way, and the segment stays whole.
+position. In a store that is read over a network, batch headers are not read in this way, and the segment stays whole.
 
 The replicas of a partition are merged to one log (``replicas=merge``), or each is read by itself (``all``). All
 decisions of a merge are based on the batch headers of all replicas and are made before the read. The result is a list
-of segments: each is a byte range in a file of one replica, with the ranges of the same offsets in other replicas.
+of segments. Each segment is a byte range in a file of one replica, with the ranges of the same offsets in other
+replicas.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from kafkaframes.storage.log.discover import discover, filesystem_for
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A topic partition, the file system of its files, and its log directory."""
+    """The log of a topic partition, with its file system and its log directory."""
 
     filesystem: FileSystem
     partition: Partition
@@ -129,7 +130,8 @@ def find_boundaries(
 ) -> list[int]:
     """Return for each requested position the first batch start at or after it, if there is one.
 
-    If the file is truncated or deleted in the meantime, positions are missing, and the segment's reader reports it.
+    If the file is truncated or deleted in the meantime, positions are missing, and the segment's reader reports the
+    error.
     """
     filesystem = filesystem_for(segment.path, options=storage)
     try:
@@ -174,7 +176,7 @@ def _find_in_index(
 
 
 def _find_by_header_walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterator[int]:
-    """Yield the first batch at or after each requested position, by a walk over headers that stops at damage."""
+    """Walk over the batch headers, and yield the first batch at or after each requested position. Stop at damage."""
     headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_HEADER_READ_BYTES))
     header = next(headers, None)
     for position in sorted(positions):

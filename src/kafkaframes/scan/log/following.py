@@ -4,9 +4,9 @@ Offsets have the form of Spark's Kafka source, ``{"topic": {"0": 42}}``: the nex
 directory is listed for each micro-batch, so that new batches, segments and partitions are found. A new partition is
 read from its start. A micro-batch ends before an incomplete batch and, with ``read_committed``, at the last stable
 offset. If retention deleted unread records, this is an error, or with ``failOnDataLoss=false`` a warning. The same
-holds for a topic whose id changed: it was deleted and created again, even if its log is longer than the old offset.
-Directories of brokers before 2.8 have no topic ids. Their offsets have fingerprints of the last records before them,
-which are compared whenever the files of the partition have changed since the last comparison.
+applies to a topic whose id has changed, because it was deleted and created again, even if its log is longer than the
+old offset. Directories of brokers before 2.8 have no topic ids. Their offsets have fingerprints of the last records
+before them, which are compared whenever the files of the partition have changed since the last comparison.
 
 ``AppendedRowReader`` is a reader for terminals. It returns the records since the last call and does not store offsets.
 """
@@ -84,7 +84,7 @@ class LogFollower:
     _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 
     def check_options(self) -> LogFollower:
-        """Return the planner itself after a check of its options.
+        """Check the options, and return the planner itself.
 
         Raises:
             OptionError: An option is not available for streams.
@@ -130,7 +130,7 @@ class LogFollower:
         max_bytes: int | None = None,
         is_first: bool = False,
     ) -> StreamOffsets:
-        """Return the end of the micro-batch that begins at ``at``, with the topic ids and fingerprints.
+        """Return the end of the micro-batch that begins at ``start_offsets``, with the topic ids and fingerprints.
 
         A topic with another id was deleted and created again; a partition with another record at the offset of a
         fingerprint has another log. This is an error; with ``failOnDataLoss=false`` it is a warning, and the topic or
@@ -236,7 +236,7 @@ class LogFollower:
         """Return the offsets without those of partitions that have another record at the offset of a fingerprint.
 
         Raises:
-            OptionError: There is such a partition, and ``failOnDataLoss`` is set.
+            OptionError: A partition has another record, and ``failOnDataLoss`` is set.
         """
         result = dict(offsets)
         for name in sorted(offsets.keys() & start_offsets.fingerprints.keys() & logs.keys()):
@@ -299,7 +299,7 @@ class LogFollower:
         return result, logs_by_partition(DistinctSegments(result, segments))
 
     def _find_end_offset(self, entry: Log, begin: int | None = None) -> int:
-        """Return the end of a partition. Log each open transaction once that holds a stream back at ``begin``."""
+        """Return the end of a partition. Log once for each open transaction that keeps the stream at ``begin``."""
         if self.options.isolation != "read_committed":
             return log_end_offset_of(entry)
         state = read_transactions(entry.filesystem, entry.partition)
@@ -412,7 +412,7 @@ class AppendedRowReader:
         paths: Log directories or partitions. New partitions and segments under them are read as well.
         topics: Topic names or patterns. Default: all topics except Kafka's internal topics.
         columns: Columns of the rows, as for ``kafkaframes.scan_log``.
-        where: Conditions on rows.
+        row_filter: Conditions on rows.
         start: First offset of each partition, or a time for the first record.
         storage: Options of the file system.
 

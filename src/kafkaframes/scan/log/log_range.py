@@ -60,7 +60,7 @@ def resolve_ranges(
 
 
 def check_offsets(selection: Selection, directories: Iterable[LogDirectory]) -> None:
-    """Check that every partition has the offsets of a range, and is named if the range is specified by partition.
+    """Check that every partition has the offsets of a range, and that a range for each partition names every partition.
 
     Raises:
         OptionError: No copy of a partition has an offset, or the range does not name every partition.

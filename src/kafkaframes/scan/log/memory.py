@@ -1,4 +1,4 @@
-"""Reads without a plan: records and batches of bytes in memory, and the batches of segment files."""
+"""Read records and batches from bytes in memory, and batches from segment files, without a plan."""
 
 from __future__ import annotations
 

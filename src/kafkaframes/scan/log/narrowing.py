@@ -68,8 +68,8 @@ def narrow_segment(
         filesystem: File system of the segment.
         segment: The segment.
         offsets: Range of offsets.
-        start: Position of the first batch of the result at the earliest.
-        end: Position of the end of the result at the latest. None: the end of the file.
+        start: Smallest start position of the result.
+        end: Largest end position of the result. None: the end of the file.
 
     Raises:
         LogDirError: The segment cannot be read.
@@ -118,7 +118,7 @@ def narrow_tiered_segment(
 def _find_batch_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
     """Return the first batch that ends at or above ``offset``, and its position.
 
-    Without one, the position is the file size if all was read, otherwise ``otherwise``.
+    Without such a batch, the position is the file size if the whole file was read, and ``otherwise`` if not.
     """
     walk = reader.walk_headers(reader.find_start_before(offset))
     for header in walk:

@@ -56,7 +56,7 @@ class Segment:
         source: Log directory of the segment.
         start: Position of the first byte, if a merged log has only a part of the file. ``size_bytes`` is then the
             position after its last byte.
-        end_offset: End of the part's offsets, exclusive.
+        end_offset: Exclusive end offset of the part.
         alternates: Ranges of the same offsets in other replicas, which replace damaged batches.
     """
 
@@ -78,7 +78,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSlice:
-    """Bytes ``start`` to ``end`` of a segment, and the rows with ``first_offset`` <= offset < ``end_offset``.
+    """A byte range of a segment, limited to rows with ``first_offset`` <= offset < ``end_offset``.
 
     ``aborted_transactions`` contains the transactions with omitted batches. ``unproven`` states for start and end
     whether they come from an index without verification in the segment. The segment's reader verifies them.

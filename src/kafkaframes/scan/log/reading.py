@@ -151,7 +151,7 @@ def _log_new_errors(errors: list[ReadError], logged_count: int) -> int:
 
 
 def _report_trailing_bytes(end: ScanEnd, part: SegmentSlice, level: int) -> None:
-    """Log the number of bytes after the last batch. If they are damage, the reason was reported before."""
+    """Log the number of bytes after the last batch. If these bytes are damaged, the reason was reported before."""
     unread_bytes, path = part.end - end.position, part.segment.path
     log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, unread_bytes, end.position)
 

@@ -3,7 +3,7 @@
 * Timestamps are resolved to offsets with Kafka's rules (``log.lookup``), for each selected topic partition.
 * Offsets below the log start offset were deleted by retention or DeleteRecords. With ``failOnDataLoss`` this is an
   error. Offsets above it that are missing were removed by compaction, which is not a loss. An offset above the log end
-  offset is an error too: the log was truncated, or is another log.
+  offset is an error as well, because the log was truncated or is another log.
 * ``read_committed`` ends at the last stable offset and omits aborted transactions. The batch headers of the selected
   partitions are read to find open transactions, because no index contains them.
 * The first and the last segment of a range are narrowed to the batches in the range, so that no other bytes are read.
@@ -65,7 +65,7 @@ Logs = Mapping[TopicPartition, Log]
 
 @dataclass(frozen=True, slots=True)
 class SelectedSegments:
-    """The segments that options select.
+    """The segments that a read selects.
 
     Attributes:
         parts: Groups of segments without duplicates, with the options for their topic partitions.
@@ -188,7 +188,7 @@ def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], optio
     """Log missing or contradictory objects of tiered partitions. Their other segments are read.
 
     Raises:
-        LogDirError: There is such an object, and ``on_damage`` is ``fail``.
+        LogDirError: An object is missing or contradictory, and ``on_damage`` is ``fail``.
     """
     for directory in dict.fromkeys(segment.directory for segment in segments):
         if not is_tiered(directory):
@@ -347,7 +347,7 @@ def _describe_open_transactions(
 
 
 def _limit_to_stable_offsets(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
-    """Return the ends of the read, limited to the last stable offset in partitions with an open transaction.
+    """Return the end offsets of the read, limited to the last stable offset in partitions with an open transaction.
 
     Other partitions keep their end, so that an export does not repeat their segments after the transaction has ended.
     """

@@ -130,7 +130,7 @@ class LogSource(ScanSource):
         """Check that a file that is not named as a segment begins with a batch.
 
         Raises:
-            LogDirError: it does not. The message says what the file is.
+            LogDirError: The file does not begin with a batch. The message describes its format.
         """
         if VIEW_SEPARATOR in path or is_segment_name(split_path(path)[1]) or not size_bytes:
             return

@@ -1,15 +1,16 @@
 """The tables ``batches`` and ``segments`` of ``kafka-log``, and records with ``decode=internal``. No pyspark.
 
 ``batches`` has a row for each batch. Batches are decompressed only if ``deepIteration`` is set, to count readable
-records and report errors. Damage is reported in a column, whatever ``on_damage`` is. Bytes that are not a batch (broken
-framing, a torn tail) are one row, with their ``sizeBytes``.
+records and report errors. Damage is reported in a column, regardless of ``on_damage``. Bytes that are not a batch
+(broken framing, a torn tail) are one row, with their ``sizeBytes``.
 
 ``segments`` has a row for each segment. Its first batch header is read, and the headers after the last entries of the
 indexes; with ``deepIteration``, all headers. A segment that cannot be read is a row with an ``error``.
 
-With ``decode=internal``, records of Kafka's internal topics are read as usual. Their columns for type, version, key and
-value are then decoded in Python, one record at a time: these topics are small compared with user data. For a record
-that cannot be decoded, ``on_damage`` means: ``keep`` returns a row with ``error``, ``drop`` omits it, ``fail`` raises.
+With ``decode=internal``, records of Kafka's internal topics are read as usual. The columns for type, version, key and
+value are then decoded in Python, one record at a time, because these topics are small compared with user data. If a
+record cannot be decoded, ``on_damage=keep`` returns a row with ``error``, ``drop`` omits the record, and ``fail``
+raises an error.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _ASSUMED_COMPRESSION_RATIO = (
 
 
 class CheckedChunk:
-    """The batches of a chunk with their checks. ``selected_rows``: indexes of the batches in the offset range."""
+    """The checked batches of a chunk. ``selected_rows`` contains the indexes of the batches in the offset range."""
 
     def __init__(self, chunk: Chunk, slice_reader: OpenSlice, options: ReadOptions) -> None:
         self.base = chunk.base

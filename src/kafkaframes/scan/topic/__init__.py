@@ -1,1 +1,1 @@
-"""Live topics: from options to slices to Arrow batches."""
+"""Reads of live topics: options, plans with offset ranges, and the ranges as Arrow batches."""

@@ -72,7 +72,9 @@ class TopicFollower:
         return self._lookups.find_latest_offsets(self._lookups.find_partitions())
 
     def list_partitions(self, *, is_expected: bool = False) -> TopicListing:
-        """Return the current metadata. Call it before ``ends``, so that the ends belong to listed topics.
+        """Return the current metadata.
+
+        Call this method before ``find_end_offsets``, so that all end offsets belong to listed topics.
 
         Args:
             is_expected: Whether an empty list would be an error with ``failOnDataLoss``. If so, the lookup is repeated
@@ -88,7 +90,7 @@ class TopicFollower:
         """Return the offsets at which a stream continues, and the partitions that are still not listed.
 
         Args:
-            start_offsets: Offsets of its checkpoint.
+            start_offsets: Offsets of the stream's checkpoint.
             listing: Current metadata.
 
         Raises:
@@ -108,7 +110,10 @@ class TopicFollower:
         return begins, absent
 
     def find_planned_start(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
-        """Return the start of each old partition of a planned micro-batch. Exceptions are those of ``resume``."""
+        """Return the start of each old partition of a planned micro-batch.
+
+        Exceptions are those of ``find_resume_offsets``.
+        """
         begins = self.drop_recreated_topics(key_by_partition(start.offsets), start.ids, end.ids)
         for name, entry in start.absent.items():
             if name in end.offsets and not _is_other_topic(entry.topic_id, end.ids.get(name[0])):
@@ -161,9 +166,9 @@ class TopicFollower:
         return {**{partition: offset for partition, offset in start.items() if partition in ends}, **limits}
 
     def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Return the ends after looking up again, for some seconds, those that are smaller than the stream's offset.
+        """Return the end offsets. For some seconds, look up ends again that are smaller than the stream's offset.
 
-        An end that grows back was wrong. The stream has then read that partition as far as it knows.
+        A smaller end that grows again was outdated. The stream then continues at its own offset.
         """
         deadline = self._clock() + _SMALLER_END_TIMEOUT_SECONDS
         ends = dict(ends)
@@ -227,7 +232,10 @@ class TopicFollower:
         return limits
 
     def _limit_by_bytes(self, begins: Offsets, limits: Offsets, max_bytes: int) -> Offsets:
-        """Limit a micro-batch to ``max_bytes`` bytes in equal shares, estimated by the batches at its start."""
+        """Limit a micro-batch to ``max_bytes`` bytes, in equal shares.
+
+        Sizes are estimated from the batches at its start.
+        """
         waiting = [partition for partition in limits if limits[partition] > begins[partition]]
         if not waiting:
             return limits

@@ -1,7 +1,7 @@
 """Open transactions of live topics: the records that they hide from ``read_committed`` readers, and their producers.
 
-A ``read_committed`` consumer receives records up to the last stable offset. Its end offset is this offset, so that a
-read that ends there looks complete. ``find_open_transactions`` compares it with the high watermark.
+A ``read_committed`` consumer receives records up to the last stable offset. The end offset that it gets is this offset,
+so a read that ends there appears complete. ``find_open_transactions`` compares it with the high watermark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def find_open_transactions(
 
     Args:
         stable_offsets: Last stable offset of each partition.
-        client: Settings of the consumer that looked them up. The result is empty unless it is ``read_committed``.
+        client: Settings of the consumer that looked up these offsets. The result is empty unless this consumer is
+            ``read_committed``.
 
     Raises:
         BrokerError, NetworkError: The high watermarks cannot be looked up.

@@ -115,7 +115,8 @@ class TopicLookups:
         """Return the start offsets of a query without a checkpoint.
 
         Raises:
-            OptionError: The specified offsets are not those of these partitions, or the time is later than all records.
+            OptionError: The offsets are not specified for exactly these partitions, or the time is later than all
+                records.
         """
         start = self.options.start
         if isinstance(start, GroupBound):
@@ -173,7 +174,8 @@ class TopicLookups:
     def limit_to_stable(self, bounds: Bounds) -> Bounds:
         """Return the bounds of a ``read_committed`` read without offsets that an open transaction hides.
 
-        A read waits for such offsets in vain. An end after the log end offset is unchanged: the read reports it.
+        A read would wait for these offsets until its timeout. An end after the log end offset is unchanged: the read
+        reports it.
         """
         if not self.options.read_committed or self.options.end == LATEST:
             return bounds
@@ -279,7 +281,7 @@ def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> 
 
     Args:
         options: Options of the read.
-        report: Receives the records that open transactions hide. None: they are not looked up.
+        report: Function that receives the records that open transactions hide. None: these records are not looked up.
 
     Raises:
         BrokerError, NetworkError: A topic does not exist, or the cluster cannot be reached.
@@ -345,7 +347,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
     """Check that no start is after its end, because the result would silently be empty.
 
     Raises:
-        OptionError: A start is after its end. As in Spark's source, ``failOnDataLoss`` does not matter.
+        OptionError: A start is after its end. As in Spark's source, this check does not depend on ``failOnDataLoss``.
     """
     problems = [
         f"{partition} starts at {starts[partition]}, after its end {end}"

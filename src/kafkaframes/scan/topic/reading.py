@@ -109,7 +109,7 @@ def read_rows(
 def _read_batches(
     work: PartitionRange, sources: Sequence[str], options: TopicOptions, errors: list[ReadError] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield columns of the records of a range. Rows of a fetch response are decoded before its first is yielded."""
+    """Yield columns of the records of a range. All rows of a fetch response are decoded before the first is yielded."""
 
     def decode_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> Iterator[pa.RecordBatch]:
         record_batches: list[pa.RecordBatch] = []

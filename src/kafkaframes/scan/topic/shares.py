@@ -1,10 +1,10 @@
-"""Divide live topics among tasks: offset ranges, and shares with offsets that are resolved later. No I/O.
+"""Divide live topics among tasks, as offset ranges or as shares whose offsets are resolved later. No I/O.
 
 Spark plans the tasks of a DataFrame once and runs them for each action. The share of a task therefore has no first and
 end offset. Each action resolves them for all tasks (``spark/sources/execution_offsets.py``). If a partition is split
-into several ranges, the boundaries do not change: records that arrive later belong to the last range. Each offset thus
-always belongs to the same task. If Spark repeats a task in a later action, because a cached block was lost, no record
-is skipped or read twice.
+into several ranges, their boundaries do not change, and records that arrive later belong to the last range. Each offset
+thus always belongs to the same task. If Spark repeats a task in a later action, because a cached block was lost, no
+record is skipped or read twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """A part of a partition, whose first and end offset are resolved later.
+    """A part of a partition. Its first and end offset are resolved later.
 
     Attributes:
         lower: first offset of the part; None if it is the first part of the partition.

@@ -210,7 +210,7 @@ def create_failing_reader(reason: str) -> Read:
 
 
 def create_mismatch_reader(writer: AvroType, reader: AvroType) -> Read:
-    """Return a reader that rejects every value, because its type cannot be resolved to the reader's type."""
+    """Return a reader that rejects every value, because the writer's type cannot be resolved to the reader's type."""
     return create_failing_reader(
         f"the value was written as {describe_type(writer)}, which cannot be read as {describe_type(reader)}"
     )

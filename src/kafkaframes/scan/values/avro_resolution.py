@@ -1,4 +1,4 @@
-"""Resolve Avro values of a writer schema to the columns of a reader schema, by Avro's specification. Pure.
+"""Resolve Avro values of a writer schema to the columns of a reader schema, by Avro's specification, without I/O.
 
 ``ReaderCompiler`` compiles a writer type and a column to one function from bytes to the column's value. Details that
 the specification does not define are as in Avro's Java library, except for units (``avro_scalars``).

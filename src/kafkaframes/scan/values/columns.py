@@ -143,7 +143,7 @@ def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
     Serializers can write the prefix, byte for byte, to the header ``VALUE_SCHEMA_ID_HEADER`` instead of the value.
 
     Args:
-        batch: Rows with ``value`` (binary). Without the column ``headers``, they are returned as they are.
+        batch: Rows with ``value`` (binary). Without the column ``headers``, rows are returned unchanged.
     """
     if "headers" not in batch.schema.names:
         return batch
@@ -166,8 +166,8 @@ def separate_rows(
     """Decode the column ``value``, and separate valid from invalid rows.
 
     Args:
-        batch: Rows with ``key`` and ``value`` (binary). A null value is a tombstone, and all of its fields are null.
-        decoder: Decoder of values. None: ``value`` stays as it is.
+        batch: Rows with ``key`` and ``value`` (binary). A null value is a tombstone; all of its columns are null.
+        decoder: Decoder of values. None: ``value`` is not changed.
         needs_key: Whether a row without a key is invalid.
         has_prefix: Whether values start with a schema registry's prefix, or have it in their headers.
 

@@ -172,7 +172,7 @@ def inline_avro_schema(registered_schema: RegisteredSchema) -> Any:
 
 
 def _inline_names(schema: Any, names: Mapping[str, Any], seen_names: set[str]) -> Any:
-    """Replace the first use of each name by its schema."""
+    """Replace the first use of each name with its schema."""
     if isinstance(schema, str):
         if schema in names and schema not in seen_names:
             seen_names.add(schema)

@@ -1,4 +1,4 @@
-"""Reduce a JSON Schema to columns: each part has one type, and may also be null. Pure.
+"""Convert a JSON Schema to columns. Each part of the schema gets one type, and is nullable. Pure.
 
 The supported keywords are ``type``, ``properties``, ``items``, ``$ref`` (in the schema, or to a schema in the
 registry), ``anyOf``, ``oneOf`` and ``allOf``, and ``enum`` and ``const`` if ``type`` is missing. Parts with several

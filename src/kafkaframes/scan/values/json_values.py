@@ -106,7 +106,7 @@ def _parse_document(value: bytes) -> Any:
     except RecursionError:
         raise BadValueError("not JSON: nested too deeply") from None
     except ValueError as error:
-        raise BadValueError(f"no JSON: {error}") from None
+        raise BadValueError(f"not JSON: {error}") from None
 
 
 def _no_constant(name: str) -> Any:

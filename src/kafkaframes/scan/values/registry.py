@@ -28,7 +28,7 @@ _MAX_VARINT_BITS: Final = 35
 
 
 class BadValueError(Exception):
-    """A value does not match its schema. The message is the reason in the dead letter table."""
+    """A value does not match its schema. The message becomes the reason in the dead letter table."""
 
 
 def split_prefix(value: bytes) -> tuple[int | str, bytes]:
@@ -161,7 +161,7 @@ class SchemaRegistry:
 
         Raises:
             OptionError: The subject does not exist.
-            NetworkError: As for ``by_id``.
+            NetworkError: As for ``fetch_by_id``.
         """
         answer = self._send_request(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:

@@ -48,7 +48,7 @@ def write_topic(
         query_name: Name of the query in Spark.
 
     Returns:
-        The running query of a stream. None for a batch, which is then written.
+        The running query of a stream. None for a batch, which has been written when the call returns.
 
     Raises:
         OptionError: An option or a column is invalid.
@@ -200,7 +200,8 @@ def table_topics(
     Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
     JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end
     offset of each partition, so that the table contains each record once. The command ``kafkaframes table`` does the
-    same. It can also decode values and follow topics. Both can continue each other's tables (mode ``raw``).
+    same. It can also decode values and follow topics. This function and the command can continue each other's tables
+    (mode ``raw``).
 
     >>> table_topics(spark, "orders", "lake/orders", options=servers)  # doctest: +SKIP
     80,000 records written to lake/orders, in 4 files
@@ -212,8 +213,8 @@ def table_topics(
             directory.
         options: ``kafka.*`` settings as for ``format("kafka-topic")``. ``kafka.isolation.level`` is ``read_committed``
             by default.
-        format: Table format: plain Parquet files under ``topic=T/partition=P``, Delta or Iceberg. The latter two are
-            optional extras.
+        format: Table format: plain Parquet files under ``topic=T/partition=P``, Delta or Iceberg. Delta and Iceberg
+            require optional extras.
         allow_loss: Whether to continue if the topic has lost records that are not in the table. The gap is recorded in
             the table.
 
@@ -269,7 +270,7 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return options under the client's names for them, regardless of their letter case.
 
     Raises:
-        OptionError: An option is not a client setting. Topics and offsets are not set by options here.
+        OptionError: An option is not a client setting. These options do not select topics or offsets.
     """
     from kafkaframes.errors import OptionError
 

@@ -132,7 +132,7 @@ def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> 
 
 @dataclass(frozen=True)
 class _WriteTask:
-    """The function of a write task: writes one partition after the other, each in offset order."""
+    """The function of a write task. It writes one partition after the other, each in offset order."""
 
     directory: str
     settings: RestoreSettings

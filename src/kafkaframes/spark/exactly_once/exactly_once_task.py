@@ -40,7 +40,7 @@ class TaskArguments(NamedTuple):
     Attributes:
         address: Address at which sequence numbers are leased.
         batch: Identity of the batch at this address.
-        is_written_anew: Whether tasks of the batch were lost in an earlier attempt.
+        is_written_anew: Whether the batch is written again, because tasks were lost in an earlier attempt.
     """
 
     options: TopicWriteOptions
@@ -52,8 +52,8 @@ class TaskArguments(NamedTuple):
 def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
     """Return the function of the tasks, which writes rows and returns the number of records in each partition.
 
-    An error of this package is returned as a row with ``failure``, and the task succeeds. Otherwise Spark would repeat
-    the task, and the repetition would be rejected.
+    An error of this package is returned as a row with ``failure``, and the task succeeds. If the task failed, Spark
+    would repeat it, and the repetition would be rejected.
     """
 
     def write_partition(rows: Rows) -> Rows:

@@ -43,7 +43,7 @@ class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
 
 @dataclass
 class TaskWriteResult(WriterCommitMessage):
-    """The record counts of a task attempt, or its error in the form of ``exactly_once_task.writing``."""
+    """The record counts of a task attempt, or its error in the form of ``exactly_once_task``."""
 
     attempt: str
     counts: dict[tuple[str, int], int] = field(default_factory=dict)

@@ -1,11 +1,12 @@
-"""The files of a streaming query's checkpoint, wherever Spark keeps them: by Hadoop's file systems, as Spark does.
+"""Reads and writes the files of a streaming query's checkpoint through Hadoop's file systems, as Spark does.
 
-A function of ``foreachBatch`` learns the number of a micro-batch and not its offsets; they are in the checkpoint.
-Under Spark Connect there is no Java to call: files are read as a DataFrame there, and not written.
+A ``foreachBatch`` function receives the number of a micro-batch, but not its offsets, which are in the checkpoint. A
+Spark Connect session cannot call Java, so it reads the files as a DataFrame and cannot write them.
 
-A query has an id, which stays the same for all runs on one checkpoint. In a classic session Spark says it on the thread
-that calls the function. Under Spark Connect the function runs in a process of the server, and gets no more than the
-rows and the batch's number; there the query is found by its name among those that run in the session that started it.
+A query has an id, which stays the same for all runs on one checkpoint. In a classic session, the id is a local property
+of the thread that calls the function. Under Spark Connect, the function runs in a process of the server and receives
+only the rows and the batch number. The query is then found by its name among the running queries of the session that
+started it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointFiles(Protocol):
-    """Files below ``path``, by their names from there on."""
+    """The files of a checkpoint, by their names relative to ``path``."""
 
     path: str
 
@@ -36,7 +37,7 @@ def checkpoint_files(spark: Any, checkpoint: str) -> CheckpointFiles:
 
 
 class HadoopFiles:
-    """Files by the Java of a classic session."""
+    """Checkpoint files that a classic session reads and writes through the JVM."""
 
     def __init__(self, spark: Any, checkpoint: str) -> None:
         self._jvm = spark._jvm
@@ -56,7 +57,7 @@ class HadoopFiles:
             stream.close()
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file, in place of one that is there."""
+        """Write a file, and replace an existing one."""
         stream = self._store.create(self._path(f"{self.path}/{name}"), True)
         try:
             stream.write(text.encode())
@@ -75,7 +76,7 @@ class HadoopFiles:
 
 
 class ConnectFiles:
-    """Files by DataFrames of a session of Spark Connect."""
+    """Checkpoint files that a Spark Connect session reads as DataFrames."""
 
     def __init__(self, spark: Any, checkpoint: str) -> None:
         self._spark = spark
@@ -85,7 +86,7 @@ class ConnectFiles:
         """Return a file's text.
 
         Raises:
-            KafkaframesError: it cannot be read.
+            KafkaframesError: the file cannot be read.
         """
         try:
             rows = self._spark.read.format("binaryFile").load(f"{self.path}/{name}").select("content").collect()
@@ -106,8 +107,8 @@ def create_query_id_lookup(spark: SparkSession, query_name: str | None) -> tuple
     """Return the name that the query must have, and a function that finds its id from the session of a batch.
 
     Args:
-        spark: the session that starts the query.
-        query_name: asked for; under Spark Connect another is made where there is none.
+        spark: session that starts the query.
+        query_name: requested name of the query; if it is None, a Spark Connect query gets a generated name.
     """
     if not is_connect(spark):
         return query_name, _query_id_of_thread

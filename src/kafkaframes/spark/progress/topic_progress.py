@@ -1,8 +1,8 @@
 """The lag of a stream, from Spark's progress after each micro-batch. No pyspark.
 
-The lag in offsets is exact: the difference of ``latestOffset`` and ``endOffset`` in Spark's progress. Offsets are not
-records (compacted and transactional topics have gaps), bytes or time. These are estimated from the batches at the
-query's next offsets, and their names contain ``estimated``.
+The lag in offsets is exact: the difference of ``latestOffset`` and ``endOffset`` in Spark's progress. A number of
+offsets is not a number of records (compacted and transactional topics have gaps), bytes or seconds. These are estimated
+from the batches at the query's next offsets, and their names contain ``estimated``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PartitionLag:
     """The lag of a query's source in a partition.
 
     Attributes:
-        topic, partition: The partition.
+        topic, partition: Topic and partition number.
         next_offset: First offset that has not been read.
         latest_offset: End of the partition when the micro-batch was planned.
         source: Number of the source in the query, which may read a topic several times.
@@ -61,8 +61,8 @@ class TopicProgress:
         rows: Number of rows in the micro-batch.
         partitions: Lag of each partition.
         estimated_records, estimated_bytes: Approximate backlog in records, and in bytes on the brokers (compressed).
-        estimated_seconds: Approximate age of the oldest unread record. None: there is none, it has no timestamp, or
-            the backlog was not sampled.
+        estimated_seconds: Approximate age of the oldest unread record. None: no record is unread, the record has no
+            timestamp, or the backlog was not sampled.
     """
 
     query_id: str

@@ -1,1 +1,1 @@
-"""What Spark's processes share: errors of workers, functions that run on workers, Spark's versions."""
+"""Helpers for all processes of Spark: errors of workers, functions that run on workers, and versions of Spark."""

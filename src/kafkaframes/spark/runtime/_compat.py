@@ -1,4 +1,4 @@
-"""What differs between PySpark 4.0, 4.1, 4.2 and 4.3, in one place. Importing this file does not import pyspark."""
+"""The differences between PySpark 4.0, 4.1, 4.2 and 4.3. Importing this module does not import pyspark."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NEWEST_SPARK = max(SUPPORTED_JAVA)
 
 
 def pyspark_version() -> tuple[int, int] | None:
-    """Return PySpark's (major, minor), or None when PySpark is not installed. Costs no import of pyspark.
+    """Return PySpark's (major, minor) version without importing pyspark; None if it is not installed.
 
-    ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) carry the same package under other names.
+    The distributions ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) contain the same package.
     """
     import importlib.metadata  # expensive: it also imports the package email
     import importlib.util
@@ -40,10 +40,10 @@ def pyspark_version() -> tuple[int, int] | None:
 
 
 def require_pyspark(feature: str) -> tuple[int, int]:
-    """Return PySpark's (major, minor).
+    """Return PySpark's (major, minor) version.
 
     Raises:
-        MissingExtraError: PySpark is absent; the message names the extra ``[spark]``.
+        MissingExtraError: PySpark is not installed. The message names the extra ``[spark]``.
     """
     version = pyspark_version()
     if version is None:
@@ -52,7 +52,9 @@ def require_pyspark(feature: str) -> tuple[int, int]:
 
 
 def supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
-    """Return the Java versions that this Spark runs on; an unknown (newer) Spark is taken as the newest known.
+    """Return the Java versions that a Spark version supports.
+
+    A newer, unknown Spark is treated like the newest known one.
 
     >>> supported_java_versions((4, 0))
     (17, 21)
@@ -63,7 +65,7 @@ def supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
 
 
 def register_source(spark: Any, source: type) -> None:
-    """Register a data source; one that Spark found by itself is there already, which 4.0 alone calls an error."""
+    """Register a data source. Only Spark 4.0 reports an error if Spark has already discovered it, which is ignored."""
     try:
         spark.dataSource.register(source)
     except Exception as error:  # its class, AnalysisException, cannot be named without importing pyspark
@@ -72,7 +74,7 @@ def register_source(spark: Any, source: type) -> None:
 
 
 def is_spark_error(error: Exception) -> bool:
-    """Tell whether PySpark or py4j made an error: not every such error is one of PySpark's own exceptions."""
+    """Return whether an error is from PySpark or py4j. Not every such error is one of PySpark's exceptions."""
     from pyspark.errors import PySparkException
 
     return isinstance(error, PySparkException) or type(error).__module__.startswith("py4j")
@@ -80,7 +82,7 @@ def is_spark_error(error: Exception) -> bool:
 
 @contextmanager
 def restore_package_errors() -> Iterator[None]:
-    """Raise what a worker of Spark's raised, if it was one of our errors, as such."""
+    """If a Spark worker has raised an error of this package, raise that error instead of Spark's."""
     try:
         yield
     except Exception as error:

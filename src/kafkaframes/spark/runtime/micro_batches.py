@@ -43,7 +43,7 @@ def micro_batch_of_task() -> tuple[TaskContext, str, int]:
 
 
 class FirstBatch:
-    """The start of a query's first micro-batch, as this run has determined it; a part of a stream reader."""
+    """The start of a query's first micro-batch, as a stream reader has determined it in this run."""
 
     def __init__(self) -> None:
         self._begin: dict[str, Any] | None = None
@@ -53,8 +53,8 @@ class FirstBatch:
         """Return the start of a query without a checkpoint.
 
         Args:
-            find: Function that determines it. It is called only once, because Spark asks several times and ``latest``
-                moves.
+            find: Function that determines the start. It is called only once, because Spark requests the start several
+                times and ``latest`` changes.
         """
         if self._begin is None:
             self._begin = _copy_offsets(find())

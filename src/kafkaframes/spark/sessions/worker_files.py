@@ -1,13 +1,14 @@
-"""What Python workers find on their disk: the compiled kernels, for executors without, and an installed PySpark.
+"""Files for Python workers: compiled kernels for executors that have none, and the installed PySpark.
 
-Without kernels each executor with an empty home directory would compile for half a minute before its first row. What
-is sent are the libraries that the driver has ready, a megabyte, as an archive that Spark unpacks; an executor with the
-same version of this package loads them, any other one has other names for its own and passes over them.
+Without kernels, each executor with an empty home directory would compile for half a minute before its first row. The
+driver therefore sends its compiled libraries, about a megabyte, as an archive that Spark unpacks. An executor with the
+same version of this package loads them. In other versions the libraries have other names, so these executors ignore
+them.
 
-A local session gets a home of Spark's without the zip of PySpark's Python files. Each Python process that Spark starts
-has ``python/lib/pyspark.zip`` of Spark's home in front of its path, and Python keeps no compiled files for a zip: each
-process compiled PySpark again, 1.1 of 1.4 s of CPU time (2026-11-23, ``benchmarks/planner_starts.py``). If the home
-does not have this file, they import the installed package: the driver's own.
+A local session gets a SPARK_HOME without the zip file of PySpark. By default, each Python process that Spark starts has
+SPARK_HOME's ``python/lib/pyspark.zip`` at the start of its path. Python stores no compiled files for a zip file, so
+each process compiled PySpark again, in 1.1 of 1.4 s of CPU time (2026-11-23, ``benchmarks/planner_starts.py``). Without
+the zip file, the processes import the installed package, which is also the driver's.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ SHIP_KERNELS_SETTING: Final = "spark.kafkaframes.shipKernels"
 
 
 def ship_kernels(spark: SparkSession) -> bool:
-    """Send the kernels that are ready here to the executors of ``spark``; return whether that was done.
+    """Send the driver's compiled kernels to the executors of ``spark``, and return whether they were sent.
 
-    Not with ``spark.kafkaframes.shipKernels=false``. The session is one of Spark's own, not Spark Connect's: its
-    client is not a driver.
+    With ``spark.kafkaframes.shipKernels=false`` nothing is sent. The session must not be a Spark Connect session,
+    because its client is not a driver.
     """
     context = spark.sparkContext
     if (spark.conf.get(SHIP_KERNELS_SETTING, "true") or "").lower() == "false":
@@ -50,7 +51,7 @@ def ship_kernels(spark: SparkSession) -> bool:
 
 
 def find_unpacked_archive() -> str | None:
-    """Return where Spark has unpacked the archive, in a Python worker; ``None`` elsewhere."""
+    """Return the directory to which Spark has unpacked the archive in a Python worker; None in other processes."""
     files = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
     spark_files = getattr(files, "SparkFiles", None)
     if spark_files is None or not spark_files._is_running_on_worker:
@@ -62,7 +63,7 @@ def find_unpacked_archive() -> str | None:
 
 @cache
 def _write_archive() -> str | None:
-    """Write the archive, once a process; ``None`` where nothing is compiled here."""
+    """Write the archive once per process, and return its path; None if no kernel is compiled."""
     import zipfile
 
     from kafkaframes.kernels import demand
@@ -89,9 +90,9 @@ _LINKED_DIRECTORIES: Final = ("bin", "conf", "jars", "sbin")
 
 @contextmanager
 def use_linked_home(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """Give a JVM that is started meanwhile such a home, where its workers have this interpreter's installed PySpark.
+    """Set SPARK_HOME for a JVM that is started in this block, so that its workers import the installed PySpark.
 
-    A home that the user has set stays.
+    A SPARK_HOME that the user has set is not changed.
     """
     top = _find_package_directory("pyspark")
     unfit = "SPARK_HOME" in environ or environ.get("PYSPARK_PYTHON") != sys.executable or os.name != "posix"
@@ -111,14 +112,17 @@ def use_linked_home(environ: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def _find_package_directory(package: str) -> Path | None:
-    """Return the directory of a package where every process of this interpreter looks for it; None elsewhere."""
+    """Return the directory of an installed package; None if only some processes of this interpreter can import it."""
     spec = find_spec(package)
     top = Path(spec.origin).parent if spec is not None and spec.origin else None
     return top if top is not None and str(top.parent) in site.getsitepackages() else None
 
 
 def _link_home(top: Path) -> str:
-    """Make a home of links for the life of this process, which the JVM's does not outlast."""
+    """Create a SPARK_HOME of symbolic links.
+
+    It is removed when this process ends, which is after the end of the JVM.
+    """
     import atexit
     import shutil
     import tempfile

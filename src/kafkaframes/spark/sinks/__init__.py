@@ -1,1 +1,1 @@
-"""Sinks that Spark's tasks write to on their own: log directories, and topics at least once."""
+"""Sinks whose tasks write independently: log directories, and topics with at-least-once delivery."""

@@ -72,7 +72,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         return TaskRunResult(number, write_runs(iterator, directory, self.settings, task=number), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Append all runs to the log unless they are in it. The runs of a partition are in task order."""
+        """Append all runs to the log unless they were appended before. The runs of a partition are in task order."""
         tasks = sort_by_task(messages)
         runs = [run for entry in tasks for run in entry.runs]
         if runs or (self.overwrite and tasks):
@@ -88,7 +88,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self._remove_task_files(sort_by_task(messages), batchId)
 
     def _identify_batch(self, query_id: str, batch_id: int) -> StreamBatch:
-        """Return the identity of a micro-batch, as far as this machine can read the checkpoint."""
+        """Return the identity of a micro-batch, including offsets if this machine can read the checkpoint."""
         begins, ends = read_batch_offsets(self._read_checkpoint_file, batch_id) if self._checkpoint else (None, None)
         return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
 
@@ -106,7 +106,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.
 
         Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The
-        query id, if a task knows it, distinguishes their files.
+        query id, if a task has reported it, distinguishes their files.
         """
         query_prefix = next((f"{task.query_id}-" for task in tasks), "")
         prefix = self._staging_path("").name

@@ -2,7 +2,8 @@
 
 Delivery is at-least-once, as in Spark's own sink: a task that Spark repeats writes its rows again.
 
-Spark creates a writer in a planner process to check the columns, and again for the commit. Neither imports the client.
+Spark creates a writer in a planner process to check the columns, and again for the commit. Neither process imports the
+client.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class TaskSendResult(WriterCommitMessage):
 
 
 def select_columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
-    """Return the columns that become records, before tasks start.
+    """Return the columns that are written to records. This check runs before tasks start.
 
-    Other columns are ignored, as in Spark's sink. The names of those that no reader returns are logged once.
+    Other columns are ignored, as in Spark's sink. The names of ignored columns that no reader returns are logged once.
 
     Raises:
         OptionError: ``value`` or a topic is missing, or a column has an invalid type.
@@ -109,8 +110,8 @@ def find_first_failure(reported_errors: Iterable[tuple[bool | None, str | None]]
     """Return the first error of the tasks; errors of a task itself take precedence over lost tasks.
 
     Args:
-        reported_errors: For each task, whether the error is a lost task, and the text. The text is None if the task
-            succeeded.
+        reported_errors: For each task, whether the error is a lost task, and the text of the error. The text is None if
+            the task succeeded.
     """
     for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported_errors if text is not None):
         return LostTaskError(failure) if is_lost else KafkaframesError(failure)

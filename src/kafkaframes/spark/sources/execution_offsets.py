@@ -1,10 +1,10 @@
-"""Give all tasks of one action on a DataFrame of live topics the same offsets.
+"""Resolve the same offsets for all tasks of one action on a DataFrame of live topics.
 
 Spark requests the tasks of a DataFrame from a Python data source once, and runs the same tasks for each action. Each
 action should read the current records, so a task requests its offsets when it runs, from a process on the driver's
 machine (``offset_process.py``). The process looks the offsets up for the first task of a query execution, and returns
 the same offsets to all other tasks and to repeated tasks. Tasks identify their execution by Spark's local property
-``spark.sql.execution.id``. Both sides of a self-join have the same id, and micro-batches have one too.
+``spark.sql.execution.id``. Both sides of a self-join have the same id, and each micro-batch also has an id.
 
 RDDs have no query execution. ``df.rdd`` and ``df.foreach`` read the offsets of the first RDD action on the DataFrame,
 because all jobs of an RDD must read the same records.

@@ -4,7 +4,7 @@ This module only connects Spark to the modules for options, planning and reading
 
 * ``__init__`` and ``schema`` run in a planner process on the driver's machine, once for each ``load()``.
 * ``partitions`` runs there too, at the first action, **once for each DataFrame** (since Spark 4.1). A DataFrame is
-  therefore a snapshot: later segments are only in the next ``load()``.
+  therefore a snapshot. Later segments are only in the next ``load()``.
 * ``read`` runs in a worker for each task. A LIMIT closes the generator early.
 
 ``pushFilters`` is not implemented. With Spark 4.3, a DataFrame that is used twice with different filters would return
