@@ -46,7 +46,7 @@ def test_json_of_a_topic_becomes_columns_and_a_second_run_goes_on(form, broker, 
     assert table_rows[3]["amount"] == 1.5
     (bad,) = rows(form, place, dead=True)
     assert (bad["topic"], bad["partition"], bad["offset"], bad["value"]) == (topic, 0, 20, BAD)
-    assert "no JSON" in bad["reason"]
+    assert "not JSON" in bad["reason"]
 
     assert run_json(*flags)["table"]["commits"] == 0
     send(broker, topic, [b'{"id": "x"}', *as_json(ORDERS[30:])], partition=1)

@@ -80,7 +80,7 @@ def test_what_is_refused(log):
             "schema": SCHEMA,
             "registry": "http://localhost",
         },
-        "`schema` or `registry` says what": {"value": "avro"},
+        "`value`=avro requires `schema` or `registry`": {"value": "avro"},
         "with several topics requires `subject`, whose newest schema defines": {
             "value": "avro",
             "registry": "http://localhost:9",
@@ -90,5 +90,5 @@ def test_what_is_refused(log):
     }.items():
         with pytest.raises((OptionError, MissingExtraError), match=message):
             scan.decode(**options)
-    with pytest.raises(OptionError, match="has no column value"):
+    with pytest.raises(OptionError, match="has no column named value"):
         kafkaframes.scan_capture("x.pcap").decode(value="json")

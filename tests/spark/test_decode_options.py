@@ -85,7 +85,7 @@ def test_rows_have_the_very_types_that_spark_has(spark, servers):
     assert all(batch.schema.equals(to_arrow_schema(schema, timezone="UTC")) for batch in batches)
     rows = pa.Table.from_batches(batches).select(["value", "_error"]).to_pylist()
     assert [row["value"] for row in rows] == [{"id": 1, "tags": ["a"]}, None, None]
-    assert [row["_error"] and row["_error"][:7] for row in rows] == [None, "no JSON", None]
+    assert [row["_error"] and row["_error"][:8] for row in rows] == [None, "not JSON", None]
     failing = KafkaTopicDataSource({**options, "decodeErrors": "raise"})
     with pytest.raises(CorruptRecordError, match="topic orders, partition 0, offset 1: no JSON"):
         list(failing.reader(schema).read(reader.partitions()[0]))
