@@ -16,4 +16,4 @@ def test_files_are_read_and_written_as_spark_does(spark, tmp_path):
         assert files.read_text("offsets/3") == text
     assert files.list_names("offsets") == ["3"]
     assert (tmp_path / "checkpoint" / "offsets" / ".3.crc").exists()
-    assert ConnectFiles(spark, files.path).read("offsets/3") == text  # what needs no Java of the session
+    assert ConnectFiles(spark, files.path).read_text("offsets/3") == text  # what needs no Java of the session

@@ -31,12 +31,12 @@ import pyspark.worker
 from kafkaframes.client import Producer
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.shares import Range
+from kafkaframes.scan.topic.shares import PartitionRange
 from kafkaframes.spark.sources.tasks import read_topic
 servers = sys.argv[1]
 options = TopicOptions(client={"bootstrap_servers": servers})
 columns = choose_columns(None)
-(rows,) = read_topic(Range("orders", 0, 10, 20), columns, options)
+(rows,) = read_topic(PartitionRange("orders", 0, 10, 20), columns, options)
 reading = {"pyarrow.compute", "importlib.metadata"} & sys.modules.keys()  # 27 and 15 ms
 with Producer(servers) as producer:
     producer.send_arrow(rows.select(["key", "value", "timestamp"]), topic="copies")

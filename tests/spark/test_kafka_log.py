@@ -167,7 +167,7 @@ def test_registering_by_hand_works_too(spark):
     [
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"columns": "offsets"}, "did you mean offset"),
-        ({"subscribe": "order"}, "no topic order"),
+        ({"subscribe": "order"}, "topic order does not exist"),
     ],
 )
 def test_mistakes_in_options_are_told(spark, options, message):

@@ -61,7 +61,7 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
             {"subscribe": "flights", "startingOffsets": '{"flights":{"0":1}}'},
             "startingOffsets requires an offset for flights-1, flights-2",
         ),
-        ({"assign": '{"flights":[7]}'}, "unknown topic partition flights-7"),
+        ({"assign": '{"flights":[7]}'}, "the cluster does not have the topic partition flights-7"),
     ],
 )
 def test_mistakes_are_said(spark, servers, topic, options, reason):

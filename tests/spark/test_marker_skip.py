@@ -24,13 +24,13 @@ class Files(dict):
 
     path = "/c"
 
-    def read(self, name):
+    def read_text(self, name):
         return self.get(name)
 
-    def write(self, name, text):
+    def write_text(self, name, text):
         self[name] = text
 
-    def names(self, folder):
+    def list_names(self, folder):
         return [name.partition("/")[2] for name in self if name.startswith(f"{folder}/")]
 
 

@@ -78,7 +78,7 @@ def task(monkeypatch):
 
     def run(work, execution, **properties):
         local.properties = {"spark.sql.execution.id": execution, **properties}
-        return [entry.end for entry in work.resolve(OPTIONS)]
+        return [entry.end for entry in work.resolve_ranges(OPTIONS)]
 
     return run
 
@@ -200,7 +200,7 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
 
 
 def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
-    code = "from kafkaframes.spark.sources.execution_offsets import _spark_process as p; print(p())"
+    code = "from kafkaframes.spark.sources.execution_offsets import _find_jvm_process as p; print(p())"
     nested_command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     shell = ["sh", "-c", f'"{sys.executable}" -c "{nested_command}"; echo $$']
     spark_pid, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()

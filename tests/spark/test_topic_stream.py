@@ -152,11 +152,11 @@ def pair(servers):
 
             options = parse_topic_options({**topic_settings, **options}, is_stream=True)
             self.reader = KafkaTopicStreamReader(options, choose_columns(None))
-            self.list = self.reader.get_follower._lookups.find_partitions
+            self.list = self.reader.follower._lookups.find_partitions
             self.start = self.latest(self.reader.initialOffset())
 
         def hide(self, *topics):
-            self.reader.get_follower._lookups.find_partitions = lambda: [
+            self.reader.follower._lookups.find_partitions = lambda: [
                 one for one in self.list() if one.topic not in topics
             ]
 

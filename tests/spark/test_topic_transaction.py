@@ -135,7 +135,7 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
     anew = []
     sending = driver.send_rows
     monkeypatch.setattr(
-        driver, "send", lambda *arguments, **kwargs: anew.append(kwargs) or sending(*arguments, **kwargs)
+        driver, "send_rows", lambda *arguments, **kwargs: anew.append(kwargs) or sending(*arguments, **kwargs)
     )
     if lost_count < 3:
         write_in_transaction(running, None, batch(0) if with_marker else None)

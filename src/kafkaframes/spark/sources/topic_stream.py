@@ -33,18 +33,18 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         return {name: value for name, value in self.__dict__.items() if name != "follower"}
 
     @cached_property
-    def get_follower(self) -> TopicFollower:
+    def follower(self) -> TopicFollower:
         """The planner of the stream, which exists only in the planner process."""
         return TopicFollower(self.options)
 
     def find_start(self) -> Nested:
         """Return the start offsets of the options, with the topic ids."""
-        ids = self.get_follower.list_partitions().ids
-        return StreamOffsets(key_by_name(self.get_follower.find_start_offsets()), ids).to_json()
+        ids = self.follower.list_partitions().ids
+        return StreamOffsets(key_by_name(self.follower.find_start_offsets()), ids).to_json()
 
     def find_ends(self) -> Nested:
         """Return the current end offsets of the topics."""
-        return StreamOffsets(key_by_name(self.get_follower.find_end_offsets())).to_json()
+        return StreamOffsets(key_by_name(self.follower.find_end_offsets())).to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch; ``start`` itself if no partition has new offsets.
@@ -55,10 +55,10 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         has_min_offsets = self.options.min_offsets_per_trigger is not None
         is_limited = has_min_offsets or not isinstance(limit, ReadAllAvailable)
         start_offsets = StreamOffsets.from_json(start)
-        listing = self.get_follower.list_partitions(is_expected=bool(start_offsets.offsets))
-        begins, absent = self.get_follower.find_resume_offsets(start_offsets, listing)
+        listing = self.follower.list_partitions(is_expected=bool(start_offsets.offsets))
+        begins, absent = self.follower.find_resume_offsets(start_offsets, listing)
         goal = self._end_of_available_run(listing)
-        ends = self.get_follower.find_batch_end(
+        ends = self.follower.find_batch_end(
             begins, goal=goal, is_limited=is_limited, is_first=self.first.is_first_batch(start)
         )
         if all(begins.get(partition) == end for partition, end in ends.items()):
@@ -82,15 +82,15 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         """Return the tasks of a micro-batch."""
         self.first.check_batch(start, end)  # Spark repeats a micro-batch that an earlier run planned
         start_offsets, end_offsets = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        begins = self.get_follower.find_planned_start(start_offsets, end_offsets)
-        listing = self.get_follower.list_partitions(is_expected=bool(end_offsets.offsets))
-        ends = self.get_follower.drop_recreated_topics(
+        begins = self.follower.find_planned_start(start_offsets, end_offsets)
+        listing = self.follower.list_partitions(is_expected=bool(end_offsets.offsets))
+        ends = self.follower.drop_recreated_topics(
             key_by_partition(end_offsets.offsets), end_offsets.ids, listing.ids
         )
-        works = self.get_follower.plan_batch(begins, ends, is_first=self.first.is_first_batch(start))
+        works = self.follower.plan_batch(begins, ends, is_first=self.first.is_first_batch(start))
         return [InputPartition(work) for work in works]
 
     def stop(self) -> None:
         """Close the connections."""
         if "follower" in self.__dict__:
-            self.get_follower.close()
+            self.follower.close()
