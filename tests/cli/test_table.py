@@ -271,7 +271,7 @@ def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_pat
     )
     run_json(*flags)
     assert [row["note"] for row in rows(form, place)] == [None, None, None, "new", None]
-    assert "knows no schema 0" in rows(form, place, dead=True)[-1]["reason"]
+    assert "has no schema 0" in rows(form, place, dead=True)[-1]["reason"]
 
 
 def test_a_registry_that_does_not_answer_ends_the_run_and_its_password_is_not_told(broker, topic, tmp_path, registry):
@@ -367,7 +367,7 @@ def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
     run_json(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Order")
     assert [row["id"] for row in rows("iceberg", tmp_path / "t")] == [6]
     wrong = run_refused(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Nothing")
-    assert "no message 'shop.Nothing'" in wrong
+    assert "message 'shop.Nothing' does not exist" in wrong
 
 
 # -------------------------------------------------------------------------------------------------- continuously

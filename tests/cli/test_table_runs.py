@@ -53,7 +53,7 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
         (("--mode", "protobuf"), "--schema FILE or --registry URL"),
         (("--registry", "http://x"), "mode raw keeps values as they are"),
         (("--mode", "json", "--registry", "ftp://x"), "http://HOST:PORT"),
-        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "cannot be combined"),
+        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "only one of"),
         (("--mode", "json", "--subject", "y"), "--subject is for --registry"),
         (("--mode", "json", "--message", "y"), "--message is for protobuf"),
         (("--mode", "json", "--value", "json"), "--value is for --mode latest"),

@@ -84,9 +84,7 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         start_offsets, end_offsets = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
         begins = self.follower.find_planned_start(start_offsets, end_offsets)
         listing = self.follower.list_partitions(is_expected=bool(end_offsets.offsets))
-        ends = self.follower.drop_recreated_topics(
-            key_by_partition(end_offsets.offsets), end_offsets.ids, listing.ids
-        )
+        ends = self.follower.drop_recreated_topics(key_by_partition(end_offsets.offsets), end_offsets.ids, listing.ids)
         works = self.follower.plan_batch(begins, ends, is_first=self.first.is_first_batch(start))
         return [InputPartition(work) for work in works]
 
