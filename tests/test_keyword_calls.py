@@ -24,7 +24,8 @@ def public_calls() -> Iterator[tuple[str, object, bool]]:
         if inspect.isfunction(value):
             yield name, value, False
             continue
-        if not issubclass(value, BaseException | enum.Enum) and not typing.is_typeddict(value):
+        is_protocol = getattr(value, "_is_protocol", False)  # cannot be instantiated
+        if not (issubclass(value, BaseException | enum.Enum) or typing.is_typeddict(value) or is_protocol):
             yield name, value, False
         for member, method in inspect.getmembers(value):
             if member.startswith("_") or not (inspect.isfunction(method) or inspect.ismethod(method)):

@@ -13,6 +13,7 @@ from kafkaframes.scan.functions import (
     scan_log,
     scan_topic,
 )
+from kafkaframes.scan.writing import set_writer_module
 
 if TYPE_CHECKING:
     from kafkaframes import broker, capture, client, errors, jobs, protocol, records, scan, spark, storage, testing
@@ -132,5 +133,6 @@ _SUBMODULES = (
     "testing",
 )
 
+set_writer_module("kafkaframes.jobs.scans")  # Scan.export and Scan.write_table
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
     __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES, _SUBMODULES)

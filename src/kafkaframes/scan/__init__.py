@@ -12,18 +12,22 @@ if TYPE_CHECKING:
     from kafkaframes.scan.rows import RecordBatches
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.slices import ScanPlan, ScanSlice
+    from kafkaframes.scan.writing import WriteReport, WriteResult
 
 __all__ = [
     "RecordBatches",
     "Scan",
     "ScanPlan",
     "ScanSlice",
+    "WriteReport",
+    "WriteResult",
 ]
 
 _MODULES = {
     "rows": ("RecordBatches",),
     "scan": ("Scan",),
     "slices": ("ScanPlan", "ScanSlice"),
+    "writing": ("WriteReport", "WriteResult"),
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__

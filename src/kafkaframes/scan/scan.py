@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ from kafkaframes.scan.slices import (
     show_progress,
 )
 from kafkaframes.scan.where import NO_CONDITIONS, OffsetRange, RowFilter, TimeRange, create_row_filter
+from kafkaframes.scan.writing import WriteResult, load_writer
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -357,6 +359,84 @@ class Scan:
             MissingExtraError: Ray is not installed.
         """
         return frames.to_ray(self.plan(parts=parts))
+
+    def export(
+        self,
+        to: str | PathLike[str],
+        *,
+        format: Literal["parquet", "arrow", "csv", "json"] = "parquet",  # noqa: A002 (as the command's flag)
+        base64: bool = False,
+        single_file: bool = False,
+        overwrite: bool = False,
+    ) -> WriteResult:
+        """Export the selected records to files, as ``export_log`` and ``export_topics`` do (docs/exporting.md).
+
+        >>> scan_log("/backup").where(partition=0).export("out", format="csv")  # doctest: +SKIP
+        80,000 records read, 80,000 written to out, in 12 segments
+
+        An interrupted export continues if it is run again. ``select`` may only omit headers.
+
+        Args:
+            to: A local directory that is new, empty, or an earlier export.
+            format: Format of the files.
+            base64: For CSV only: write keys, values and header values in base64, which preserves every byte.
+            single_file: Write one Parquet file ``to``, with topic and partition as columns. It cannot be resumed.
+            overwrite: Replace the output of an earlier export.
+
+        Raises:
+            OptionError: The scan decodes values, has a limit or other columns, or reads captures; or as for
+                ``kafkaframes.export_log`` and ``export_topics``.
+            LogDirError, NetworkError, BrokerError: As for ``kafkaframes.export_log`` and ``export_topics``.
+        """
+        options = {"format": format, "base64": base64, "single_file": single_file, "overwrite": overwrite}
+        return load_writer().export(self, fspath(to), options)
+
+    def write_table(
+        self,
+        to: str | PathLike[str],
+        *,
+        format: Literal["delta", "iceberg", "parquet"] = "parquet",  # noqa: A002 (as the command's word)
+        latest: bool = False,
+        dead_letters: str | None = None,
+        catalog: str | None = None,
+        table: str | None = None,
+        commit_bytes: int = 512 << 20,
+        overwrite: bool = False,
+    ) -> WriteResult:
+        """Add the selected records that a table does not have, as ``kafkaframes.table_log`` does (docs/tables.md).
+
+        >>> orders = scan_log("/backup", topics="orders").decode(value="json")  # doctest: +SKIP
+        >>> orders.write_table("lake/orders", format="delta")  # doctest: +SKIP
+        80,000 records written to lake/orders; 1 commit
+
+        With ``decode``, the table has a column for each field. ``select`` may only omit headers.
+
+        Args:
+            to: Directory of the table, which is created if it does not exist; with ``delta`` also a URL.
+            format: Format of the table. Delta and Iceberg are extras.
+            latest: Whether the table has one row for each key.
+            dead_letters: Location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
+            catalog: For Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
+            table: For Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
+            commit_bytes: Largest amount of log in a commit.
+            overwrite: Replace the table's content in one commit.
+
+        Raises:
+            OptionError: The scan has a limit or other columns, raises on invalid values, or reads captures or single
+                segments; or as for ``kafkaframes.table_log`` and ``table_topics``.
+            MissingExtraError: The library of the format is not installed.
+            LogDirError, NetworkError, BrokerError: As for ``kafkaframes.table_log`` and ``table_topics``.
+        """
+        options = {
+            "format": format,
+            "latest": latest,
+            "dead_letters": dead_letters,
+            "catalog": catalog,
+            "table": table,
+            "commit_bytes": commit_bytes,
+            "overwrite": overwrite,
+        }
+        return load_writer().write_table(self, fspath(to), options)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export all rows as an Arrow stream (Arrow PyCapsule interface) for Polars, DuckDB, pandas or pyarrow."""

@@ -102,7 +102,9 @@ class TableJob:
             stop.wait(interval)
 
 
-def plan_log_table(read: ReadOptions, topics: Sequence[str], to: str, settings: TopicTableSettings) -> TableJob:
+def plan_log_table(
+    read: ReadOptions, topics: Sequence[str], to: str, settings: TopicTableSettings, values: Values | None = None
+) -> TableJob:
     """Plan a table of logs. Schema files are read, and the location is checked. Nothing is written.
 
     Args:
@@ -110,12 +112,13 @@ def plan_log_table(read: ReadOptions, topics: Sequence[str], to: str, settings: 
         topics: selected topic names or patterns, from which a registry's subject is derived.
         to: location of the table.
         settings: settings of the table.
+        values: how values are decoded. None: as the settings say.
 
     Raises:
         OptionError: a setting, a schema or the location is invalid.
         MissingExtraError: the library of the table's or the values' format is not installed.
     """
-    values = values_of(topics, settings)
+    values = values or values_of(topics, settings)
     values.check()
     tables = tables_of(to, settings, sources=read.paths)
     files = replace(settings.task_settings(to), isolation=settings.isolation, storage=read.storage)
@@ -123,14 +126,18 @@ def plan_log_table(read: ReadOptions, topics: Sequence[str], to: str, settings: 
 
 
 def plan_topic_table(
-    connect: Callable[[], TopicOptions], topics: Sequence[str], to: str, settings: TopicTableSettings
+    connect: Callable[[], TopicOptions],
+    topics: Sequence[str],
+    to: str,
+    settings: TopicTableSettings,
+    values: Values | None = None,
 ) -> TableJob:
     """Plan a table of live topics. Other arguments and exceptions are those of ``plan_log_table``.
 
     Args:
         connect: returns the options of the read. It is called after the settings were checked.
     """
-    values = values_of(topics, settings)
+    values = values or values_of(topics, settings)
     values.check()
     tables = tables_of(to, settings, sources=())
     read = connect()

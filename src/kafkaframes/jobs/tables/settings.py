@@ -89,8 +89,6 @@ class TopicTableSettings(ConditionSettings):
             raise OptionError("`subject` is for `registry`")
         if self.message and self.decoded != PROTOBUF:
             raise OptionError("`message` is for protobuf")
-        if self.decoded in ("avro", PROTOBUF) and not self.schemas and self.registry is None:
-            raise OptionError(f"`mode` {self.decoded}: `schemas` FILE or `registry` URL says what the bytes mean")
 
     @property
     def is_latest(self) -> bool:

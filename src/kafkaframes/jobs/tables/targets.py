@@ -24,7 +24,7 @@ from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
 from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TopicTableSettings
 from kafkaframes.jobs.tables.state import Table, TableState
 from kafkaframes.records.memory import borrow_memory
-from kafkaframes.scan.values.decoding import JSON, DecodingOptions, fetch_subject_schema
+from kafkaframes.scan.values.decoding import AVRO, JSON, DecodingOptions, fetch_subject_schema
 from kafkaframes.scan.values.json_values import infer_schema
 from kafkaframes.scan.values.registry import SchemaRegistry
 from kafkaframes.storage.files.atomic import reject_nested_destination
@@ -219,8 +219,10 @@ def values_of(topics: Sequence[str], settings: TopicTableSettings) -> Values:
         settings: settings of the table.
 
     Raises:
-        OptionError: there is not exactly one subject, or a file cannot be used.
+        OptionError: a schema is missing, there is not exactly one subject, or a file cannot be used.
     """
+    if settings.decoded in (AVRO, PROTOBUF) and not settings.schemas and settings.registry is None:
+        raise OptionError(f"`mode` {settings.decoded}: `schemas` FILE or `registry` URL says what the bytes mean")
     schema, by_id = _schemas(settings.schemas, settings.decoded)
     return Values(settings, schema, by_id, _subject(topics, settings))
 

@@ -1,0 +1,69 @@
+"""Writing the rows of a scan to files or a table.
+
+The jobs that write are in a package above this one, which ``scan`` must not import. ``kafkaframes/__init__`` therefore
+sets the name of the module that has them. It is imported when a scan is written for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.scan import Scan
+    from kafkaframes.storage.log.notes import LogNotes
+
+
+class WriteReport(Protocol):
+    """The report of a scan that was written. ``kafkaframes.jobs.Outcome`` has more."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the destination has every selected record."""
+
+    @property
+    def records_read(self) -> int:
+        """The number of records that were read, including records that were not selected."""
+
+    @property
+    def output_bytes(self) -> int:
+        """The size of the files, in bytes."""
+
+    @property
+    def notes(self) -> LogNotes:
+        """The notes of the read, such as records that open transactions hide."""
+
+
+class WriteResult(Protocol):
+    """The result of ``Scan.export`` and ``Scan.write_table``: a ``kafkaframes.jobs.JobResult``."""
+
+    @property
+    def report(self) -> WriteReport:
+        """The report."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+
+
+class ScanWriter(Protocol):
+    """The jobs that write scans."""
+
+    def export(self, scan: Scan, to: str, options: Mapping[str, Any]) -> WriteResult:
+        """Export a scan to files, with the arguments of ``Scan.export``."""
+
+    def write_table(self, scan: Scan, to: str, options: Mapping[str, Any]) -> WriteResult:
+        """Write a scan to a table, with the arguments of ``Scan.write_table``."""
+
+
+_MODULES: list[str] = []
+
+
+def set_writer_module(name: str) -> None:
+    """Set the name of the module whose ``WRITER`` writes scans."""
+    _MODULES[:] = [name]
+
+
+def load_writer() -> ScanWriter:
+    """Return the jobs that write scans."""
+    return cast(ScanWriter, import_module(_MODULES[0]).WRITER)
