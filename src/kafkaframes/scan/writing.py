@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from kafkaframes.scan.scan import Scan
     from kafkaframes.storage.log.notes import LogNotes
 
 
@@ -47,12 +46,12 @@ class WriteResult(Protocol):
 
 
 class ScanWriter(Protocol):
-    """The jobs that write scans."""
+    """The jobs that write scans. Scans have the type Any, because the module of the class imports this one."""
 
-    def export(self, scan: Scan, to: str, options: Mapping[str, Any]) -> WriteResult:
+    def export(self, scan: Any, to: str, options: Mapping[str, Any]) -> WriteResult:
         """Export a scan to files, with the arguments of ``Scan.export``."""
 
-    def write_table(self, scan: Scan, to: str, options: Mapping[str, Any]) -> WriteResult:
+    def write_table(self, scan: Any, to: str, options: Mapping[str, Any]) -> WriteResult:
         """Write a scan to a table, with the arguments of ``Scan.write_table``."""
 
 
