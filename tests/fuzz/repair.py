@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from log_files import SOURCES, damage
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.repair.repair import repair_directory
+from kafkaframes.jobs.repair.job import repair_directory
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover

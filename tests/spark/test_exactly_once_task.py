@@ -22,7 +22,8 @@ from kafkaframes.client.shared_transaction import add_partitions, share_transact
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
-from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.leases import LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTimeouts
 from kafkaframes.spark.exactly_once import topic_exactly_once
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, create_task_function, write_rows

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.compact.compaction import compact, prove_gone
+from kafkaframes.jobs.compact.compaction import compact
+from kafkaframes.jobs.compact.key_search import prove_gone
 from kafkaframes.jobs.compact.stages import SecondPassTask
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired

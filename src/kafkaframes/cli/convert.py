@@ -38,7 +38,8 @@ from kafkaframes.jobs.settings import (
 )
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport, KeySearchResult
+    from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport
+    from kafkaframes.jobs.compact.key_search import KeySearchResult
     from kafkaframes.jobs.compact.staged_compaction import SplitSettings
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.convert.segment import ConvertedPartition
@@ -232,7 +233,7 @@ def compact(
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
-    from kafkaframes.jobs.compact import compaction
+    from kafkaframes.jobs.compact import compaction, key_search
     from kafkaframes.storage.files.atomic import reject_nested_destination
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
@@ -255,7 +256,7 @@ def compact(
                     storage=settings.storage,
                 )
         if prove_gone is not None:
-            proof = compaction.prove_gone(to or source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
+            proof = key_search.prove_gone(to or source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
         sys.exit(EXIT_PRESENT)

@@ -21,11 +21,11 @@ from kafkaframes.cli.text import format_size, say
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.job import format_row_counts
+from kafkaframes.jobs.row_counts import format_row_counts
 from kafkaframes.jobs.settings import RepairSettings
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.repair.repair import RepairReport
+    from kafkaframes.jobs.repair.job import RepairReport
 
 
 def _print(report: RepairReport) -> None:
@@ -89,7 +89,7 @@ def command(
     instead. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
-    from kafkaframes.jobs.repair.repair import repair_directory, repair_in_place
+    from kafkaframes.jobs.repair.job import repair_directory, repair_in_place
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     name_links([logdir])

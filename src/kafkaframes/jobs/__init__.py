@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.job import JobResult
     from kafkaframes.jobs.mirror.settings import MirrorReport
-    from kafkaframes.jobs.repair.repair import RepairReport
+    from kafkaframes.jobs.repair.job import RepairReport
     from kafkaframes.jobs.report.model import LogReport
     from kafkaframes.jobs.report.traffic import TrafficReport
     from kafkaframes.jobs.restore.partition import RestoreReport
@@ -55,7 +55,7 @@ _MODULES = {
     "export.run": ("Outcome",),
     "job": ("JobResult",),
     "mirror.settings": ("MirrorReport",),
-    "repair.repair": ("RepairReport",),
+    "repair.job": ("RepairReport",),
     "report.model": ("LogReport",),
     "report.traffic": ("TrafficReport",),
     "restore.partition": ("RestoreReport",),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.dump.summary import PartitionSummary
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.mirror.settings import MirrorReport
-    from kafkaframes.jobs.repair.repair import RepairReport
+    from kafkaframes.jobs.repair.job import RepairReport
     from kafkaframes.jobs.report.model import LogReport
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import VerifyReport
@@ -883,8 +883,8 @@ def repair_log(
         LogDirError: a broker is using the source, a file cannot be read or written, or ``to`` exists.
         OptionError: the source is not a single log directory, or ``to`` is inside it.
     """
-    from kafkaframes.jobs.job import format_row_counts
-    from kafkaframes.jobs.repair.repair import repair_directory
+    from kafkaframes.jobs.repair.job import repair_directory
+    from kafkaframes.jobs.row_counts import format_row_counts
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     settings = RepairSettings(

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze.added_fields import plan_new_columns
 from kafkaframes.jobs.analyze.proposals import CHANGED, MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import WeighingTask, plan_new_columns, weigh_share
+from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.compact.compaction import compact, prove_gone
+from kafkaframes.jobs.compact.compaction import compact
+from kafkaframes.jobs.compact.key_search import prove_gone
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.cleaner import CleanerSettings

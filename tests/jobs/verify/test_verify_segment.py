@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.records import mutations
 
 import kafkaframes
-from kafkaframes.jobs.verify.verify_segment import UNKNOWN_TIMESTAMP, check_records
+from kafkaframes.jobs.verify.record_checks import UNKNOWN_TIMESTAMP, check_records
 from kafkaframes.records import scan
 from kafkaframes.records.batch import read_values
 

@@ -10,8 +10,9 @@ import pytest
 from kafkaframes.client import TopicPartition
 from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic import sequences
-from kafkaframes.jobs.write_topic.sequences import LeaseConnection, LeaseLedger, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic import leases
+from kafkaframes.jobs.write_topic.leases import LeaseConnection, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
@@ -68,7 +69,7 @@ def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_ther
 
 
 def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
-    monkeypatch.setattr(sequences, "POLL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(leases, "POLL_TIMEOUT_S", 0.01)
     with serving() as (_, door):
         one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
         one.take_leases({A: 3})
@@ -81,7 +82,7 @@ def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
 
 
 def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
-    monkeypatch.setattr(sequences, "POLL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(leases, "POLL_TIMEOUT_S", 0.01)
     with serving() as (ledger, door):
         one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
         one.take_leases({A: 3})

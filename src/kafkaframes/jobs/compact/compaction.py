@@ -7,34 +7,28 @@ clean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
 from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
-from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.jobs.convert.job import Source, SourceLog, open_source_log
 from kafkaframes.jobs.job import (
     JobOutputReport,
     JsonDataclass,
     Runner,
-    check_row_counts,
     format_counts,
     paths_of,
     run_here,
     run_once,
     settings_as_json,
 )
-from kafkaframes.records.decode import decode_steps
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.scan import as_array
+from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.scan.ranges import check_partitions
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.cleaner.filter import RoundStatistics
@@ -44,132 +38,7 @@ from kafkaframes.storage.cleaner.round import clean_partition, copy_unchanged_fi
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
-from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.log.discover import discover
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Search for a key in every record of every file, to prove that no record has the key.
-
-
-@dataclass(frozen=True, slots=True)
-class KeySearchTask:
-    """One file to search for records with a key. Tasks are picklable."""
-
-    filesystem: FileSystem
-    path: str
-    size_bytes: int
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class KeySearchResult:
-    """The evidence that a key is gone, or not.
-
-    Attributes:
-        files: number of files with records that were read completely.
-        records: file and offset of each record with the key.
-        unread: file, position and reason of unreadable data, which prevents a proof.
-    """
-
-    files: int
-    records: tuple[tuple[str, int], ...]
-    unread: tuple[tuple[str, int, str], ...]
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether every file was read and none has a record with the key. Tombstones count as records."""
-        return not self.records and not self.unread
-
-
-def prove_gone(
-    path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None
-) -> KeySearchResult:
-    """Search for a key in every record below ``path``, including snapshots, temporary files and renamed segments.
-
-    If there are several log directories, all are read, even if they are copies of each other.
-
-    Raises:
-        LogDirError: no log exists at the path, or a log cannot be read.
-    """
-    files = [
-        (log.filesystem, info)
-        for log in _list_all_logs(path, storage)
-        for info in _list_files_recursively(
-            log.filesystem, log.directory.partitions[0].directory if log.kind == "segment" else log.path
-        )
-        if _may_have_records(info)
-    ]
-    tasks = [KeySearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in files]
-    answers = list(run(search_file, tasks))
-    records = tuple(record for part, _ in answers for record in part)
-    return KeySearchResult(len(tasks), records, tuple(record for _, unread_parts in answers for record in unread_parts))
-
-
-def _list_all_logs(path: Source, storage: Mapping[str, Any] | None) -> Iterator[SourceLog]:
-    for source in [path] if isinstance(path, str) else path:
-        directories = discover(source, options=storage)
-        if len(directories) == 1:
-            yield open_source_log(source, storage=storage)
-        else:
-            yield from (SourceLog(directory.path, "directory", directory) for directory in directories)
-
-
-def _list_files_recursively(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
-    for info in filesystem.list_directory(directory):
-        if info.is_directory:
-            yield from _list_files_recursively(filesystem, info.path)
-        else:
-            yield info
-
-
-def _may_have_records(info: FileInfo) -> bool:
-    file_name = FileName.parse(info.name)
-    return info.name.endswith(".checkpoint") or (file_name is not None and file_name.kind in ("log", "checkpoint"))
-
-
-def search_file(task: KeySearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
-    """Return the records of a file that have the key, and the unreadable positions."""
-    records: list[tuple[str, int]] = []
-    unread: list[tuple[str, int, str]] = []
-    with task.filesystem.open(task.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=task.size_bytes, includes_data=True, file=task.path):
-            positions = window.batches.column("position")
-            for records_of_file in decode_steps(as_array(window.data), window.batches_in_data()):
-                records += [(task.path, offset) for offset in _find_offsets_of_key(records_of_file, task.key)]
-                damaged_batches = find_damaged_batches(records_of_file)
-                unread += [
-                    (task.path, int(positions[records_of_file.first + batch]), reason)
-                    for batch, reason in damaged_batches.items()
-                ]
-            end = window.batches.end
-            if not end.can_continue and end.position < task.size_bytes:
-                unread.append((task.path, end.position, end.reason))
-    return records, unread
-
-
-def _find_offsets_of_key(records_of_file: Decoded, key: bytes) -> list[int]:
-    index = records_of_file.index
-    candidates = np.flatnonzero(index.key_size == len(key))
-    if not len(key):
-        return [int(offset) for offset in index.offsets[candidates]]
-    key_bytes = np.frombuffer(key, np.uint8)
-    for position_in_key in (
-        0,
-        len(key) - 1,
-        len(key) // 2,
-    ):  # most keys differ in one of these bytes, so few are compared whole
-        candidates = candidates[
-            records_of_file.sections.buf[index.key_at[candidates] + position_in_key] == key_bytes[position_in_key]
-        ]
-    positions = index.key_at[candidates].tolist()
-    buf = records_of_file.sections.buf
-    has_key = [buf[position : position + len(key)].tobytes() == key for position in positions]
-    return [int(offset) for offset, is_same in zip(index.offsets[candidates], has_key, strict=True) if is_same]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
+from kafkaframes.storage.files.filesystem import FileSystem
 
 COMPACTED_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 

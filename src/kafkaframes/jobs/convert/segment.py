@@ -32,7 +32,8 @@ from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.jobs.convert.trim import trim_batch
-from kafkaframes.jobs.job import JsonDataclass, check_row_counts
+from kafkaframes.jobs.job import JsonDataclass
+from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.build import build_batches

@@ -8,8 +8,7 @@ headers.
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.jobs.dump.chunks import Origin, keys_of, values_of
-from kafkaframes.jobs.dump.lines import Base64, Column, IfNull, Line, Raw, Slices, Text, plan_line, slices_of
+from kafkaframes.jobs.dump.chunks import keys_of, values_of
+from kafkaframes.jobs.dump.lines import Base64, Column, IfNull, Line, Raw, Slices, Text, plan_line
 from kafkaframes.records import _kernels_gather as kernels
 from kafkaframes.records import scan
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import DELETE_HORIZON
-from kafkaframes.records.makers import binary_array
 from kafkaframes.records.scan import Bytes, Ints
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
@@ -191,130 +189,3 @@ def _json_keys(keys: Slices) -> pa.Array:
 def json_string(text: str) -> bytes:
     """Return a JSON string in ASCII, as ``json.dumps`` writes it."""
     return json.dumps(text).encode()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# A chunk's records as an Arrow table, for ``arrow`` (an IPC stream) and ``csv``.
-#
-# The columns are those of Spark's Kafka source, in its order. The timestamp of a record without one is null. Header
-# keys are text, in which U+FFFD replaces invalid UTF-8. Keys, values and header values are bytes in ``arrow``. In
-# ``csv`` they are text, or base64 on request, and headers are a JSON array of [key, value].
-
-HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("ms", "UTC")),
-        ("timestampType", pa.int32()),
-        ("headers", pa.list_(HEADER)),
-    ]
-)
-CSV_SCHEMA = pa.schema(
-    [field if field.name not in ("key", "value", "headers") else pa.field(field.name, pa.string()) for field in SCHEMA]
-)
-NO_TIMESTAMP = -1
-MAX_TABLE_BYTES = 1 << 30  # keys or values in one table: an Arrow binary array holds less than 2 GiB
-_BASE64_LINE = plan_line(Base64("value"))
-
-
-def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk's records as one table, or as several if one would be too large."""
-    for part in _portions(chunk):
-        columns = record_columns(part)
-        count = len(part.index.offsets)
-        yield pa.RecordBatch.from_arrays(
-            [
-                _binary(keys_of(part)),
-                _binary(values_of(part)),
-                pa.repeat(pa.scalar(origin.topic, pa.string()), count),
-                pa.repeat(pa.scalar(origin.partition, pa.int32()), count),
-                pa.array(columns["offset"]),
-                _timestamps(columns["timestamp"]),
-                pa.array(columns["ts_type"] - 1, pa.int32()),
-                _headers(part),
-            ],
-            schema=SCHEMA,
-        )
-
-
-def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk's records in text columns. ``base64`` encodes keys, values and header values without loss."""
-    for table in chunk_tables(chunk, origin):
-        columns = dict(zip(table.schema.names, table.columns, strict=True))
-        for name in ("key", "value"):
-            columns[name] = (
-                _array(_BASE64_LINE, slices_of(columns[name]), pa.string()) if base64 else _text(columns[name])
-            )
-        columns["headers"] = _json_headers(columns["headers"], base64=base64)
-        yield pa.RecordBatch.from_arrays(list(columns.values()), schema=CSV_SCHEMA)
-
-
-def _portions(chunk: Decoded) -> Iterator[Decoded]:
-    index = chunk.index
-    sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
-    portion = np.cumsum(sizes) // MAX_TABLE_BYTES
-    if len(portion) == 0 or portion[-1] == 0:
-        yield chunk
-        return
-    for number in np.unique(portion).tolist():
-        yield chunk.select(portion == number)
-
-
-def _binary(values: Slices) -> pa.Array:
-    """Copy a bytes column to an Arrow array."""
-    return binary_array(values.data, values.starts, values.sizes)
-
-
-def _array(line: Line, values: Slices, kind: pa.DataType) -> pa.Array:
-    """Render a bytes column to an Arrow array. Null values stay null."""
-    lines = line.render({"value": values}, len(values))
-    offsets = np.concatenate([np.zeros(1, np.int64), lines.ends]).astype(np.int32)
-    buffers = [_bitmap(values.sizes >= 0), pa.py_buffer(offsets), pa.py_buffer(lines.data)]
-    return pa.Array.from_buffers(kind, len(values), buffers)
-
-
-def _bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
-    array = pa.array(milliseconds, mask=milliseconds == NO_TIMESTAMP)
-    return array.cast(pa.timestamp("ms", "UTC"))
-
-
-def _headers(chunk: Decoded) -> pa.Array:
-    count = len(chunk.index.offsets)
-    if not chunk.index.header_counts.any():
-        return pa.array([[]] * count, pa.list_(HEADER)) if count else pa.array([], pa.list_(HEADER))
-    headers = index_headers(chunk)
-    items = pa.StructArray.from_arrays([_text(_binary(headers.keys)), _binary(headers.values)], fields=list(HEADER))
-    return pa.ListArray.from_arrays(pa.array(headers.lists.astype(np.int32)), items)
-
-
-def _text(values: pa.Array) -> pa.Array:
-    """Convert bytes to text. The slow conversion of single values runs only if some are invalid UTF-8."""
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([None if raw is None else decode_java_text(raw) for raw in values.to_pylist()], pa.string())
-
-
-def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
-    """Return each record's headers as JSON, or empty text for a record without headers."""
-    if len(headers.values) == 0:
-        return pa.array([""] * len(headers), pa.string())
-    texts = []
-    for items in headers.to_pylist():
-        pairs = [[item["key"], _format_value(item["value"], base64=base64)] for item in items]
-        texts.append(json.dumps(pairs, ensure_ascii=False) if pairs else "")
-    return pa.array(texts, pa.string())
-
-
-def _format_value(value: bytes | None, *, base64: bool) -> str | None:
-    if value is None:
-        return None
-    return b64encode(value).decode() if base64 else decode_java_text(value)

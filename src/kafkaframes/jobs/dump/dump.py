@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.jobs.dump import columns, files, kcat
+from kafkaframes.jobs.dump import arrow_tables, files, kcat
 from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Origin, errors_in, key_pattern
 from kafkaframes.jobs.dump.csv_file import CsvFile
 from kafkaframes.jobs.dump.decoders import DECODERS
@@ -276,17 +276,17 @@ class LogDump(Iterator[bytes | memoryview]):
 
     def _csv_parts(self) -> Parts:
         out = _PartBuffer()
-        writer = CsvFile(out, columns.CSV_SCHEMA)
+        writer = CsvFile(out, arrow_tables.CSV_SCHEMA)
         yield out.take()
         for chunk, origin in self._chunks():
-            _write_rows(writer, columns.csv_tables(chunk, origin, base64=self._settings.base64))
+            _write_rows(writer, arrow_tables.csv_tables(chunk, origin, base64=self._settings.base64))
             yield out.take()
 
     def _arrow_parts(self) -> Parts:
         out = _PartBuffer()
-        with pa.ipc.new_stream(out, columns.SCHEMA) as writer:
+        with pa.ipc.new_stream(out, arrow_tables.SCHEMA) as writer:
             for chunk, origin in self._chunks():
-                _write_rows(writer, columns.chunk_tables(chunk, origin))
+                _write_rows(writer, arrow_tables.chunk_tables(chunk, origin))
                 yield out.take()
         yield out.take()
 

@@ -29,7 +29,8 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.job import check_row_counts, parse_json_object
+from kafkaframes.jobs.job import parse_json_object
+from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, borrow_memory

@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.jobs.job import JsonDataclass, ReprAsText, check_row_counts, format_counts
+from kafkaframes.jobs.job import JsonDataclass, ReprAsText, format_counts
+from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.jobs.settings import ValidatedSettings, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")

@@ -22,14 +22,16 @@ import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
-from kafkaframes.jobs.job import Runner, check_row_counts, run_here, run_once, settings_as_json
+from kafkaframes.jobs.job import Runner, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import DirectoryCompleter
 from kafkaframes.jobs.restore.groups import SourceGroups
 from kafkaframes.jobs.restore.parquet_rows import column_names_of, read_rows
-from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport, RowsWriter
+from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
+from kafkaframes.jobs.restore.rows_writer import RowsWriter
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
+from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, merge_far_times
 from kafkaframes.scan.ranges import expand_bound

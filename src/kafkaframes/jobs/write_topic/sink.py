@@ -34,6 +34,7 @@ from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.shared_transaction import add_partitions, share_transaction
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch, read_batch_offsets
+from kafkaframes.jobs.write_topic.leases import SharedTransaction
 from kafkaframes.jobs.write_topic.markers import (
     MARKER_TOPIC,
     Marker,
@@ -44,7 +45,7 @@ from kafkaframes.jobs.write_topic.markers import (
     read_markers,
 )
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.jobs.write_topic.sequences import LeaseLedger, SharedTransaction
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 from kafkaframes.jobs.write_topic.transaction_time import (
     BROKER_TIMEOUT_SETTING,
     TIMEOUT_OPTION,

@@ -29,8 +29,9 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
 from kafkaframes.jobs.micro_batch import StreamBatch
+from kafkaframes.jobs.write_topic.leases import LeaseServer, SharedTransaction
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of
-from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_time_ms, plan_batch, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
 

@@ -141,8 +141,8 @@ class _WriteTask:
         import pyarrow as pa
 
         from kafkaframes.jobs.attempts import begin_attempt
-        from kafkaframes.jobs.restore.partition import RowsWriter
         from kafkaframes.jobs.restore.plan import check_topic_name
+        from kafkaframes.jobs.restore.rows_writer import RowsWriter
         from kafkaframes.storage.files.names import TopicPartition
 
         current: TopicPartition | None = None

@@ -20,9 +20,10 @@ from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.shared_transaction import SequencedBatches, join_transaction, send_sequenced_batches
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.driver_process.address import TaskServerAddress
+from kafkaframes.jobs.write_topic.leases import LeaseConnection
 from kafkaframes.jobs.write_topic.packing import BatchFormat, PackedBatches, Packer
 from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH_BYTES, open_producer
-from kafkaframes.jobs.write_topic.sequences import LeaseConnection, repetition_error_text
+from kafkaframes.jobs.write_topic.sequences import repetition_error_text
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.runtime.worker import freeze_imports
 

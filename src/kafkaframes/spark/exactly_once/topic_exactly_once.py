@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import LostTaskError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch
+from kafkaframes.jobs.write_topic.leases import LeaseServer
 from kafkaframes.jobs.write_topic.markers import create_marker_topic, find_marker, read_markers
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 from kafkaframes.jobs.write_topic.sink import (
     SentRecords,
     TopicSink,

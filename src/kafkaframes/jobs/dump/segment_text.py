@@ -1,0 +1,162 @@
+"""A chunk of a segment in the text of kafka-dump-log: a line for each batch, followed by lines of its records.
+
+The lines of all batches and of all records of a chunk are rendered at once and then interleaved. Rare parts are
+computed in Python and passed as bytes columns: the text of control records, and the CRCs of messages in compressed
+messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.jobs.dump.chunks import NO_FILTER, keys_of, values_of
+from kafkaframes.jobs.dump.columns import batch_columns, header_keys, record_columns, rows_of
+from kafkaframes.jobs.dump.decoders import control_json
+from kafkaframes.jobs.dump.lines import Lines
+from kafkaframes.jobs.dump.styles import Style, TextOptions
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
+from kafkaframes.records.scan import Ints
+
+_CRC_BYTES = 4
+
+# Decodes a chunk's keys and values to two bytes columns (``decoders.py``).
+Decoder = Callable[[Decoded], tuple[Any, Any]]
+
+
+def chunk_text(options: TextOptions, style: Style, chunk: Decoded, decode: Decoder | None) -> bytes:
+    """Return the lines of a chunk's batches and records in file order. Invalid UTF-8 is not changed."""
+    batches = batch_columns(chunk)
+    records = _record_columns(options, style, chunk, decode, batches) if options.has_records else {}
+    chunks: list[memoryview] = []
+    row = 0
+    for first, stop, modern in _runs(chunk.batches.is_v2):
+        last_row = row + int(chunk.index.rows[first:stop].sum())
+        batch_line = style.batch if modern else style.message
+        batch_lines = batch_line.render(rows_of(batches, first, stop), stop - first)
+        record_lines = None
+        if options.has_records:
+            line = style.bare if options.skip_record_metadata else style.record if modern else style.message_record
+            record_lines = line.render(rows_of(records, row, last_row), last_row - row)
+        rows = chunk.index.rows[first:stop]
+        _interleave(chunks, batch_lines, record_lines, rows, skip_empty=options.keep != NO_FILTER)
+        row = last_row
+    return b"".join(chunks)
+
+
+def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    """Yield (first, stop, value) for each run of equal flags."""
+    edges = np.flatnonzero(np.diff(flags)) + 1
+    bounds = [0, *edges.tolist(), len(flags)]
+    for first, stop in itertools.pairwise(bounds):
+        if stop > first:
+            yield first, stop, bool(flags[first])
+
+
+def _interleave(
+    chunks: list[memoryview], batches: Lines, records: Lines | None, rows: Ints, *, skip_empty: bool
+) -> None:
+    """Append the line of each batch, followed by those of its records."""
+    if records is None:
+        chunks.append(batches.data.data)
+        return
+    start = first = 0
+    last = 0
+    record_ends = [0, *records.ends.tolist()]
+    for end, count in zip(batches.ends.tolist(), rows.tolist(), strict=True):
+        last += count
+        if count or not skip_empty:
+            chunks.append(batches.data.data[start:end])
+            chunks.append(records.data.data[record_ends[first] : record_ends[last]])
+        start, first = end, last
+
+
+def _record_columns(
+    options: TextOptions, style: Style, chunk: Decoded, decode: Decoder | None, batches: dict[str, Any]
+) -> dict[str, Any]:
+    columns = record_columns(chunk)
+    of_control = chunk.batches.is_control[chunk.owners]
+    keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
+    has_text = ~of_control & options.has_contents
+    columns |= {
+        "key_text": keys.where(has_text),
+        "value_text": values.where(has_text),
+        "header_keys": header_keys(chunk),
+        "control_text": _control_texts(chunk, of_control, style),
+    }
+    if not chunk.batches.is_v2.all():
+        columns |= _message_columns(chunk) | _read_sizes(chunk, columns)
+    for name in style.batch_fields:
+        columns[name] = batches[name][chunk.owners]
+    return columns
+
+
+def _read_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the sizes of keys and values. In formats 0 and 1 they are the stored ones, which may be below -1."""
+    is_v2 = chunk.batches.is_v2[chunk.owners]
+    index = chunk.index
+    return {
+        "key_size": np.where(is_v2, columns["key_size"], index.key_size),
+        "value_size": np.where(is_v2, columns["value_size"], index.value_size),
+    }
+
+
+def _message_columns(chunk: Decoded) -> dict[str, Any]:
+    """Return the CRC of each message of format 0 or 1, and whether it is valid. Inner messages have their own CRC."""
+    crcs = chunk.batches.column("crc")[chunk.owners]
+    valid = chunk.crc_ok[chunk.owners]
+    data = chunk.sections.buf
+    for row in np.flatnonzero(chunk.batches.is_wrapper[chunk.owners]).tolist():
+        start = int(chunk.index.headers_at[row])
+        size = int.from_bytes(data[start - 4 : start], "big")
+        crcs[row] = int.from_bytes(data[start : start + _CRC_BYTES], "big")
+        valid[row] = zlib.crc32(data[start + _CRC_BYTES : start + size].data) == crcs[row]
+    return {"record_crc": crcs, "record_valid": valid}
+
+
+def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
+    """Return the text of each control record, and null for other records."""
+    if not of_control.any():
+        return pa.nulls(len(of_control), pa.binary())
+    texts: list[bytes | None] = [None] * len(of_control)
+    for row in np.flatnonzero(of_control).tolist():
+        texts[row] = control_text(keys_of(chunk).at(row), values_of(chunk).at(row), style).encode("utf-8", "replace")
+    return pa.array(texts, pa.binary())
+
+
+def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
+    """Return the text of a control record. If it is unreadable, the text has the reason."""
+    try:
+        kind = control_type(key)
+        if kind in END_MARKER_TYPES:
+            return f"endTxnMarker: {kind} coordinatorEpoch: {coordinator_epoch(value)}"
+    except CorruptRecordError as error:
+        return f"controlType: unreadable ({error.reason})"
+    if kind in style.control_json and (result := control_json(kind, value)) is not None:
+        return result
+    number = int.from_bytes((key or b"")[2:4], "big", signed=True)
+    return f"controlType: {kind}({number})"
+
+
+def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
+    """Return the pairs of adjacent offsets that are not consecutive, and the chunk's last offset.
+
+    A ``last_offset`` of -1 means that no record precedes, or, if ``from_zero``, that offset 0 is expected next (4.x).
+    """
+    offsets = chunk.index.offsets
+    if len(offsets) == 0:
+        return [], last_offset
+    previous_offsets = np.concatenate([np.array([last_offset]), offsets[:-1]])
+    apart = offsets != previous_offsets + 1
+    if not from_zero:
+        apart &= previous_offsets != -1
+    batches = np.flatnonzero(apart)
+    return list(zip(previous_offsets[batches].tolist(), offsets[batches].tolist(), strict=True)), int(offsets[-1])
