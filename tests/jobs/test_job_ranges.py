@@ -217,6 +217,29 @@ def test_every_job_refuses_what_a_scan_refuses(tmp_path, job, keywords, message)
     assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.parametrize("keywords", [{"start": 8}, {"end": 8}])
+def test_one_offset_is_an_error_if_a_partition_ends_before_it_and_is_not_empty(tmp_path, keywords):
+    """One rule for scans and jobs: an empty partition has lost no records."""
+    for partition, count in ((0, 10), (1, 0)):
+        directory = tmp_path / "log" / f"orders-{partition}"
+        directory.mkdir(parents=True)
+        rows = [{"value": b"v"}] * count
+        (directory / f"{0:020}.log").write_bytes(kafkaframes.build_records(rows) if rows else b"")
+    log = tmp_path / "log"
+    jobs = (
+        lambda to: kafkaframes.scan_log(log, **keywords).count(),
+        lambda to: kafkaframes.verify_log(log, **keywords),
+        lambda to: kafkaframes.convert_log(log, to, record_format=2, **keywords),
+        lambda to: kafkaframes.restore_log(log, to, **keywords),
+    )
+    for number, job in enumerate(jobs):
+        job(tmp_path / f"whole-{number}")
+    (log / "orders-1" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"v"}] * 5))
+    for number, job in enumerate(jobs):
+        with pytest.raises(OptionError, match=r"orders-1.*the log's end 5"):
+            job(tmp_path / f"short-{number}")
+
+
 def test_an_offset_that_retention_has_deleted_is_an_error(tmp_path):
     log = write_log(tmp_path / "log")
     (log / "orders-0" / f"{0:020}.log").unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,10 @@ from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.verify.verify import VerifyReport
+    from kafkaframes.scan.log.narrowing import OffsetRange
     from kafkaframes.storage.copies.one_log import OneLog
+    from kafkaframes.storage.files.directory import LogDirectory
+    from kafkaframes.storage.files.names import TopicPartition
 
 EXIT_DAMAGED = 1
 
@@ -63,6 +67,7 @@ def command(
     """
     from kafkaframes.jobs.verify.verify import verify
     from kafkaframes.scan.log.log_range import resolve_ranges
+    from kafkaframes.storage.copies.one_log import limit_decisions
 
     directories = discover(paths, options=settings.storage)
     result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
@@ -71,6 +76,7 @@ def command(
         report = verify(result, ranges=ranges, deep=settings.deep, run=work)
     merged_log = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
     if merged_log is not None:
+        merged_log = limit_decisions(merged_log, _ranges_by_partition(result, ranges))
         report.findings += [decision.as_finding() for decision in merged_log.decisions]
     if as_json:
         click.echo(json.dumps(report.as_json() | _copies_as_json(merged_log)))
@@ -80,6 +86,17 @@ def command(
     limit = Severity.WARNING if strict else Severity.ERROR
     if any(finding.severity >= limit for finding in report.findings):
         sys.exit(EXIT_DAMAGED)
+
+
+def _ranges_by_partition(
+    directories: Iterable[LogDirectory], ranges: Mapping[str, OffsetRange]
+) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """Return the verified offset ranges of the copies of each partition."""
+    result: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for directory in directories:
+        for partition in directory.partitions:
+            result.setdefault(partition.topic_partition, []).append(tuple(ranges[partition.directory]))
+    return result
 
 
 MAX_FINDINGS = 20  # largest number of printed findings of one check; --all shows all

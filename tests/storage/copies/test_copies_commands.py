@@ -133,6 +133,20 @@ def test_verify_verifies_each_copy_and_says_whether_they_make_a_whole(copies):
     assert "decisions" not in json.loads(run("verify", *copies, "--json", "--replicas", "all", exit_code=1))
 
 
+def test_verify_reports_the_decisions_about_its_range(copies):
+    """The damage is in offsets 5 to 9; one copy ends at 25."""
+
+    def decide(*flags, exit_code=0):
+        return [
+            one["check"]
+            for one in json.loads(run("verify", *copies, "--json", *flags, exit_code=exit_code))["decisions"]
+        ]
+
+    assert decide("--start", "10", "--end", "25") == []
+    assert decide("--start", "9", "--end", "25", exit_code=1) == ["taken-from-copy"]
+    assert decide("--start", "10", "--end", "26") == ["copy-lags"]
+
+
 def test_two_clusters_are_not_one_log(tmp_path):
     for name in "ab":
         write_partition(tmp_path / "logs" / name, {0: Batch("x", 0, 2, 0).raw()}, epochs=[(0, 0)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from kafkaframes.storage.copies.spans import MergedLog
 from kafkaframes.storage.copies.view import MergedViewBuilder
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.names import TopicPartition
 
 log = logging.getLogger("kafkaframes.storage")
 _Task = TypeVar("_Task")
@@ -45,6 +46,32 @@ class OneLog:
         return sort_by_severity(
             decision for merged_partition in self.merged_partitions for decision in merged_partition.decisions
         )
+
+
+def limit_decisions(one_log: OneLog, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> OneLog:
+    """Return a log without the decisions about offsets outside of ranges.
+
+    Args:
+        one_log: log with decisions.
+        ranges: first offset and end offset (exclusive) of the ranges of each topic partition.
+    """
+    return replace(
+        one_log,
+        merged_partitions=tuple(
+            replace(
+                merged_log,
+                decisions=type(merged_log.decisions)(
+                    decision
+                    for decision in merged_log.decisions
+                    if any(
+                        decision.first_offset < end and max(decision.end_offset, decision.first_offset + 1) > first
+                        for first, end in ranges[decision.topic_partition]
+                    )
+                ),
+            )
+            for merged_log in one_log.merged_partitions
+        ),
+    )
 
 
 def select_copies(directories: Iterable[LogDirectory], partition_paths: Collection[str] = ()) -> list[CopySource]:
