@@ -90,12 +90,12 @@ def command(
 
 def _ranges_by_partition(
     directories: Iterable[LogDirectory], ranges: Mapping[str, OffsetRange]
-) -> dict[TopicPartition, list[tuple[int, int]]]:
+) -> dict[TopicPartition, list[OffsetRange]]:
     """Return the verified offset ranges of the copies of each partition."""
-    result: dict[TopicPartition, list[tuple[int, int]]] = {}
+    result: dict[TopicPartition, list[OffsetRange]] = {}
     for directory in directories:
         for partition in directory.partitions:
-            result.setdefault(partition.topic_partition, []).append(tuple(ranges[partition.directory]))
+            result.setdefault(partition.topic_partition, []).append(ranges[partition.directory])
     return result
 
 
