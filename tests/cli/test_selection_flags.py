@@ -97,3 +97,42 @@ def test_consume_has_a_range(tmp_path):
         ):
             with pytest.raises(OptionError, match=message):
                 consume(*flags)
+
+
+def test_consume_reads_several_topics_by_name_and_pattern():
+    with Broker() as broker:
+        for topic, partitions in (("orders-eu", 2), ("orders-us", 1), ("users", 1)):
+            broker.create_topic(topic, partitions)
+        with kafkaframes.Producer(broker.bootstrap_servers) as producer:
+            for topic, partition, count in (
+                ("orders-eu", 0, 3),
+                ("orders-eu", 1, 2),
+                ("orders-us", 0, 5),
+                ("users", 0, 1),
+            ):
+                for _ in range(count):
+                    producer.send(topic, b"v", partition=partition)
+            producer.flush()
+
+        def consume(*flags: str) -> list[str]:
+            arguments = ("consume", "-e", "-f", r"%t-%p@%o\n", "-b", broker.bootstrap_servers, *flags)
+            return sorted(ask_or_raise(*arguments).stdout.split())
+
+        every = ["orders-eu-0@0", "orders-eu-0@1", "orders-eu-0@2", "orders-eu-1@0", "orders-eu-1@1"]
+        every += [f"orders-us-0@{offset}" for offset in range(5)]
+        assert consume("orders-*") == consume("-t", "orders-*") == consume("orders-eu", "--topic", "orders-us") == every
+        assert consume("-t", "users", "-t", "users") == ["users-0@0"]
+        assert consume("orders-*", "-p", "1") == ["orders-eu-1@0", "orders-eu-1@1"]
+        # The ends of partitions with the same number in different topics are not mixed up.
+        ranges = ("--start", "earliest", "--end", "2")
+        assert consume("orders-*", "-p", "0", *ranges) == [
+            *("orders-eu-0@0", "orders-eu-0@1", "orders-us-0@0", "orders-us-0@1")
+        ]
+        for flags, message in (
+            ((), "no topic is named: give TOPIC or --topic"),
+            (("order-*",), r"no topic order-\*: did you mean orders-"),
+            (("orders-*", "-p", "7"), "no selected topic has the partition 7"),
+            (("users", "-p", "7"), "topic users has no partition 7, it has 1"),
+        ):
+            with pytest.raises(OptionError, match=message):
+                consume(*flags)

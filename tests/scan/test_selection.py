@@ -2,11 +2,15 @@
 
 import datetime as dt
 import inspect
+import runpy
 from pathlib import Path
 
+import click
 import pytest
 
 import kafkaframes
+from kafkaframes.cli.main import cli
+from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.selection import READER_DEFAULTS, Selection
 
@@ -27,8 +31,8 @@ WITHOUT = {
     "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md has the reason
     "mirror_topics": {"partitions", "start", "end", *_COPIES},
 }
-# The first two summarize whole partitions. The topics of a checkpoint are renamed.
-WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log", "convert_checkpoint"}
+# These summarize whole partitions. The topics of a checkpoint are renamed.
+WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log", "analyze_records", "convert_checkpoint"}
 
 
 def write_log(directory: Path, times=TIMES) -> Path:
@@ -50,7 +54,50 @@ def moment(time_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in READER_DEFAULTS if name.isidentifier()))
+FUNCTIONS = sorted(name for name in READER_DEFAULTS if name.isidentifier() and name != "Consumer")
+# The commands that print or write records, with their function or class.
+COMMANDS = {
+    "grep": "grep_log",
+    "dump-log": "dump_log",
+    "verify": "verify_log",
+    "consume": "Consumer",
+    "export": "export_log",
+    "table": "table_log",
+    "convert": "convert_log",
+    "recompress": "recompress_log",
+    "compact": "compact_log",
+    "restore": "restore_log",
+    "mirror": "mirror_topics",
+}
+
+
+def test_a_consumer_has_the_defaults_of_the_table():
+    defaults, settings = READER_DEFAULTS["Consumer"], ConsumerSettings.from_options({"bootstrap.servers": "a:1"})
+    assert settings.isolation_level == defaults.isolation
+    assert (settings.check_crcs, defaults.on_damage) == (True, "fail")
+    assert not defaults.control_records  # a consumer has no setting for them
+
+
+def test_every_command_that_has_a_reader_is_compared():
+    tables = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "tables.py"))
+    for command, names in tables["FUNCTIONS_OF_COMMANDS"].items():
+        first = names[0].removeprefix("kafkaframes.").partition(".")[0]
+        assert (first in READER_DEFAULTS) == (command in COMMANDS), command
+        assert COMMANDS.get(command, first) == first
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_flags_of_commands_have_the_defaults_of_the_table(name):
+    defaults = READER_DEFAULTS[COMMANDS[name]]
+    command = cli.get_command(click.Context(cli), name)
+    flags = {option.name: option for option in command.params}
+    for setting in {"isolation", "control_records", "on_damage"} & set(flags):
+        assert flags[setting].default == getattr(defaults, setting), setting
+    assert {"topics", "partitions"} <= set(flags) or name == "mirror"
+    assert {"start", "end"} <= set(flags) or name in ("compact", "mirror")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_signatures_have_the_defaults_of_the_table(name):
     parameters = inspect.signature(getattr(kafkaframes, name)).parameters
     defaults = READER_DEFAULTS[name]

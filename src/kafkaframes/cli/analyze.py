@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, specs_option, workers_option
+from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, reads, specs_option, workers_option
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.settings import PartitionSettings
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.records import RecordSizes
@@ -28,8 +29,15 @@ if TYPE_CHECKING:
 @spark_option
 @workers_option
 @opens_batches
+@reads("sources", kind=PartitionSettings)
 def records(
-    sources: tuple[str, ...], ports: str, specs: str | None, as_json: bool, on_spark: bool, jobs: int | None
+    sources: tuple[str, ...],
+    settings: PartitionSettings,
+    ports: str,
+    specs: str | None,
+    as_json: bool,
+    on_spark: bool,
+    jobs: int | None,
 ) -> None:
     """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
 
@@ -47,7 +55,7 @@ def records(
         raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} is for captures")
     tasks, share_bytes = traffic_tasks(tuple(captures), ports, jobs) if captures else ([], 0)
     run = partial(run_measured, share_bytes=share_bytes, on_spark=on_spark, jobs=jobs)
-    result = measure_records(logs, tasks, specs=specs, run=run)
+    result = measure_records(logs, tasks, settings, specs=specs, run=run)
     if as_json:
         for row in result.rows():
             say(json.dumps(row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +16,15 @@ from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
     Bound,
+    check_partitions,
     describe_offset_below_start,
     describe_offset_beyond_end,
     offset_of_bound,
     time_of_bound,
     to_log_bound,
 )
+from kafkaframes.storage.files.filesystem import has_magic
+from kafkaframes.storage.log.discover import check_topics, is_selected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,9 +41,17 @@ Writer = Callable[[Row], bytes]
 
 
 @click.command("consume")
-@click.argument("topic")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@click.option("-t", "--topic", "topics", multiple=True, help="The same as TOPIC: a name or pattern; repeatable.")
 @connecting
-@click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(0),
+    help="Only this partition of each topic; repeatable.",
+)
 @with_options(*range_options)
 @click.option(
     "--offset",
@@ -64,8 +75,10 @@ Writer = Callable[[Row], bytes]
 @click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
 @isolation_option
 @opens_batches
-def command(topic: str, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
-    """Print the records of TOPIC.
+def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
+    """Print the records of topics. TOPIC is a name, or a pattern such as 'orders-*'.
+
+    A consumer reads no control records, and stops at damage.
 
     \b
     kafkaframes consume orders -e
@@ -76,6 +89,9 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
+    patterns = (*names, *flags["topics"])
+    if not patterns:
+        raise OptionError("no topic is named: give TOPIC or --topic")
     offset_range = parse_offsets(flags["offsets"])
     has_range = flags["start"] is not None or flags["end"] is not None
     if has_range:
@@ -92,7 +108,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     if not is_typed("offsets") and not has_range:
         offset_range = _start_of(consumer_settings)
     with Consumer(**settings) as consumer:
-        tables = _tables(consumer, topic, offset_range, flags)
+        tables = _tables(consumer, _topics_of(consumer, patterns), offset_range, flags)
         if write is None:
             _write_arrow(tables)
         else:
@@ -127,9 +143,18 @@ def _start_of(settings: ConsumerSettings) -> Range:
     return parse_offsets(("end" if settings.auto_offset_reset == "latest" else "beginning",))
 
 
-def _tables(consumer: Consumer, topic: str, offset_range: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
+def _topics_of(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
+    """Return the topics that names and patterns select. Topics that are named are not looked up here."""
+    if not any(map(has_magic, patterns)):
+        return list(dict.fromkeys(patterns))
+    existing_topics = consumer.topics()
+    check_topics(patterns, existing_topics)
+    return [topic for topic in existing_topics if is_selected(topic, patterns)]
+
+
+def _tables(consumer: Consumer, topics: list[str], offset_range: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield the requested records, up to the requested number or (with -e) the end."""
-    partitions = _partitions_of(consumer, topic, flags["partitions"])
+    partitions = _partitions_of(consumer, topics, flags["partitions"])
     has_end = flags["ends"] or flags["end"] is not None or offset_range.end_timestamp is not None
     ends = _ends(consumer, partitions, offset_range) if has_end else None
     if ends is not None and flags["end"] is not None:
@@ -137,7 +162,7 @@ def _tables(consumer: Consumer, topic: str, offset_range: Range, flags: dict[str
     if isinstance(flags["start"], int):
         _check_start(consumer, partitions, flags["start"])
     if flags["group"] is not None:
-        consumer.subscribe([topic])
+        consumer.subscribe(topics)
     else:
         consumer.assign(_starts(consumer, partitions, offset_range))
     remaining = flags["count"]
@@ -155,13 +180,12 @@ def _tables(consumer: Consumer, topic: str, offset_range: Range, flags: dict[str
             yield table
 
 
-def _partitions_of(consumer: Consumer, topic: str, numbers: tuple[int, ...]) -> list[TopicPartition]:
-    from kafkaframes.client import TopicPartition
-
-    existing_partitions = consumer.partitions_for(topic)
-    missing = [number for number in numbers if TopicPartition(topic, number) not in existing_partitions]
-    if missing:
-        raise OptionError(f"topic {topic} has no partition {missing[0]}, it has {len(existing_partitions)}")
+def _partitions_of(consumer: Consumer, topics: list[str], numbers: tuple[int, ...]) -> list[TopicPartition]:
+    existing_partitions = consumer.partitions_for(*topics)
+    missing = sorted(set(numbers) - {one.partition for one in existing_partitions})
+    if missing and len(topics) == 1:
+        raise OptionError(f"topic {topics[0]} has no partition {missing[0]}, it has {len(existing_partitions)}")
+    check_partitions(numbers, {one.partition for one in existing_partitions})
     return [one for one in existing_partitions if not numbers or one.partition in numbers]
 
 
@@ -226,9 +250,11 @@ def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table
 
     if ends is None or not table.num_rows:
         return table
-    numbers, offsets = table["partition"].to_pylist(), table["offset"].to_pylist()
-    by_number = {one.partition: end for one, end in ends.items()}
-    keep = [offset < by_number.get(number, _MAX_OFFSET) for number, offset in zip(numbers, offsets, strict=True)]
+    columns = (table[name].to_pylist() for name in ("topic", "partition", "offset"))
+    end_offsets = {(one.topic, one.partition): end for one, end in ends.items()}
+    keep = [
+        offset < end_offsets.get((topic, number), _MAX_OFFSET) for topic, number, offset in zip(*columns, strict=True)
+    ]
     return table if all(keep) else table.filter(pa.array(keep))
 
 

@@ -111,7 +111,12 @@ isolation_option = click.option(
 )
 reading_options = (
     isolation_option,
-    click.option("--control-records", is_flag=True, help="Also read transaction markers and other control records."),
+    click.option(
+        "--control-records",
+        is_flag=True,
+        default=False,
+        help="Also read transaction markers and other control records.",
+    ),
     click.option(
         "--on-damage",
         type=click.Choice(ON_DAMAGE),

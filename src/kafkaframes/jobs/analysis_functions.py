@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import JobResult, paths_of, run_here
-from kafkaframes.jobs.settings import Path
+from kafkaframes.jobs.settings import PartitionSettings, Path
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.measure import ProposalSizes, RecordAnalysis, TagHeaderSizes
@@ -19,7 +19,14 @@ Paths = Path | Sequence[Path]
 
 
 def analyze_records(
-    paths: Paths, *, ports: str | Sequence[int] = "", specs: Specs | None = None
+    paths: Paths,
+    *,
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    ports: str | Sequence[int] = "",
+    specs: Specs | None = None,
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
 ) -> JobResult[RecordAnalysis]:
     """Measure the size of records in formats 0, 1 and 2, field by field, without compression.
 
@@ -29,8 +36,12 @@ def analyze_records(
     Args:
         paths: logs, partition directories, segments, or captures. Captures are measured as produced and fetched
             records.
+        topics: names or patterns of the logs' topics. Default: all.
+        partitions: partition numbers to read from each topic of the logs. Default: all.
         ports: ports of the brokers in captures: ``9092,9094-9096`` or numbers. Default: brokers are recognized.
         specs: message specs that override those of the catalog: a path, or ``MessageSpec`` objects.
+        key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
         A result whose ``report`` has the sizes of each source, and the data of captures that was not read.
@@ -44,9 +55,10 @@ def analyze_records(
     from kafkaframes.jobs.analyze.measure import measure_records, port_numbers, split_sources
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
+    settings = PartitionSettings(topics=topics, partitions=partitions, key_files=key_files, follow_links=follow_links)
     logs, captures = split_sources(paths_of(paths))
     tasks = [TrafficTask(tuple(find_files(captures)), ports=port_numbers(ports))] if captures else []
-    report = measure_records(logs, tasks, specs=specs, run=run_here)
+    report = measure_records(logs, tasks, settings, specs=specs, run=run_here)
     lines = [_sizes_text(name, sizes) for name, sizes in report.sizes.items()]
     if report.coverage.unread:
         lines.append(f"not read: {summarize_entries(report.coverage.unread)}")

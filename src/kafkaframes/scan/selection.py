@@ -45,10 +45,13 @@ class ReaderDefaults:
 # Readers of DataFrames, exported files and tables rarely ask about transactions, so aborted records are omitted.
 _FRAME_DEFAULTS: Final = ReaderDefaults(None, control_records=False, on_damage="keep")
 _WHOLE_FRAME_DEFAULTS: Final = ReaderDefaults("read_committed", control_records=False, on_damage="keep")
-# A search has the records that a consumer without settings would return, also in single segments.
+# A search, and Spark's source for logs, have the records of all transactions, as Kafka's tools and connector do.
 _SEARCH_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=False, on_damage="keep")
 # Inspection tools return or check all records.
 _INSPECTION_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=True, on_damage="keep")
+# A consumer raises at damage, because the records after it would otherwise be skipped without notice, and the next
+# commit would lose them. Spark's source for topics is a consumer. Neither returns control records by default.
+_CONSUMER_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=False, on_damage="fail")
 # A copy of a log has all transactions with their markers, and must not lose data without an error.
 _COPY_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=True, on_damage="fail")
 READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
@@ -68,8 +71,9 @@ READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
         "compact_log": _COPY_DEFAULTS,
         "restore_log": _COPY_DEFAULTS,
         "mirror_topics": _COPY_DEFAULTS,
-        "kafka-log": ReaderDefaults("read_uncommitted", control_records=False, on_damage="keep"),
-        "kafka-topic": ReaderDefaults("read_uncommitted", control_records=False, on_damage="fail"),  # those of Consumer
+        "Consumer": _CONSUMER_DEFAULTS,
+        "kafka-topic": _CONSUMER_DEFAULTS,
+        "kafka-log": _SEARCH_DEFAULTS,
     }
 )
 

@@ -20,12 +20,13 @@ from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.records import RecordSizes
 from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, TrafficTask, measure_share
 from kafkaframes.jobs.job import Runner
+from kafkaframes.jobs.settings import PartitionSettings
 from kafkaframes.protocol.messages.registry import Apis, Specs
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.protocol.spec.sources import load_specs
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.discover import discover, select_partitions
 
 LOG: Final = "log"
 NAMED_PROPOSALS: Final = ("kip-636", "flexible", "tag-header")
@@ -124,12 +125,23 @@ def _is_capture(source: str) -> bool:
 
 
 def measure_records(
-    logs: Sequence[str], tasks: Sequence[TrafficTask], *, specs: Specs | None, run: Runner
+    logs: Sequence[str],
+    tasks: Sequence[TrafficTask],
+    settings: PartitionSettings,
+    *,
+    specs: Specs | None,
+    run: Runner,
 ) -> RecordAnalysis:
-    """Measure the records of logs, in this process, and those of captures, with a runner of the tasks."""
+    """Measure the records of logs, in this process, and those of captures, with a runner of the tasks.
+
+    Raises:
+        OptionError: topics or partitions are selected that the logs do not have.
+    """
     result = RecordAnalysis()
     if logs:
-        result.sizes[LOG] = _measure_logs(logs)
+        result.sizes[LOG] = _measure_logs(logs, settings)
+    elif settings.topic_names or settings.partition_numbers:
+        raise OptionError("`topics` and `partitions` select records of logs, not of captures")
     if tasks:
         result.sizes |= {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
         for part in run(partial(measure_share, apis=Apis(specs)), tasks):
@@ -139,9 +151,10 @@ def measure_records(
     return result
 
 
-def _measure_logs(sources: Sequence[str]) -> RecordSizes:
+def _measure_logs(sources: Sequence[str], settings: PartitionSettings) -> RecordSizes:
     sizes = RecordSizes()
-    for directory in discover(sources):
+    directories = discover(sources, options=settings.storage)
+    for directory in select_partitions(directories, settings.topic_names, settings.partition_numbers):
         for partition in directory.partitions:
             for segment in partition.segments:
                 with directory.filesystem.open(segment.path) as read_at:
