@@ -86,7 +86,7 @@ def test_arrow_and_csv_arrive_in_parts_and_are_whole(two_partitions):
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "offsets"),
     [
         ({"partitions": 1}, "1:0 1:1 1:2 1:3 1:4 1:5"),
         ({"start": 2, "end": 4}, "0:2 0:3 1:2 1:3"),
@@ -103,8 +103,8 @@ def test_arrow_and_csv_arrive_in_parts_and_are_whole(two_partitions):
         ({"key_regex": "k[45]", "partitions": [0]}, "0:4 0:5"),
     ],
 )
-def test_a_dump_is_limited_to_a_selection(two_partitions, settings, expected):
-    assert dump(two_partitions, **settings) == expected
+def test_a_dump_is_limited_to_a_selection(two_partitions, settings, offsets):
+    assert dump(two_partitions, **settings) == offsets
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_encodings_are_compared_field_by_field():
     assert len(list(comparison.lines(all_fields=True))) == len(comparison.pairs)
     command = ask("diff", first.hex(), second.hex(), "--message", "MetadataRequest", "--version", "12")
     assert (command.exit_code, command.stdout.strip()) == (1, line.strip())
-    damaged = compare_messages(first, first[:-1], message="MetadataRequest", version=12)
-    assert not damaged.is_equal
-    assert list(damaged.lines())[-1].startswith("! right: ")
+    comparison = compare_messages(first, first[:-1], message="MetadataRequest", version=12)
+    assert not comparison.is_equal
+    assert list(comparison.lines())[-1].startswith("! right: ")
 
 
 def test_records_are_explained_with_their_damage():
