@@ -163,7 +163,7 @@ def test_a_copy_of_another_log_is_not_gone_on_with():
             with Producer(broker.bootstrap_servers) as producer:
                 producer.send_arrow(table(count), topic="orders")
         with pytest.raises(LogDirError, match="beyond the source's end 10: it is of another log"):
-            run_mirror(a.bootstrap_servers, b.bootstrap_servers)
+            run_mirror(a.bootstrap_servers, b.bootstrap_servers, timeout_s=0.5)
 
 
 def test_mistakes_are_told(tmp_path):
