@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -117,9 +117,18 @@ def calls(folder: Path) -> Iterator[tuple[str, Call]]:
 
     work, columns, options = tasks(log_directory(folder, "followed", count=1000))
     yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], columns, options)))
+    yield from export_calls(folder)
     yield from produce_calls(folder / "trip")
     yield from topic_rows()
     yield from poll_calls()
+
+
+def export_calls(folder: Path) -> Iterator[tuple[str, Call]]:
+    """Export a log to a Parquet file, planning and report included."""
+    import kafkaframes
+
+    directory, numbers = log_directory(folder, "to_export", count=1000), count()
+    yield "a log to an exported file", lambda: kafkaframes.export_log(directory, folder / f"exported-{next(numbers)}")
 
 
 def topic_rows() -> Iterator[tuple[str, Call]]:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,7 @@ from kafkaframes.storage.log.open_segment import DamagedRange, OpenSegment, open
 from kafkaframes.storage.log.transactions import TransactionState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExportTask:
     """The export of one segment, or of an offset range of a live topic partition (``topic_task.TopicTask``).
 
@@ -82,7 +83,7 @@ class ExportTask:
         """The number of bytes of the segment to read."""
         return self.size_bytes - self.start
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The path of the output relative to the destination, without suffix."""
         copy = f"/source={quote(self.source, safe='')}" if self.source else ""

@@ -25,7 +25,7 @@ _READER: Final[Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopicTask(ExportTask):
     """The export of an offset range of a live topic partition, from ``first_offset`` to ``end_offset`` (exclusive).
 
