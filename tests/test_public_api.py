@@ -160,6 +160,7 @@ NOT_EXPORTED = {
     "scan.slices.ScanSource": _INTERNAL,
     "scan.slices.SliceWork": _INTERNAL,
     "scan.where.RowFilter": _INTERNAL,
+    "storage.copies.decisions.Decision": _PART,
     "storage.log.notes.LogNotes": _PART,
     "storage.log.transactions.TransactionState": _INTERNAL,
     "wire.primitives.DeferredBytes": _INTERNAL,

@@ -1,12 +1,16 @@
 """Output of commands that read logs about several copies of a partition."""
 
+import json
+
 import pytest
+from tests.cli.calling import ask
 
 import kafkaframes
-from kafkaframes.cli.options import MAX_DECISIONS, decision_lines, has_copies, one_log
+from kafkaframes.cli.options import MAX_DECISIONS, decision_lines
 from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.copies.one_log import merge_directories
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.discover import discover, has_copies
 
 
 @pytest.fixture
@@ -29,13 +33,18 @@ def test_a_renamed_directory_is_a_copy_only_where_a_path_leads_to_it(brokers, tm
     assert has_copies(discover(paths), paths)
 
 
-def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(brokers, tmp_path, capsys):
-    assert len(one_log(discover(brokers), brokers, check=True).merged_partitions) == 1
+def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(brokers, tmp_path):
+    assert len(merge_directories(discover(brokers), brokers, check=True)[0].merged_partitions) == 1
     for number, broker in enumerate(brokers):
         (tmp_path / broker / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c{number}\n")
-    apart = one_log(discover(brokers), brokers, check=True)
+    apart, reason = merge_directories(discover(brokers), brokers, check=True)
     assert (len(apart.directories), apart.merged_partitions) == (2, ())
-    assert "not merged: t-0 is of two clusters" in capsys.readouterr().err
+    assert "t-0 is of two clusters" in str(reason)
+    for command in ("info", "verify"):
+        result = ask(command, *brokers)
+        assert "kafkaframes: not merged: t-0 is of two clusters" in result.stderr
+    for function in (kafkaframes.describe_log, kafkaframes.verify_log):
+        assert "not merged: t-0 is of two clusters" in str(function(brokers))
 
 
 def test_many_decisions_of_one_check_are_counted():
@@ -43,3 +52,19 @@ def test_many_decisions_of_one_check_are_counted():
     lines = decision_lines([*decisions, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
     assert len(lines) == MAX_DECISIONS + 2
     assert lines[-1] == "missing: and 3 more"
+
+
+def test_functions_merge_copies_as_their_commands_do(brokers, tmp_path):
+    segment = tmp_path / "b" / "t-0" / f"{0:020}.log"
+    segment.write_bytes(segment.read_bytes() + kafkaframes.build_records([{"value": b"w"}], base_offset=1))
+    description = kafkaframes.describe_log(brokers)
+    (summary,) = description.report
+    assert (summary.log_start_offset, summary.log_end_offset) == (0, 2)
+    assert len(kafkaframes.describe_log(brokers, replicas="all").report) == 2
+    verification = kafkaframes.verify_log(brokers)
+    assert verification.report.merged_partitions == 1
+    assert verification.report.lost_ranges == 0
+    assert json.loads(json.dumps(verification.to_dict())) == json.loads(ask("verify", *brokers, "--json").stdout)
+    assert "every offset is whole in some copy" in str(verification)
+    assert kafkaframes.verify_log(brokers, replicas="all").report.merged_partitions == 0
+    assert kafkaframes.verify_log(brokers[0]).report.merged_partitions == 0

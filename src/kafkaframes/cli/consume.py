@@ -91,7 +91,7 @@ def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, 
 
     patterns = (*names, *flags["topics"])
     if not patterns:
-        raise OptionError("no topic is named: give TOPIC or --topic")
+        raise OptionError("no topics; expected TOPIC or --topic")
     offset_range = parse_offsets(flags["offsets"])
     has_range = flags["start"] is not None or flags["end"] is not None
     if has_range:

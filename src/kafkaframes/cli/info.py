@@ -15,17 +15,13 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.options import (
-    MERGE,
     decision_lines,
-    has_copies,
     json_option,
-    one_log,
     reads,
-    replicas_option,
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, escape_unprintable, format_size, format_time, show
+from kafkaframes.cli.text import console, escape_unprintable, format_size, format_time, say, show
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
@@ -33,7 +29,7 @@ from kafkaframes.jobs.settings import DescribeSettings
 from kafkaframes.storage.copies.decisions import MERGED_ROOT, Decision
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.log.discover import discover, select_partitions
+from kafkaframes.storage.log.discover import discover, has_copies, select_partitions
 from kafkaframes.storage.log.swaps import swap_findings
 
 if TYPE_CHECKING:
@@ -213,14 +209,13 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     type=click.Choice(["topic", "partition"]),
     help="One line for each topic, or each partition. Default: partitions, or topics if there are many.",
 )
-@with_options(workers_option, json_option, replicas_option)
+@with_options(workers_option, json_option)
 @reads("paths", kind=DescribeSettings)
 def command(
     paths: tuple[str, ...],
     as_json: bool,
     by: str | None,
     jobs: int | None,
-    replicas: str,
     settings: DescribeSettings,
 ) -> None:
     """Show what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
@@ -233,9 +228,13 @@ def command(
     """
     all_directories, decisions = discover(paths, options=settings.storage), list[Decision]()
     directories = select_partitions(all_directories, settings.topic_names, settings.partition_numbers)
-    if replicas == MERGE and has_copies(directories, paths):
-        merged_log = one_log(directories, paths, check=False, options=settings.storage)
-        directories, decisions = merged_log.directories, merged_log.decisions
+    if settings.replicas == "merge" and has_copies(directories, paths):
+        from kafkaframes.storage.copies.one_log import merge_directories
+
+        log, reason = merge_directories(directories, paths, check=False, options=settings.storage)
+        directories, decisions = log.directories, log.decisions
+        if reason is not None:
+            say(f"kafkaframes: not merged: {reason}", err=True)
     result = _summaries(directories, deep=settings.deep, jobs=jobs)
     is_unread = any(segment.problem for _, summaries in result for one in summaries for segment in one.segments)
     if as_json:

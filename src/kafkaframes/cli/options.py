@@ -29,8 +29,6 @@ from kafkaframes.storage.files.units import parse_size
 
 if TYPE_CHECKING:
     from kafkaframes.storage.copies.decisions import Decision
-    from kafkaframes.storage.copies.one_log import OneLog
-    from kafkaframes.storage.files.directory import LogDirectory
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -312,41 +310,6 @@ def name_links(paths: Sequence[str]) -> None:
 
 
 MAX_DECISIONS = 20  # largest number of printed decisions of one check
-
-
-def _plain_paths(paths: Iterable[str]) -> set[str]:
-    from kafkaframes.storage.files.filesystem import plain_path
-
-    return {plain_path(path).rstrip("/") for path in paths}
-
-
-def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> bool:
-    """Return whether a partition exists more than once. Only then the readers of headers are imported for a merge."""
-    plain_paths = _plain_paths(paths)
-    result = [
-        one.topic_partition
-        for directory in directories
-        for one in directory.partitions
-        if one.is_live or one.directory in plain_paths
-    ]
-    return len(set(result)) < len(result)
-
-
-def one_log(
-    directories: Sequence[LogDirectory], paths: Iterable[str], *, check: bool, options: dict[str, Any] | None = None
-) -> OneLog:
-    """Merge the copies of partitions. Renamed directories are included if a path leads to them.
-
-    Directories that are not copies of one log are not merged. The reason is printed on standard error.
-    """
-    from kafkaframes.storage.copies.one_log import OneLog, find_merge_error, open_one_log
-
-    plain_paths = _plain_paths(paths)
-    reason = find_merge_error(directories, plain_paths)
-    if reason is not None:
-        say(f"kafkaframes: not merged: {reason}", err=True)
-        return OneLog(tuple(directories))
-    return open_one_log(directories, partition_paths=plain_paths, options=options, check=check)
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kafkaframes.cli.options import (
-    MERGE,
     json_option,
     master_option,
-    one_log,
     opens_batches,
     reads,
-    replicas_option,
     with_options,
     workers_option,
 )
@@ -26,16 +22,11 @@ from kafkaframes.cli.text import console, format_size, say, show
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import VerifySettings
-from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.verify.verify import VerifyReport
-    from kafkaframes.scan.log.narrowing import OffsetRange
-    from kafkaframes.storage.copies.one_log import OneLog
-    from kafkaframes.storage.files.directory import LogDirectory
-    from kafkaframes.storage.files.names import TopicPartition
 
 EXIT_DAMAGED = 1
 
@@ -44,7 +35,7 @@ EXIT_DAMAGED = 1
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not only the first twenty of each kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
-@with_options(workers_option, master_option, json_option, replicas_option)
+@with_options(workers_option, master_option, json_option)
 @opens_batches
 @reads("paths", kind=VerifySettings)
 def command(
@@ -55,7 +46,6 @@ def command(
     strict: bool,
     jobs: int | None,
     master: str | None,
-    replicas: str,
 ) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
@@ -65,38 +55,27 @@ def command(
     Every copy of a partition is verified. If there are several (brokers, disks), the output also shows how they would
     be merged, and whether the merged log has every offset undamaged.
     """
-    from kafkaframes.jobs.verify.verify import verify
+    from kafkaframes.jobs.verify.verify import add_copies, verify
     from kafkaframes.scan.log.log_range import resolve_ranges
-    from kafkaframes.storage.copies.one_log import limit_decisions
 
     directories = discover(paths, options=settings.storage)
     result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
     ranges = resolve_ranges(settings.selection, result, paths)
     with runner(master, jobs, label="verifying", small=True) as work:
         report = verify(result, ranges=ranges, deep=settings.deep, run=work)
-    merged_log = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
-    if merged_log is not None:
-        merged_log = limit_decisions(merged_log, _ranges_by_partition(result, ranges))
-        report.findings += [decision.as_finding() for decision in merged_log.decisions]
+    if settings.replicas == "merge":
+        add_copies(report, result, paths, ranges=ranges, options=settings.storage)
+    if report.not_merged:
+        say(f"kafkaframes: not merged: {report.not_merged}", err=True)
     if as_json:
-        click.echo(json.dumps(report.as_json() | _copies_as_json(merged_log)))
+        click.echo(json.dumps(report.as_json()))
     else:
         _print(report, show_all=show_all)
-        _print_merged(merged_log)
+        if report.merge_text:
+            say(report.merge_text)
     limit = Severity.WARNING if strict else Severity.ERROR
     if any(finding.severity >= limit for finding in report.findings):
         sys.exit(EXIT_DAMAGED)
-
-
-def _ranges_by_partition(
-    directories: Iterable[LogDirectory], ranges: Mapping[str, OffsetRange]
-) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return the verified offset ranges of the copies of each partition."""
-    result: dict[TopicPartition, list[OffsetRange]] = {}
-    for directory in directories:
-        for partition in directory.partitions:
-            result.setdefault(partition.topic_partition, []).append(ranges[partition.directory])
-    return result
 
 
 MAX_FINDINGS = 20  # largest number of printed findings of one check; --all shows all
@@ -134,29 +113,3 @@ def _summary(report: VerifyReport) -> str:
     counts_read = (report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches")
     read = ", ".join(starmap(count_text, counts_read))
     return f"{report.verdict}: {read}, {format_size(report.size_bytes)}; {counts or 'nothing found'}"
-
-
-def _find_lost_decisions(merged_log: OneLog) -> list[Decision]:
-    return [decision for decision in merged_log.decisions if decision.severity == Severity.ERROR]
-
-
-def _copies_as_json(merged_log: OneLog | None) -> dict[str, Any]:
-    if merged_log is None or not merged_log.merged_partitions:
-        return {}
-    whole = {
-        "merged_partitions": len(merged_log.merged_partitions),
-        "merged_is_whole": not _find_lost_decisions(merged_log),
-    }
-    return whole | {"decisions": [decision.as_json() for decision in merged_log.decisions]}
-
-
-def _print_merged(merged_log: OneLog | None) -> None:
-    if merged_log is not None and merged_log.merged_partitions:
-        count = len(merged_log.merged_partitions)
-        lost_ranges = len({(one.topic_partition, one.first_offset) for one in _find_lost_decisions(merged_log)})
-        verdict = (
-            f"{lost_ranges:,} ranges of offsets are lost or undecided"
-            if lost_ranges
-            else "every offset is whole in some copy"
-        )
-        say(f"merged: {count_text(count, 'partition')} with several copies; {verdict}")

@@ -64,6 +64,7 @@ def verify_log(
     start: Limit = None,
     end: Limit = None,
     deep: bool = False,
+    replicas: Literal["merge", "all"] = "merge",
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[VerifyReport]:
@@ -81,6 +82,8 @@ def verify_log(
         end: end of the verification (exclusive), as in ``scan_log``. Checks of whole logs, such as checkpoints above
             the log end, are omitted with a range.
         deep: also decompress and parse every record.
+        replicas: how to handle several copies of a partition (of brokers or disks): ``merge`` verifies each copy, and
+            whether they form a whole log; ``all`` only verifies each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
@@ -92,7 +95,7 @@ def verify_log(
         LogDirError: a path does not exist or does not contain a log.
         OptionError: a topic, a partition or an offset of the range does not exist.
     """
-    from kafkaframes.jobs.verify.verify import verify
+    from kafkaframes.jobs.verify.verify import add_copies, verify
     from kafkaframes.scan.log.log_range import resolve_ranges
 
     settings = VerifySettings(
@@ -101,17 +104,24 @@ def verify_log(
         start=start,
         end=end,
         deep=deep,
+        replicas=replicas,
         key_files=key_files,
         follow_links=follow_links,
     )
     directories = _select_logs(paths, settings)
     ranges = resolve_ranges(settings.selection, directories, paths_of(paths))
     report = verify(directories, ranges=ranges, deep=settings.deep)
+    if settings.replicas == "merge":
+        add_copies(report, directories, paths_of(paths), ranges=ranges, options=settings.storage)
     amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
     counts_text = ", ".join(starmap(count_text, amounts))
     summary = count_text(len(report.findings), "finding") if report.findings else "nothing found"
     verdict = report.verdict if report.is_sound else "damaged or unreadable"
-    return JobResult(report, report.as_json(), (*_limit_lines(report.findings), f"{verdict}: {counts_text}; {summary}"))
+    copies = [report.merge_text] if report.merge_text else []
+    if report.not_merged:
+        copies.append(f"not merged: {report.not_merged}")
+    lines = (*_limit_lines(report.findings), *copies, f"{verdict}: {counts_text}; {summary}")
+    return JobResult(report, report.as_json(), lines)
 
 
 def describe_log(
@@ -120,6 +130,7 @@ def describe_log(
     topics: str | Sequence[str] = (),
     partitions: int | Sequence[int] = (),
     deep: bool = False,
+    replicas: Literal["merge", "all"] = "merge",
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[list[PartitionSummary]]:
@@ -133,28 +144,38 @@ def describe_log(
         topics: topic names or patterns. Default: all.
         partitions: partition numbers to read from each topic. Default: all.
         deep: read the header of every batch, for exact codecs, formats, timestamps and counts.
+        replicas: ``merge`` summarizes several copies of a partition (of brokers or disks) as the log that they form;
+            ``all`` summarizes each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
-        A result with a ``report`` that has one summary for each partition. Copies of a partition have separate
-        summaries.
+        A result with a ``report`` that has one summary for each partition.
 
     Raises:
         LogDirError, OptionError: as ``verify_log``.
     """
     from kafkaframes.jobs.dump import summary
+    from kafkaframes.storage.copies.decisions import Decision
+    from kafkaframes.storage.log.discover import has_copies
 
     settings = DescribeSettings(
         topics=topics,
         partitions=partitions,
         deep=deep,
+        replicas=replicas,
         key_files=key_files,
         follow_links=follow_links,
     )
     look = summary.walk if settings.deep else summary.glance
     summaries: list[PartitionSummary] = []
-    for directory in _select_logs(paths, settings):
+    directories, decisions, reason = _select_logs(paths, settings), list[Decision](), None
+    if settings.replicas == "merge" and has_copies(directories, paths_of(paths)):
+        from kafkaframes.storage.copies.one_log import merge_directories
+
+        log, reason = merge_directories(directories, paths_of(paths), check=False, options=settings.storage)
+        directories, decisions = log.directories, log.decisions
+    for directory in directories:
         for partition in directory.partitions:
             segments = [look(directory.filesystem, segment) for segment in partition.segments]
             summaries.append(summary.summarize_partition(partition, segments, is_deep=settings.deep))
@@ -164,7 +185,13 @@ def describe_log(
         f"{' '.join(one.mix('codecs'))}"
         for one in summaries
     ]
-    return JobResult(summaries, {"partitions": [one.as_json() for one in summaries]}, tuple(lines))
+    notes = _limit_lines(decisions)
+    if reason is not None:
+        notes.append(f"not merged: {reason}")
+    values: dict[str, Any] = {"partitions": [one.as_json() for one in summaries]}
+    if decisions:
+        values["decisions"] = [decision.as_json() for decision in decisions]
+    return JobResult(summaries, values, (*lines, *notes))
 
 
 def report_log(

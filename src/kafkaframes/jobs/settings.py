@@ -282,12 +282,20 @@ def _to_stored_offsets(offsets: int | PartitionOffsets) -> Any:
 class VerifySettings(RangeSettings):
     """Settings of ``verify_log``."""
 
+    replicas: Literal["merge", "all"] = setting(
+        "merge", "Several copies of a partition (brokers, disks): also check the log that they form, or each copy only."
+    )
+
     deep: bool = setting(False, "Also decompress and read every record.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeSettings(PartitionSettings):
     """Settings of ``describe_log``. Without ``deep`` only the first and the last batch of each segment are read."""
+
+    replicas: Literal["merge", "all"] = setting(
+        "merge", "Several copies of a partition (brokers, disks): show the log that they form, or each copy."
+    )
 
     deep: bool = setting(False, "Read the header of every batch, for exact codecs, formats, times and counts.")
 

@@ -7,23 +7,25 @@ files. No file is modified.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, select_segments_in_range
 from kafkaframes.scan.ranges import NO_END
+from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity, caveats_of, highest_severity
-from kafkaframes.storage.files.names import DirectoryName, FileName
+from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.swaps import swap_findings
@@ -51,7 +53,13 @@ class VerifyTask(NamedTuple):
 
 @dataclass(slots=True)
 class VerifyReport:
-    """The result of a verification: counts of verified items, and findings in order of directory and file."""
+    """The result of a verification: counts of verified items, and findings in order of directory and file.
+
+    Attributes:
+        merged_partitions: number of partitions with several copies.
+        decisions: decisions about these copies, which are findings as well.
+        not_merged: why copies could not be compared; empty if they could.
+    """
 
     partitions: int = 0
     segments: int = 0
@@ -59,6 +67,15 @@ class VerifyReport:
     records: int = 0
     size_bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
+    merged_partitions: int = 0
+    decisions: list[Decision] = field(default_factory=list)
+    not_merged: str = ""
+
+    @property
+    def lost_ranges(self) -> int:
+        """The number of offset ranges that no copy has undamaged, or about which copies differ."""
+        errors = [decision for decision in self.decisions if decision.severity == Severity.ERROR]
+        return len({(decision.topic_partition, decision.first_offset) for decision in errors})
 
     @property
     def is_sound(self) -> bool:
@@ -82,7 +99,58 @@ class VerifyReport:
         """Return the report as a JSON object."""
         counts = {name: getattr(self, name) for name in ("partitions", "segments", "batches", "records", "size_bytes")}
         verdict = {"sound": self.is_sound, "caveats": list(self.caveats)}
-        return {**verdict, **counts, "findings": [finding.as_json() for finding in self.findings]}
+        values = {**verdict, **counts, "findings": [finding.as_json() for finding in self.findings]}
+        if not self.merged_partitions:
+            return values
+        merged = {"merged_partitions": self.merged_partitions, "merged_is_whole": not self.lost_ranges}
+        return values | merged | {"decisions": [decision.as_json() for decision in self.decisions]}
+
+    @property
+    def merge_text(self) -> str:
+        """The verdict on the copies in one line; empty without copies."""
+        if not self.merged_partitions:
+            return ""
+        whole = "every offset is whole in some copy"
+        verdict = f"{self.lost_ranges:,} ranges of offsets are lost or undecided" if self.lost_ranges else whole
+        return f"merged: {count_text(self.merged_partitions, 'partition')} with several copies; {verdict}"
+
+
+def add_copies(
+    report: VerifyReport,
+    directories: Sequence[LogDirectory],
+    paths: Iterable[str],
+    *,
+    ranges: Mapping[str, OffsetRange] = NO_RANGES,
+    options: Mapping[str, Any],
+) -> None:
+    """Compare the copies of partitions, and add the decisions of a merge to a report.
+
+    Args:
+        report: report on the copies.
+        directories: log directories with the verified partitions.
+        paths: paths that the user named.
+        ranges: verified offsets, as for ``verify``. Decisions about other offsets are omitted.
+        options: options for reading the directories.
+    """
+    from kafkaframes.storage.copies.one_log import limit_decisions, merge_directories
+
+    log, reason = merge_directories(directories, paths, check=True, options=options)
+    log = limit_decisions(log, _ranges_by_partition(directories, ranges))
+    report.merged_partitions, report.decisions = len(log.merged_partitions), log.decisions
+    report.not_merged = "" if reason is None else str(reason)
+    report.findings += [decision.as_finding() for decision in log.decisions]
+
+
+def _ranges_by_partition(
+    directories: Iterable[LogDirectory], ranges: Mapping[str, OffsetRange]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the verified offset ranges of the copies of each partition."""
+    result: dict[TopicPartition, list[OffsetRange]] = {}
+    for directory in directories:
+        for partition in directory.partitions:
+            offsets = ranges.get(partition.directory, ALL_OFFSETS)
+            result.setdefault(partition.topic_partition, []).append(offsets)
+    return result
 
 
 def run_task(task: VerifyTask) -> SegmentFacts:

@@ -21,6 +21,7 @@ from kafkaframes.storage.copies.view import MergedViewBuilder
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import has_copies, plain_directories
 
 log = logging.getLogger("kafkaframes.storage")
 _Task = TypeVar("_Task")
@@ -166,6 +167,35 @@ def find_merge_error(directories: Sequence[LogDirectory], partition_paths: Colle
         except LogDirError as error:
             return error
     return None
+
+
+def merge_directories(
+    directories: Sequence[LogDirectory],
+    paths: Iterable[str],
+    *,
+    check: bool,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[OneLog, LogDirError | None]:
+    """Merge the copies of partitions, unless the directories are not copies of one log.
+
+    Renamed partition directories are included if a path leads to them.
+
+    Args:
+        directories: the selected log directories.
+        paths: paths that the user named.
+        check: as for ``open_one_log``.
+        options: as for ``open_one_log``.
+
+    Returns:
+        The merged log and None, or the directories as they are and the reason.
+    """
+    if not has_copies(directories, paths):
+        return OneLog(tuple(directories)), None
+    plain_paths = plain_directories(paths)
+    reason = find_merge_error(directories, plain_paths)
+    if reason is not None:
+        return OneLog(tuple(directories)), reason
+    return open_one_log(directories, partition_paths=plain_paths, options=options, check=check), None
 
 
 def open_whole_log(

@@ -417,6 +417,26 @@ def _find_links_below(directory: str, depth: int) -> Iterator[str]:
             yield from _find_links_below(entry.path, depth - 1)
 
 
+def plain_directories(paths: Iterable[str]) -> set[str]:
+    """Return paths as a file system expects them, without slashes at the end."""
+    return {plain_path(path).rstrip("/") for path in paths}
+
+
+def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> bool:
+    """Return whether a partition occurs more than once. Renamed directories count if a path leads to them.
+
+    Only file names are needed. The code that merges copies, which reads headers, is therefore only imported for copies.
+    """
+    plain_paths = plain_directories(paths)
+    names = [
+        partition.topic_partition
+        for directory in directories
+        for partition in directory.partitions
+        if partition.is_live or partition.directory in plain_paths
+    ]
+    return len(set(names)) < len(names)
+
+
 def is_selected(topic: str, patterns: Collection[str]) -> bool:
     """Return whether a topic matches one of the names and patterns; without patterns, every topic matches.
 
