@@ -301,7 +301,8 @@ def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
 
     def names(**conditions) -> list[int]:
         return [
-            int(Path(dump_file.file.path).stem) for dump_file in select_files_in_range(dump_files, Filter(**conditions))
+            int(Path(dump_file.file.path).stem)
+            for dump_file in select_files_in_range(dump_files, lambda _: Filter(**conditions))
         ]
 
     assert names() == [0, 5, 10]
@@ -309,7 +310,7 @@ def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
     assert names(until_offset=5) == [0]
     assert names(from_offset=-3) == [10]
     assert names(from_offset=-7) == [5, 10]
-    limited_files = select_files_in_range(dump_files, Filter(), limit=3)
+    limited_files = select_files_in_range(dump_files, lambda _: Filter(), limit=3)
     first = next(limited_files)
     for chunk in ChunkReader(first.file):
         assert len(first.keep.apply(chunk).index.offsets) == 3

@@ -27,7 +27,7 @@ def test_topics_offsets_and_keys_are_chosen(tmp_path):
 
 def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path):
     for export_options, reason in (
-        ({"topics": ["x"]}, "no topic x"),
+        ({"topics": ["x"]}, "topic x does not exist"),
         ({"topics": ["orders"], "partitions": [7]}, "no selected topic has the partition 7"),
         ({"topics": ["orders"], "partitions": [0], "start": {}}, "`start` requires an offset for orders-0"),
     ):

@@ -201,7 +201,7 @@ def test_the_range_and_the_conditions_select_records(servers, admin, tmp_path):
     assert (offsets_of(tmp_path / "a"), offsets_of(tmp_path / "a", 1)) == (list(range(5, 20)), list(range(20)))
     with pytest.raises(OptionError, match="`start`: a batch read cannot start at latest"):
         export_topics(servers, "t", tmp_path / "b", start="latest")
-    with pytest.raises(OptionError, match="`topics` names no topic"):
+    with pytest.raises(OptionError, match="`topics` is empty"):
         export_topics(servers, [], tmp_path / "b")
 
 
