@@ -356,7 +356,7 @@ FUNCTIONS_OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "repair": ("kafkaframes.repair_log",),
     "convert": ("kafkaframes.convert_log",),
     "recompress": ("kafkaframes.recompress_log",),
-    "compact": ("kafkaframes.compact_log",),
+    "compact": ("kafkaframes.compact_log", "kafkaframes.prove_key_gone"),
     "consume": ("kafkaframes.Consumer.fetch_arrow", "kafkaframes.scan_topic"),
     "produce": ("kafkaframes.Producer.send_arrow", "kafkaframes.Producer.send"),
     "topics": (

@@ -28,6 +28,7 @@ FUNCTIONS = [
     "describe_log",
     "dump_log",
     "grep_log",
+    "prove_key_gone",
     "audit_upgrade",
     "report_traffic",
     "record_traffic",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         table_topics,
         verify_log,
     )
-    from kafkaframes.jobs.inspection_functions import dump_log, grep_log
+    from kafkaframes.jobs.inspection_functions import dump_log, grep_log, prove_key_gone
     from kafkaframes.jobs.traffic_functions import audit_upgrade, record_traffic, redact_capture, report_traffic
     from kafkaframes.records.build import build_records
 
@@ -70,6 +70,7 @@ __all__ = [
     "message_class",
     "mirror_topics",
     "protocol",
+    "prove_key_gone",
     "read_batches",
     "read_capture",
     "read_checkpoint",
@@ -115,7 +116,7 @@ _MODULES = {
         "table_topics",
         "verify_log",
     ),
-    "jobs.inspection_functions": ("dump_log", "grep_log"),
+    "jobs.inspection_functions": ("dump_log", "grep_log", "prove_key_gone"),
     "jobs.traffic_functions": ("audit_upgrade", "record_traffic", "redact_capture", "report_traffic"),
     "records.build": ("build_records",),
 }

@@ -116,7 +116,7 @@ def test_a_dump_is_limited_to_a_selection(two_partitions, settings, offsets):
         ({"offsets": ["5"], "start": 1}, "`offsets` cannot be combined with `start` and `end`"),
         ({"offsets": ["x"]}, "no offset: 'x'"),
         ({"decoder": "offset"}, "`decoder` is offsets, transaction-log"),
-        ({"kinds": ["logs"]}, "`kinds` is log or checkpoint"),
+        ({"kinds": ["logs"]}, "`kinds` is 'logs'; expected log or checkpoint"),
         ({"style": "old"}, "no Kafka version: 'old'"),
         ({"max_bytes": -1}, "`max_bytes` is at least 0, not -1"),
         ({"topics": "x"}, "no topic x"),
@@ -204,9 +204,9 @@ def test_grep_reports_damage_or_fails_as_its_setting_says(two_partitions):
 def test_grep_rejects_invalid_settings(two_partitions):
     for settings, message in (
         ({"pattern": "("}, "not a regular expression"),
-        ({"fields": ["keys"]}, "`fields` is key or value or headers, not 'keys'"),
+        ({"fields": ["keys"]}, "`fields` is 'keys'; expected key or value or headers"),
         ({"max_count": 0}, "`max_count` is at least 1, not 0"),
-        ({"isolation": None}, "`isolation` is read_committed or read_uncommitted"),
+        ({"isolation": None}, "`isolation` is None; expected read_committed or read_uncommitted"),
         ({"follow": True, "end": 5}, "`end` cannot be combined with `follow`"),
         ({"follow": True, "on_damage": "drop"}, "`on_damage` cannot be combined with `follow`"),
     ):
@@ -225,3 +225,30 @@ def test_a_followed_log_returns_appended_records_and_can_be_left(two_partitions,
     with (two_partitions / "t-0" / f"{0:020}.log").open("ab") as segment:
         segment.write(appended_batch)
     assert next(batch for batch in batches if batch.num_rows)["offset"].to_pylist() == [6]
+
+
+def test_a_key_is_proven_gone_only_if_every_record_was_read(two_partitions):
+    result = kafkaframes.prove_key_gone(two_partitions, b"k9")
+    assert (result.report.is_gone, result.report.files, str(result)) == (
+        True, 2, "gone: no record has the key; 2 files were read"
+    )  # fmt: skip
+    proof = kafkaframes.prove_key_gone([two_partitions / "t-0", two_partitions / "t-1"], b"k3")
+    assert [offset for _, offset in proof.report.records] == [3, 3]
+    command = ask("compact", str(two_partitions), "--prove-gone", "k3", "--json")
+    assert command.exit_code == 1
+    assert json.loads(command.stdout)["proof"] == json.loads(
+        json.dumps(kafkaframes.prove_key_gone(two_partitions, b"k3").to_dict())
+    )
+    assert ask("compact", str(two_partitions), "--prove-gone", "k3").stdout.splitlines() == list(
+        kafkaframes.prove_key_gone(two_partitions, b"k3").lines
+    )
+    damage(two_partitions)
+    assert not kafkaframes.prove_key_gone(two_partitions, b"k9").report.is_gone
+    for call, message in (
+        (lambda: kafkaframes.prove_key_gone(two_partitions, "k3"), "`key` is 'k3'; expected bytes"),
+        (lambda: kafkaframes.prove_key_gone([], b"k3"), "`paths` is empty"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            call()
+    with pytest.raises(LogDirError):
+        kafkaframes.prove_key_gone(two_partitions / "missing", b"k3")

@@ -90,5 +90,5 @@ def test_bad_paths_leave_no_output(tmp_path):
             function(tmp_path / "empty", to=tmp_path / "empty" / "out")
         assert not out.exists()
     for function in (kafkaframes.audit_upgrade, kafkaframes.report_traffic):
-        with pytest.raises(OptionError, match="`format` is html or json"):
+        with pytest.raises(OptionError, match="`format` is 'pdf'; expected html or json"):
             function(CAPTURE, to=out, format="pdf")

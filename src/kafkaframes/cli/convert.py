@@ -27,7 +27,6 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import escape_unprintable, format_size, print_table, say
 from kafkaframes.errors import OptionError
-from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.settings import (
     CompactSettings,
     ConvertSettings,
@@ -274,16 +273,13 @@ def _key(text: str) -> bytes:
 def _print(report: CompactionReport | None, proof: KeySearchResult | None, *, as_json: bool) -> None:
     if as_json:
         report_json = {} if report is None else report.as_json()
-        click.echo(json.dumps(report_json | ({} if proof is None else {"proof": _proof_json(proof)})))
+        click.echo(json.dumps(report_json | ({} if proof is None else {"proof": proof.to_dict()})))
         return
     if report is not None:
         _show_compaction(report)
     if proof is not None:
-        _show_proof(proof)
-
-
-def _proof_json(proof: KeySearchResult) -> dict[str, Any]:
-    return {"gone": proof.is_gone, "files": proof.files, "found": proof.records, "unread": proof.unread}
+        for line in proof.lines:
+            say(line)
 
 
 def _say_notes(partitions: Sequence[ConvertedPartition | CompactedPartition]) -> None:
@@ -317,12 +313,3 @@ def _show_compaction(report: CompactionReport) -> None:
     say(report.counted)
     if report.destination:
         say(report.ending)
-
-
-def _show_proof(proof: KeySearchResult) -> None:
-    for file, offset in proof.records:
-        say(f"the key is in {file}, offset {offset}")
-    for file, position, reason in proof.unread:
-        say(f"not read: {file}, byte {position}: {reason}")
-    verdict = "gone: no record has the key" if proof.is_gone else "NOT proven gone"
-    say(f"{verdict}; {count_text(proof.files, 'file')} {verb_text(proof.files, 'was', 'were')} read")

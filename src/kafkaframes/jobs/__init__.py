@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.audit.audit import Audit
     from kafkaframes.jobs.checkpoint import Checkpoint
     from kafkaframes.jobs.compact.compaction import CompactionReport
+    from kafkaframes.jobs.compact.key_search import KeySearchResult
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.dump.dump import LogDump
     from kafkaframes.jobs.dump.summary import PartitionSummary
@@ -30,6 +31,7 @@ __all__ = [
     "CompactionReport",
     "JobReport",
     "JobResult",
+    "KeySearchResult",
     "LogDump",
     "LogReport",
     "MirrorReport",
@@ -49,6 +51,7 @@ _MODULES = {
     "audit.audit": ("Audit",),
     "checkpoint": ("Checkpoint",),
     "compact.compaction": ("CompactionReport",),
+    "compact.key_search": ("KeySearchResult",),
     "convert.job": ("JobReport",),
     "dump.dump": ("LogDump",),
     "dump.summary": ("PartitionSummary",),

@@ -1,15 +1,18 @@
-"""Functions for the commands dump-log and grep. Each imports its implementation when it is called."""
+"""Functions for the commands dump-log and grep, and for ``compact --prove-gone``. Each imports its code on use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE, NEWEST_STYLE
-from kafkaframes.jobs.job import paths_of
+from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.settings import Path
+from kafkaframes.storage.files.names import escape_unprintable
 
 if TYPE_CHECKING:
+    from kafkaframes.jobs.compact.key_search import KeySearchResult
     from kafkaframes.jobs.dump.dump import LogDump
     from kafkaframes.scan.ranges import Limit
     from kafkaframes.scan.rows import RecordBatches
@@ -217,3 +220,40 @@ def grep_log(
         store=storage,
     )
     return (follow_log if follow else search_log)(paths_of(paths), settings)
+
+
+def prove_key_gone(
+    paths: Paths, key: bytes, *, key_files: Sequence[str] = (), follow_links: bool = False
+) -> JobResult[KeySearchResult]:
+    """Search for a key in every record of every file of logs, to prove that no record has it.
+
+    Snapshots, renamed directories and segments, and temporary files are searched as well. Only keys are searched.
+
+    >>> prove_key_gone("/backup/compacted", b"user-17")  # doctest: +SKIP
+    gone: no record has the key; 12 files were read
+
+    Args:
+        paths: log directories, partition directories or segments. All copies of a partition are searched.
+        key: the key.
+        key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+
+    Returns:
+        A result whose ``report`` has ``is_gone``, the records with the key, and the data that could not be read, which
+        prevents a proof.
+
+    Raises:
+        LogDirError: a path does not exist or does not contain a log.
+        OptionError: ``paths`` is empty, or the key is not bytes.
+    """
+    from kafkaframes.jobs.compact.key_search import prove_gone
+    from kafkaframes.storage.files.filesystem import storage_options
+
+    if not isinstance(key, bytes):
+        raise OptionError(f"`key` is {key!r}; expected bytes")
+    path_list = paths_of(paths)
+    if not path_list:
+        raise OptionError("`paths` is empty; expected logs")
+    source = path_list[0] if len(path_list) == 1 else path_list
+    report = prove_gone(source, key, storage=storage_options(key_files, follow_links=follow_links))
+    return JobResult(report, report.to_dict(), tuple(map(escape_unprintable, report.lines)))

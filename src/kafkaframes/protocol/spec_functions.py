@@ -228,7 +228,7 @@ def rewrite_specs(
     from kafkaframes.protocol.spec.rewritten import RewrittenSpecs
 
     if proposal != "kip-636":
-        raise OptionError(f"`proposal` is kip-636, not {proposal!r}")
+        raise OptionError(f"`proposal` is {proposal!r}; expected kip-636")
     files = read_files(source)
     before = {name: spec for name, (spec, _) in files.items()}
     check_target(source, to)

@@ -326,10 +326,10 @@ FULL_DISK = """
     from kafkaframes.errors import LogDirError
     from kafkaframes.storage.cleaner import CleanerSettings
     from kafkaframes.jobs.compact.compaction import compact
-    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 
     source, disk, above_bytes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    split = Split(secret=(1, 2), above_bytes=above_bytes, here_bytes=0, workers=2, chunk_bytes=1 << 16)
+    split = SplitSettings(secret=(1, 2), above_bytes=above_bytes, here_bytes=0, workers=2, chunk_bytes=1 << 16)
     for kilobytes in sys.argv[4:]:
         subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(disk)], check=True)
         try:

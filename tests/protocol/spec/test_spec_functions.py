@@ -90,5 +90,5 @@ def test_stubs_a_guide_and_a_proposal_are_written(tmp_path):
     (tmp_path / "proposal" / "notes.txt").write_text("mine")
     with pytest.raises(OptionError, match="holds other files"):
         protocol.change_specs(add_owner, tmp_path / "proposal")
-    with pytest.raises(OptionError, match="`proposal` is kip-636, not 'kip-1'"):
+    with pytest.raises(OptionError, match="`proposal` is 'kip-1'; expected kip-636"):
         protocol.rewrite_specs("kip-1", tmp_path / "other")

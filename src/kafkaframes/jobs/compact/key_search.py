@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.jobs.convert.job import Source, SourceLog, open_source_log
 from kafkaframes.jobs.job import (
@@ -51,6 +52,19 @@ class KeySearchResult:
     def is_gone(self) -> bool:
         """Whether every file was read and none has a record with the key. Tombstones count as records."""
         return not self.records and not self.unread
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evidence as JSON values."""
+        return {"gone": self.is_gone, "files": self.files, "found": self.records, "unread": self.unread}
+
+    @property
+    def lines(self) -> list[str]:
+        """The evidence as text: the records, the unreadable data, and the verdict."""
+        records = [f"the key is in {file}, offset {offset}" for file, offset in self.records]
+        unread = [f"not read: {file}, byte {position}: {reason}" for file, position, reason in self.unread]
+        verdict = "gone: no record has the key" if self.is_gone else "NOT proven gone"
+        files = f"{count_text(self.files, 'file')} {verb_text(self.files, 'was', 'were')} read"
+        return [*records, *unread, f"{verdict}; {files}"]
 
 
 def prove_gone(
