@@ -105,7 +105,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "records that arrive during the end are buffered": Mutation(
         MACHINE,
-        "        if self._is_ending:  # the end of the session releases them\n            return\n",
+        "        if self._is_ending:  # the end of the session releases the buffered records\n            return\n",
         "",
     ),
     "a moved leader is not looked up": Mutation(
@@ -208,7 +208,7 @@ MUTANTS: dict[str, Mutation] = {
         SESSION, "is_uniform = len(set(types)) == 1", "is_uniform = True"
     ),
     "a member that is removed does not join again": Mutation(
-        MEMBER, "if isinstance(error, BrokerError) and error.code in MEMBER_FENCED:", "if False:"
+        MEMBER, "if isinstance(error, BrokerError) and error.code in MEMBER_FENCED_CODES:", "if False:"
     ),
     "a new subscription is not sent": Mutation(
         MEMBER,

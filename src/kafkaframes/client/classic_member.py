@@ -233,7 +233,7 @@ class ClassicMember:
     def _process_join(self, request: JoinGroup, answer: JoinGroupResponse, now: float) -> None:
         self._member_id = answer.member_id
         if answer.generation < 0:
-            return  # the member joins again with this id
+            return  # the member rejoins with this id
         self._generation = answer.generation
         # The request claimed partitions that are revoked now, and other members wait for them.
         is_claim_old = not set(request.owned_partitions).issubset(self._host.owned_partitions)
@@ -280,7 +280,7 @@ class ClassicMember:
                 return  # the session expires at the coordinator
             if isinstance(request, FetchMetadata) and not is_retriable(error):
                 self._host.raise_later(error)
-                self._assign_partitions()  # with the topics in the metadata
+                self._assign_partitions()  # assigns the topics that the metadata contain
                 return
             self._not_before = now + self._host.backoff_s(self._failures)
         else:

@@ -80,7 +80,7 @@ class ClusterClient:
         # Connections with expired authentication and requests in flight.
         self._retired_connections: list[Connection] = []
         self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
-        self._failures: dict[int, tuple[int, float]] = {}  # node id: failures in a row, time of the next attempt
+        self._failures: dict[int, tuple[int, float]] = {}  # by node id: consecutive failures, time of the next attempt
         self.unreachable = UnreachableBrokers(settings.client_id)
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
@@ -520,6 +520,8 @@ def _backoff_s(attempt: int, first_ms: int, max_ms: int) -> float:
 
 @dataclass(slots=True)
 class _ConnectionFailure:
+    """The consecutive connection failures of an address."""
+
     since: float
     next_warning: float
     cause: str

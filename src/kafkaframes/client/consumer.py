@@ -654,7 +654,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             except KafkaframesError:
                 if not any(batch.num_rows for batch in rows):
                     raise
-                break  # the next call raises it
+                break  # the next call raises this error
             finally:
                 held_bytes += entry.decoded_bytes
                 state.release_read_buffer()
@@ -819,7 +819,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         offsets_to_commit = (
             self._positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
         )
-        await cancel_tasks(self._auto_commit)  # it would write older offsets later
+        await cancel_tasks(self._auto_commit)  # a background commit would write older offsets later
         with measure_ns(self._cluster.metrics.client["commit-sync"]):
             await self._commit_offsets(offsets_to_commit, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()

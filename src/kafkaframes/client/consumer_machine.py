@@ -347,7 +347,7 @@ class ConsumerMachine:
         self._target = None
         self._drop_pending_partitions(())
         for entry in self.owned_partitions:
-            if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback is running
+            if self.positions.states[entry].ownership is Ownership.REVOKING:  # the partition's on_revoke is running
                 self._lost_while_revoking.add(entry)
                 continue
             state = self.positions.remove(entry)

@@ -142,7 +142,7 @@ class ConsumerMember:
             self._reported_partitions == self._host.owned_partitions_by_id and self._topics == self._host.topics
         )
         self._due = now + answer.interval_s if is_reported else now
-        # The response before it may be lost, and other members may have owned partitions since.
+        # The previous response may be lost, and other members may have owned the partitions in the meantime.
         if sent_request.is_full:
             self._host.forget_unclaimed_partitions()
         if answer.assignment is not None:

@@ -21,7 +21,7 @@ NO_SESSION_ID, NEW_SESSION_EPOCH, NO_SESSION_EPOCH = (
     0,
     0,
     -1,
-)  # session id without a session; epochs that request a session, or none
+)  # NO_SESSION_EPOCH: a request without a session
 SESSION_LOST_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,

@@ -231,7 +231,7 @@ class RecordIterator:
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
-        self._taken_before_drop: int | None = None  # number of taken records when the other ones were dropped
+        self._taken_before_drop: int | None = None  # number of taken records when the remaining records were dropped
         self._counted_records = 0
         self._restart_iteration()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # its hook for the end of the program must run after the hook of this module
+import concurrent.futures.thread  # registers an exit hook, which must run after this module's hook
 import contextlib
 import gc
 import logging
@@ -65,7 +65,8 @@ class LoopThread:
         self._closing = closing
         self._on_fork = on_fork
         self._lock = threading.Lock()
-        self._calls: dict[concurrent.futures.Future[Any], Coroutine[Any, Any, Any] | None] = {}  # None once it runs
+        # Calls and their coroutines; None once a coroutine runs.
+        self._calls: dict[concurrent.futures.Future[Any], Coroutine[Any, Any, Any] | None] = {}
         self._accepts_calls = True
         self._has_ended = self._is_stopped = self._is_forked = False
         self._loop = asyncio.new_event_loop()
@@ -182,7 +183,7 @@ class LoopThread:
             self._calls.pop(result, None)
         if not result.set_running_or_notify_cancel():
             if not task.cancelled():
-                task.exception()  # asyncio would log it, although the caller has cancelled the call
+                task.exception()  # otherwise asyncio logs the exception of a call that the caller has cancelled
             return
         if task.cancelled():
             result.set_exception(_client_closed_error() if self._has_ended else concurrent.futures.CancelledError())
@@ -248,7 +249,7 @@ class LoopThread:
     def detach_after_fork(self) -> None:
         """Detach a child process from its parent process, to which the thread and the sockets belong."""
         self._is_forked = True
-        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._lock = threading.Lock()  # another thread of the parent may have held the old lock
         self._calls.clear()
         if self._on_fork is not None:
             self._on_fork()
@@ -329,7 +330,7 @@ class CallbackThread:
                     self._is_idle = True
                     self._lock.notify_all()
                     if not self._lock.wait_for(lambda: self._functions, _IDLE_TIMEOUT_S):
-                        self._thread = None  # another one starts when it is needed
+                        self._thread = None  # the next submit starts another thread
                         return
                 function = self._functions.popleft()
             function()
@@ -534,7 +535,8 @@ def _run_into_future(
     try:
         give = partial(future.set_result, work())
     except BaseException as error:
-        is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # futures accept only these
+        # Futures accept no other exceptions.
+        is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
         give = partial(future.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
         if may_interrupt and isinstance(error, KeyboardInterrupt):
             raise

@@ -177,9 +177,10 @@ class ClientMetrics:
         self._max_samples, self._sample_s = max_samples, sample_s
         self._specs = [spec for spec in METRICS if prefix in spec.clients]
         self._gauges: dict[str, Callable[[], float | None] | Callable[[], TaggedValues]] = {}
-        self._sensors: dict[tuple[str, tuple[tuple[str, object], ...]], dict[str, Sensor]] = {}  # by group and tags
+        # Sensors by group and tags.
+        self._sensors: dict[tuple[str, tuple[tuple[str, object], ...]], dict[str, Sensor]] = {}
         self.before_reading: Callable[[], None] = lambda: None  # records events that are counted late
-        for group in _UNTAGGED_GROUPS:  # they are reported from the start, as in Java
+        for group in _UNTAGGED_GROUPS:  # metrics of these groups are reported from the start, as in Java
             self.sensors(group)
         self.client = self.sensors("metrics")
 

@@ -72,7 +72,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self.connection = connection
         self.host_port = host_port
         self.metrics = metrics
-        self._received_bytes = 0  # since the last response
+        self._received_bytes = 0  # bytes received since the last response
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_InFlightRequest] = deque()
         self._decoding: set[_InFlightRequest] = set()  # requests with responses that are being decoded in threads
@@ -307,7 +307,7 @@ class Connection:
         except ssl.SSLError as error:
             raise NetworkError(f"{host_port}: TLS failed: {error}") from None
         except (OSError, UnicodeError, OverflowError) as error:
-            if settings.uses_tls and isinstance(error, ConnectionResetError):  # ended, or reset with bytes unread
+            if settings.uses_tls and isinstance(error, ConnectionResetError):  # closed without a TLS alert
                 protocol = f"security.protocol is {settings.security_protocol}"
                 raise NetworkError(
                     f"{host_port} ended the TLS handshake; does this port use TLS? ({protocol})"
@@ -496,7 +496,7 @@ class Connection:
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
 
     async def _advance_exchange(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
-        if self._settings.sasl_mechanism == "GSSAPI":  # sends requests to a key distribution center
+        if self._settings.sasl_mechanism == "GSSAPI":  # GSSAPI sends requests to a key distribution center
             return await run_in_thread(lambda: advance_exchange(exchange, answer))
         return advance_exchange(exchange, answer)
 

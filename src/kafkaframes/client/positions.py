@@ -42,7 +42,7 @@ NO_EPOCH: Final = -1
 _NO_NODE: Final = -1
 _DAMAGE_BACKOFF_ATTEMPT: Final = 5  # backoff of the fifth attempt, because a retry reads the same bytes
 _RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
-_NEXT_STATE_VERSION: Final = count(1).__next__  # versions are unique, also if a partition is assigned again
+_NEXT_STATE_VERSION: Final = count(1).__next__  # versions are unique, even if a partition is assigned again
 _UNKNOWN_TOPIC_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -424,7 +424,7 @@ class Positions:
         if leader == state.leader or (
             state.leader is not None and 0 <= partition_metadata.leader_epoch < state.leader[1]
         ):
-            return  # unchanged, or metadata of a broker that lags
+            return  # unchanged, or from a broker with outdated metadata
         state.leader = leader
         if partition_metadata.leader_epoch >= 0:
             offset, epoch = state.hold_position()
@@ -572,7 +572,7 @@ class Positions:
         """Retry a step after a backoff, and raise errors that are not retriable in the next poll."""
         state.not_before = now + self._backoff_s(state.failures)
         state.failures += 1
-        state.replica_until = 0.0  # back to the leader
+        state.replica_until = 0.0  # fetch from the leader again
         state.error = error
         code = error.code if isinstance(error, BrokerError) else None
         if code in _UNKNOWN_TOPIC_ERRORS:

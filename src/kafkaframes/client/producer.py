@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ProducerOptions, Servers
 
 Result = TypeVar("Result")
-_MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
+_MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # first Produce versions with record formats 1 and 2
 
 
 class PartitionRefusedError(Exception):
@@ -621,7 +621,7 @@ class AsyncProducer(TelemetryMethods):
     async def _flush(self) -> None:
         self._context.check_context()
         self._build_all_open_batches()
-        async with self._queueing:  # tables wait for their turn in calls of their own
+        async with self._queueing:  # separate calls queue tables one after the other
             pass
         await self._sender.flush()
 

@@ -283,7 +283,7 @@ class LoopResults:
         self.set_error(error)
         for future in self._futures:
             if not future.cancelled():
-                future.exception()  # asyncio would log it otherwise
+                future.exception()  # otherwise asyncio logs the exception
 
 
 BatchResults = ThreadResults | LoopResults  # the results of the records of one batch

@@ -60,7 +60,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._background_tasks: dict[Hashable, asyncio.Task[None]] = {}
-        self._in_flight_counts: dict[int, int] = {}  # node id: number of in-flight requests
+        self._in_flight_counts: dict[int, int] = {}  # number of in-flight requests by node id
         self._loop_task: asyncio.Task[None] | None = None
         self._idle_event = asyncio.Event()
         self._idle_event.set()
@@ -72,7 +72,8 @@ class Sender:
         accumulator.limit_of = self.limits.batch_bytes
         accumulator.queue_length = self.sequencer.queue_length
         self._availability_timeout_s = settings.partitioner_availability_timeout_ms / 1000
-        self._stalled_since: dict[int, float] = {}  # node id: time since which it has accepted none of its batches
+        # By node id: start of the time in which the node has accepted no batch.
+        self._stalled_since: dict[int, float] = {}
         if self._availability_timeout_s:
             accumulator.is_stalled = self._is_stalled
         self._failure: Exception | None = None

@@ -105,7 +105,8 @@ class ClientSettings:
         """
         if self.specs is not None:  # a directory is read once, not for each request
             object.__setattr__(self, "specs", with_catalog(self.specs))
-        if self.api_version is not None and not isinstance(self.api_version, str):  # such as (2, 8), as in kafka-python
+        # A tuple such as (2, 8), as in kafka-python.
+        if self.api_version is not None and not isinstance(self.api_version, str):
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
         if isinstance(self.api_version, str):
             release(self.api_version)  # raises if the release is unknown

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 AcknowledgementListener = Callable[[Mapping[TopicPartition, Sequence[int]], "BrokerError | NetworkError | None"], Any]
 SHARE_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS, "delivery_count")  # default columns of ``fetch_arrow``
 _DELIVERY_COUNT: Final = "delivery_count"
-_CLOSE_GRACE_S: Final = 2.0  # when the consumer closes, in-flight fetches have fetch_max_wait_ms and this to finish
-Mask: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[bool]  # which rows of a table to select
+_CLOSE_GRACE_S: Final = 2.0  # time after fetch_max_wait_ms in which in-flight fetches finish before a close
+Mask: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[bool]  # selects rows of a table
 _LOG: Final = logging.getLogger("kafkaframes.client")
 
 
@@ -188,7 +188,7 @@ class AsyncShareConsumer(TelemetryMethods):
                 )
                 if deadline is not None and time.monotonic() >= deadline:
                     machine.abandon_waiting(time.monotonic())
-                    deadline = None  # each of the last requests has request_timeout_ms
+                    deadline = None  # request_timeout_ms limits each of the last requests
         finally:
             machine.abandon()
             await task.close()

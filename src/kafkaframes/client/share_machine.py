@@ -374,7 +374,7 @@ class ShareMachine:
         """End the subscription: ``next_requests`` returns the last requests, until ``has_ended``."""
         self._is_ending = True
         self.member.is_waiting = False
-        self._buffer.clear()  # the end of the session releases them
+        self._buffer.clear()  # the end of the session releases the buffered records
         self._locks.clear()
         for state in self._nodes.values():
             self._fail_renewals(state, NetworkError("the subscription ended before the locks were renewed"))
@@ -663,7 +663,7 @@ class ShareMachine:
     def _buffer_acquired_records(self, state: _ShareNode, partition_id: PartitionId, row: ShareFetchRow) -> None:
         """Buffer acquired records. Acknowledge acquired offsets without a record as gaps."""
         partition, session = self.partition_of(partition_id), state.session
-        if self._is_ending:  # the end of the session releases them
+        if self._is_ending:  # the end of the session releases the buffered records
             return
         if partition is None or partition.topic not in self.topics:
             session.acknowledge(partition_id, row.deliveries, RELEASE)

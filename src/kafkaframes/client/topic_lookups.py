@@ -52,7 +52,7 @@ class AsyncTopicLookupClient:
         partitions: list[TopicPartition] = []
         for topic in topics:
             await self._cluster.ensure_topic(topic)
-            # At once: the known metadata can be removed in the meantime.
+            # Read at once, because the cached metadata may be removed during the next look-up.
             partitions += self._cluster.cluster.partitions_of(topic)
         return partitions
 

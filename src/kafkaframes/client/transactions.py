@@ -34,7 +34,7 @@ _MAX_API_VERSIONS: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
-_TRANSACTION_FEATURE: Final = "transaction.version"  # feature that selects the form of the protocol
+_TRANSACTION_FEATURE: Final = "transaction.version"  # feature with a level that selects the form of the protocol
 # First version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360).
 _EPOCH_BUMP_VERSION: Final = 3
 _FENCING_ERRORS: Final = frozenset(

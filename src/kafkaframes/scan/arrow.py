@@ -20,7 +20,7 @@ from kafkaframes.scan.columns import HEADERS_TYPE, NAME_LIST_TYPE, Column
 from kafkaframes.wire.integers import MAX_INT64
 
 INSTANT_TYPE = pa.timestamp("us", tz="UTC")
-FAR_TIMESTAMPS_COLUMN = "timestampMs"  # column of the timestamps that INSTANT cannot represent, if there are any
+FAR_TIMESTAMPS_COLUMN = "timestampMs"  # timestamps that INSTANT_TYPE cannot represent, in ms
 MAX_INSTANT_MS = MAX_INT64 // 1000
 NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {

@@ -21,7 +21,7 @@ from kafkaframes.scan.rows import check_names
 from kafkaframes.scan.slices import ScanSource, SourcePlan
 from kafkaframes.scan.where import RowFilter
 
-_MIN_TASK_BYTES: Final = 32 << 20  # bytes; each task reads all packet headers, so more tasks than cores do not help
+_MIN_TASK_BYTES: Final = 32 << 20  # each task reads all packet headers, so more tasks than cores do not help
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class CaptureSource(ScanSource):
         self, work: CaptureWork, columns: Sequence[str], conditions_of_scan: RowFilter, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
-        conditions = list(_conditions(conditions_of_scan, _TIME_COLUMNS[self.options.read.table]))
+        conditions = list(_iterate_conditions(conditions_of_scan, _TIME_COLUMNS[self.options.read.table]))
         columns_to_read = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(columns_to_read))
         coverage = Coverage()
@@ -149,7 +149,7 @@ class CaptureSource(ScanSource):
             errors += coverage.unread
 
 
-def _conditions(row_filter: RowFilter, times: str) -> Iterator[tuple[str, pc.Expression]]:
+def _iterate_conditions(row_filter: RowFilter, times: str) -> Iterator[tuple[str, pc.Expression]]:
     """Yield each condition with the name of its column."""
     if row_filter.topics is not None:
         yield "topic", pc.field("topic").isin(list(row_filter.topics))

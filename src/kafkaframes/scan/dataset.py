@@ -31,10 +31,10 @@ _TIMESTAMP_COLUMN: Final = "timestamp"
 _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSET_RANGE: Final = range(MAX_INT64)
-_PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1: partition of a file with a name that does not contain one
+_PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1 is the partition of a file whose name contains no partition
 _LOGGER: Final = logging.getLogger("kafkaframes.scan")
 _MILLISECOND_RANGE: Final = range(-1, 2**53)
-_MAX_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us
+_MAX_PARTITIONS: Final = 1_000  # each partition is tested separately, in about 40 us
 _NAME_PATTERN: Final = re.compile(r'"([\w.-]+)"')
 
 

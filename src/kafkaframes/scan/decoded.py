@@ -90,7 +90,9 @@ class SchemaArguments:
         if self.schema is not None and self.registry is not None:
             raise OptionError("`schema` and `registry` cannot be combined; specify one of them")
         if self.registry is not None:
-            registered_schema = fetch_subject_schema(self.registry, self.subject or _subject_of_topics(topics), mode)
+            registered_schema = fetch_subject_schema(
+                self.registry, self.subject or _find_subject_of_topics(topics), mode
+            )
             decoding = DecodingOptions(
                 mode, None, {}, self.registry, registered_schema, self.message or "", self.other_fields
             )
@@ -102,7 +104,7 @@ class SchemaArguments:
         return decoding
 
 
-def _subject_of_topics(topics: Collection[str]) -> str:
+def _find_subject_of_topics(topics: Collection[str]) -> str:
     if len(topics) != 1:
         raise OptionError("`registry` with several topics requires `subject`, whose newest schema defines the columns")
     return f"{next(iter(topics))}-value"

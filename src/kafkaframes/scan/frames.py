@@ -52,7 +52,7 @@ def to_lazy_frame(scan: ReadableScan) -> pl.LazyFrame:
         columns_to_read = names if predicate is None else [*names, *predicate.meta.root_names()]
         reading = scan.select(*dict.fromkeys(columns_to_read or scan.schema.names[:1]))
         if predicate is not None and scan.row_limit is None:  # a limit applies before the predicate
-            with suppress(OptionError):  # a captures table with other columns of these names
+            with suppress(OptionError):  # a captures table has other columns with these names
                 reading = reading.with_conditions(row_filter_of_expression(predicate, polars))
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
@@ -110,7 +110,8 @@ def _read_items(items: dict[str, Any]) -> pa.Table:
 def to_duckdb(scan: ReadableScan, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
     """Register a scan as a view of a DuckDB connection."""
     import_extra("`to_duckdb`", "duckdb", "duckdb")
-    from kafkaframes.scan.dataset import ScanDataset  # as expensive as all other imports of a scan together
+    # This import costs as much as all other imports of a scan together.
+    from kafkaframes.scan.dataset import ScanDataset
 
     return connection.register(name, ScanDataset(scan, has_far_times=_has_far_times(scan)))
 

@@ -136,6 +136,8 @@ class _Char(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Flags:
+    """The flags of an expression, such as ``(?i)``."""
+
     ignore_case: bool = False
     unicode_case: bool = False
     comments: bool = False
@@ -143,6 +145,8 @@ class _Flags:
 
 @dataclass(slots=True)
 class _Groups:
+    """The capturing groups before a position of an expression."""
+
     count: int = 0
     certain: frozenset[int] = frozenset()  # groups that have always matched at this position
     names: dict[str, int] = field(default_factory=dict)

@@ -28,7 +28,7 @@ _ORIGIN_FIELDS: Final = {
 TOPIC_COLUMNS: Final = ("topic", "partition")
 LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # default columns of a scan
 TIMESTAMP_COLUMN: Final = "timestamp"
-_SEARCH_STEP_BYTES: Final = 1 << 20  # of decoded records per step of a search
+_SEARCH_STEP_BYTES: Final = 1 << 20  # size of the records that a search decodes per step
 
 
 class RowOrigin(NamedTuple):

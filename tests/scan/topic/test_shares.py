@@ -71,6 +71,6 @@ def test_one_task_reads_what_does_not_exist_yet():
 def test_new_partitions_are_spread_over_tasks():
     readers = [NewPartitionShare({"t": 2}, index, 3) for index in range(3)]
     for number in range(2, 40):
-        assert sum(reader.has(partition(number)) for reader in readers) == 1
-    assert not any(reader.has(partition(number)) for reader in readers for number in range(2))
-    assert all(any(reader.has(partition(number)) for number in range(2, 40)) for reader in readers)
+        assert sum(reader.reads_partition(partition(number)) for reader in readers) == 1
+    assert not any(reader.reads_partition(partition(number)) for reader in readers for number in range(2))
+    assert all(any(reader.reads_partition(partition(number)) for number in range(2, 40)) for reader in readers)

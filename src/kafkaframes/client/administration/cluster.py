@@ -222,7 +222,7 @@ class ClusterMethods(AdminRequests):
                 row.allow_downgrade = update.upgrade_type != "upgrade"
             body.feature_updates.append(row)
         response = await self._send_to_controller(body, "features")
-        # Version 2 has no results of single features (KIP-1022).
+        # Responses of version 2 have no result for each feature (KIP-1022).
         expected_features = updates if response.results else ()
         require_success(
             {row.feature: error_of_row(row, f"feature {row.feature}") for row in response.results or ()},

@@ -179,7 +179,7 @@ async def request_items(
         if not pending or cluster.is_closed or attempt >= cluster.settings.retries or now + delay_s >= deadline:
             return results
         await asyncio.sleep(delay_s)
-    raise AssertionError  # count() does not end
+    raise AssertionError  # count() is infinite
 
 
 async def _find_nodes(

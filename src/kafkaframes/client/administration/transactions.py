@@ -206,7 +206,7 @@ class TransactionMethods(AdminRequests):
         if broker_id is not None:
             broker = BrokerLookup(self._cluster, lambda _: broker_id)
             return require_success(await self._request_items(partition_list, broker, describe_at_broker, ()))
-        for partition in partition_list:  # a former leader answers as a replica, with states that may be older
+        for partition in partition_list:  # a former leader also answers, with states that may be outdated
             self._cluster.cluster.expire(partition.topic)
         leaders = LeaderLookup(self._cluster)
         return require_success(

@@ -110,7 +110,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
         DecodeError: the entry is damaged.
     """
     outer = _StoreReader(_read_der_value(_StoreReader(encrypted_key), _SEQUENCE))
-    _read_der_value(outer, _SEQUENCE)  # the algorithm: JKS has only one
+    _read_der_value(outer, _SEQUENCE)  # skips the algorithm: JKS has only one
     salted_bytes = _read_der_value(outer, _OCTETS)
     if len(salted_bytes) < _SALT_BYTES + _DIGEST_BYTES:
         raise DecodeError("the encrypted key is too short for its salt and digest", position=0)

@@ -25,7 +25,7 @@ _MIN_ITERATIONS: Final = 4096
 _MAX_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
 _KEY_VALUE_SEPARATOR: Final = b"\x01"
 _NO_SECURITY_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
-_LAYER_OFFER_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
+_LAYER_OFFER_BYTES: Final = 4  # a byte with a bit for each layer, and the largest message size in three bytes
 _KDC_UNREACHABLE_CODE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 

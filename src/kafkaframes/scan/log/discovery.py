@@ -106,13 +106,13 @@ def segments_of(partition: Partition, paths: set[str]) -> Iterator[Segment]:
             directory=partition.directory,
             index_path=segment.index.path if segment.index else None,
             is_named=is_named or file_named,
-            log_start_offset=_log_start_in_segment(partition, segment),
+            log_start_offset=_find_log_start_in_segment(partition, segment),
             stored_files=segment,
             source=partition.log_directory,
         )
 
 
-def _log_start_in_segment(partition: Partition, segment: StoredFiles) -> int:
+def _find_log_start_in_segment(partition: Partition, segment: StoredFiles) -> int:
     """Return the log start offset if it is inside this segment. Temporary files and snapshots do not have one."""
     is_log = segment.log.name.kind == "log" and not segment.log.name.temporary
     start = partition.log_start_offset
@@ -251,7 +251,7 @@ def _directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[st
 
 
 def _to_copy_source(entry: Log) -> CopySource:
-    if entry.log_directory is None:  # already the result of a merge
+    if entry.log_directory is None:  # the log is already the result of a merge
         return CopySource(LogDirectory(entry.partition.log_directory, entry.filesystem), entry.partition)
     return CopySource(entry.log_directory, entry.partition)
 

@@ -122,7 +122,7 @@ def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None
     from kafkaframes.scan.log.resolve import log_end_offset_of
 
     first = min(log.partition.log_start_offset for log in copies)
-    starts, ends = (_offset_of_limit(limit, name) for limit in (start, end))
+    starts, ends = (_get_limit_offset(limit, name) for limit in (start, end))
     if max(starts, ends) <= first and starts < 0:
         return
     log_end = max(map(log_end_offset_of, copies))
@@ -137,7 +137,7 @@ def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None
         raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
 
 
-def _offset_of_limit(limit: Bound, name: Name) -> int:
+def _get_limit_offset(limit: Bound, name: Name) -> int:
     """Return the offset of a limit in a partition; a negative number for a time, earliest or latest."""
     if isinstance(limit, TimeBound):
         return LATEST

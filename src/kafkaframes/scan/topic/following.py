@@ -54,7 +54,8 @@ class TopicFollower:
         self._lookups = TopicLookups(options)
         self._clock = clock
         self._sleep = sleep
-        self._triggered_at: float | None = None  # for minOffsetsPerTrigger; None before the first batch of this run
+        # Time of the last batch, for minOffsetsPerTrigger; None before the first batch of this run.
+        self._triggered_at: float | None = None
         self._density: dict[TopicPartition, float] = {}
         self._reported_partitions: set[TopicPartition] = set()  # missing partitions; each is reported once
 
@@ -186,7 +187,7 @@ class TopicFollower:
     def _find_begin_offsets(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:
         fails = self.options.fail_on_data_loss
         earliest = self._lookups.find_earliest_offsets([partition for partition in ends if partition not in start])
-        if not is_first and fails:  # without ``fails``, ``plan`` logs the warning
+        if not is_first and fails:  # without ``fails``, ``plan_batch`` logs the warning
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in ends if partition in start}, **earliest}
         absent = [partition for partition in start if partition not in ends]
@@ -262,7 +263,7 @@ class TopicFollower:
         begins = {**{partition: start[partition] for partition in end if partition in start}, **earliest}
         truncated_partitions = [
             partition for partition in end if begins[partition] > end[partition]
-        ]  # recreated or truncated in the meantime; ``latest`` has reported it
+        ]  # recreated or truncated in the meantime; ``find_batch_end`` has reported them
         if truncated_partitions and self.options.fail_on_data_loss:
             report_loss(
                 describe_truncation(

@@ -56,7 +56,7 @@ def _find_producers(partitions: Collection[TopicPartition], client: Mapping[str,
     A partition is missing if its transaction ended in the meantime, or if its producers cannot be described: before
     Kafka 2.8, or without the right to read the topic.
     """
-    from kafkaframes.client import Admin  # only where a transaction is open: most reads do without its 8 MB
+    from kafkaframes.client import Admin  # imported only if a transaction is open, because it costs 8 MB
 
     if not partitions:
         return {}

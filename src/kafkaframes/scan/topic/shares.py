@@ -77,7 +77,7 @@ class NewPartitionShare:
     index: int
     tasks: int
 
-    def has(self, partition: TopicPartition) -> bool:
+    def reads_partition(self, partition: TopicPartition) -> bool:
         """Return whether this task reads a partition."""
         is_new = partition.partition >= self.counts.get(partition.topic, 0)
         return is_new and zlib.crc32(str(partition).encode()) % self.tasks == self.index
@@ -101,7 +101,7 @@ class TaskShare:
             parts += [
                 RangeShare(partition.topic, partition.partition)
                 for partition in sorted(bounds, key=lambda partition: (partition.topic, partition.partition))
-                if self.new.has(partition)
+                if self.new.reads_partition(partition)
             ]
         partitions = [(part, TopicPartition(part.topic, part.partition)) for part in parts]
         ranges = [part.range_in(*bounds[partition]) for part, partition in partitions if partition in bounds]

@@ -154,7 +154,7 @@ def _read_block_header(data: bytes, position: int) -> tuple[int, int]:
     """Return the number of elements in the next block, and the position of the first one."""
     count, position = read_long(data, position)
     if count < 0:
-        _, position = read_long(data, position)  # size of the block in bytes
+        _, position = read_long(data, position)  # skips the size of the block in bytes
         count = -count
     if count > len(data) - position:  # each element has at least one byte
         raise BadValueError(f"{count_text(count, 'element')} in {count_text(len(data) - position, 'byte')}")

@@ -45,7 +45,7 @@ from kafkaframes.scan.values.instants import format_date, format_instant, format
 from kafkaframes.scan.values.registry import BadValueError
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
-NANOSECONDS_PER_MICROSECOND: Final = 1_000  # nanoseconds
+NANOSECONDS_PER_MICROSECOND: Final = 1_000
 _EXACT_DECIMAL_CONTEXT: Final = Context(prec=10_000)
 TYPE_PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
     INT: frozenset({LONG, FLOAT, DOUBLE}),

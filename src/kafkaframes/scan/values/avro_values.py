@@ -92,7 +92,7 @@ class AvroDecoder:
             reader = self._readers[id(writer_schema)] = (
                 writer_schema,
                 result,
-            )  # the schema is kept, for its id to stay its own
+            )  # keeps a reference to the schema, so that its id is not reused
         return reader[1]
 
     def _compile_reader(self, writer_schema: Schema | None) -> Read:

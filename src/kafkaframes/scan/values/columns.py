@@ -215,7 +215,7 @@ def decode_to_struct(values: pa.Array, decoder: ValueDecoder) -> tuple[pa.Struct
 
 def _decode_columns(values: pa.Array, decoder: ValueDecoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
     """Return a column for each field. Rows that do not fit are null, and their reasons are added to ``reasons``."""
-    at_once = getattr(decoder, "columns", None)  # only the JSON decoder has it
+    at_once = getattr(decoder, "columns", None)  # only the JSON decoder has this method
     if at_once is not None and not reasons and (columns := at_once(values)) is not None:
         columns_by_name: dict[str, pa.Array] = columns
         return columns_by_name

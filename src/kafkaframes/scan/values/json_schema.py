@@ -66,9 +66,8 @@ class _SchemaSimplifier:
     def __init__(self, references: Mapping[str, Any]) -> None:
         self._references = references
         self._budget = ColumnBudget("JSON Schema")
-        self._combinations: dict[
-            int, tuple[Any, dict[str, Any]]
-        ] = {}  # by id of the list; the reference to the list keeps its id valid
+        # By id of the list; the reference to the list keeps its id from being reused.
+        self._combinations: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
         schema, root = self._resolve_schema(schema, root)

@@ -23,7 +23,7 @@ GUID_PREFIX_BYTES: Final = 17
 VALUE_SCHEMA_ID_HEADER: Final = (
     "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
 )
-_MAX_MESSAGE_INDEXES: Final = 64  # protoc accepts less nesting
+_MAX_MESSAGE_INDEXES: Final = 64  # protoc accepts less nesting than this
 _MAX_VARINT_BITS: Final = 35
 
 

@@ -88,7 +88,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 for topic_partition, records in counts.items()
             }
         except KafkaframesError as error:
-            if context.attemptNumber():  # what failed twice may fail for its rows: then Spark tells of that
+            if context.attemptNumber():  # rows that failed twice may be invalid; Spark then reports the error
                 deque(iterator, maxlen=0)
             wrote.failure, wrote.is_lost = str(error), isinstance(error, LostTaskError)
         freeze_imports()

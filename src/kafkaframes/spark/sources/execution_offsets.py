@@ -83,7 +83,7 @@ class DeferredOffsetWork:
             "digest": self.digest,
             "options": base64.b64encode(pickle.dumps(options)).decode(),
         }
-        answer = _query_first_reachable(list(self._addresses(properties, options.driver_host)), question)
+        answer = _query_first_reachable(list(self._iterate_addresses(properties, options.driver_host)), question)
         if "failed" in answer:
             raise KafkaframesError(answer["failed"])
         if execution is None and answer["ageSeconds"] > _MAX_SNAPSHOT_AGE_SECONDS:
@@ -96,7 +96,9 @@ class DeferredOffsetWork:
             {TopicPartition(name, number): (s, e) for name, number, s, e in answer["bounds"]}
         )
 
-    def _addresses(self, properties: Mapping[str, str | None], driver_host: str | None) -> Iterator[TaskServerAddress]:
+    def _iterate_addresses(
+        self, properties: Mapping[str, str | None], driver_host: str | None
+    ) -> Iterator[TaskServerAddress]:
         """Yield the addresses at which the process may be reached, according to the task's Spark settings."""
         master = properties[_MASTER]
         is_local = master is not None and (master == "local" or master.startswith("local["))

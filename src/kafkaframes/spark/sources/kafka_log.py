@@ -84,9 +84,9 @@ class KafkaLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
-        return KafkaLogReader(*self._reader_arguments(schema, is_stream=False))
+        return KafkaLogReader(*self._create_reader_arguments(schema, is_stream=False))
 
-    def _reader_arguments(
+    def _create_reader_arguments(
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[ReadOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
@@ -124,7 +124,7 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.sources.log_stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource requires Spark 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        return KafkaLogStreamReader(*self._reader_arguments(schema, is_stream=True))
+        return KafkaLogStreamReader(*self._create_reader_arguments(schema, is_stream=True))
 
 
 @hide_tracebacks

@@ -75,7 +75,7 @@ class KafkaTopicDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        return KafkaTopicReader(*self._reader_arguments(schema, is_stream=False))
+        return KafkaTopicReader(*self._create_reader_arguments(schema, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
@@ -84,9 +84,9 @@ class KafkaTopicDataSource(DataSource):
             from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource requires Spark 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
-        return KafkaTopicStreamReader(*self._reader_arguments(schema, is_stream=True))
+        return KafkaTopicStreamReader(*self._create_reader_arguments(schema, is_stream=True))
 
-    def _reader_arguments(
+    def _create_reader_arguments(
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[TopicOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""

@@ -43,6 +43,8 @@ Key = tuple[int | str, str]  # execution id or plan id, and the digest of the op
 
 
 class _CachedBounds(NamedTuple):
+    """The start and end offsets that an offset process has resolved, and the time of the resolution."""
+
     bounds: bytes
     resolved_at: float
 
