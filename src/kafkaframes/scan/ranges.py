@@ -7,7 +7,6 @@ settings in backticks; interfaces with other names for these settings translate 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +15,6 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.where import Instant, to_milliseconds
 from kafkaframes.wire.integers import MAX_INT64, MIN_INT64
 
-log = logging.getLogger("kafkaframes.scan")
 EARLIEST, LATEST = -2, -1
 NO_START, NO_END = MIN_INT64, MAX_INT64  # an offset range without a first offset, and without an end
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
@@ -280,7 +278,9 @@ def report_loss(problem: str, *, fail: bool) -> None:
     """
     if fail:
         raise OptionError(f"{problem}; `fail_on_data_loss`=false reads the existing records")
-    log.warning("%s; the existing records are read", problem)
+    import logging  # 4 ms, which commands that read no range do not need
+
+    logging.getLogger("kafkaframes.scan").warning("%s; the existing records are read", problem)
 
 
 def format_partition(name: Name) -> str:
