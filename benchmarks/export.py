@@ -27,16 +27,16 @@ from functools import partial
 from pathlib import Path
 
 import kafkaframes
-from kafkaframes.cli.workers import runner as runner_of
+from kafkaframes.cli.workers import open_runner as runner_of
 from kafkaframes.jobs.export.planning import plan_export
-from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.run import export_segments
+from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables.delta import DeltaTable
 from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog
-from kafkaframes.jobs.tables.planning import table_plan
-from kafkaframes.jobs.tables.run import TableExport
-from kafkaframes.jobs.tables.state import table_settings
+from kafkaframes.jobs.tables.planning import make_log_planner
+from kafkaframes.jobs.tables.run import TableRun
+from kafkaframes.jobs.tables.state import stored_table_settings
 from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.runtime.jobs import create_runner as spark_runner
 from spark_source import cpu_seconds, write_log
@@ -74,7 +74,7 @@ def export_log(log, folder, runner):
     """Export as Parquet; return the records."""
     tasks = plan_export(parse_log_options({"path": str(log)})).tasks
     with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
-        return export(tasks, Settings(str(fresh(folder))), run=run).summary.records
+        return export_segments(tasks, ExportTaskSettings(str(fresh(folder))), run=run).summary.records
 
 
 def by_spark(spark, log, folder):
@@ -141,9 +141,9 @@ def small(spark, folder, options):
 def to_table(make, log, folder):
     """Export into a new table; return the records."""
     options = parse_log_options({"path": str(log)})
-    settings = Settings(str(fresh(folder)))
-    job = TableExport(make(settings.to), settings, table_settings(settings, isolation=options.isolation))
-    return job.export(table_plan(options)).summary.records
+    settings = ExportTaskSettings(str(fresh(folder)))
+    job = TableRun(make(settings.to), settings, stored_table_settings(settings, isolation=options.isolation))
+    return job.add_new_offsets(make_log_planner(options)).summary.records
 
 
 def tables(folder, options):

@@ -123,7 +123,7 @@ NOT_EXPORTED = {
     "jobs.convert.segment.ConvertedPartition": _PART,
     "jobs.dump.dump.DumpSettings": "only dump_log creates dumps",
     "jobs.dump.summary.SegmentSummary": _PART,
-    "jobs.export.tally.Summary": _PART,
+    "jobs.export.tally.ExportSummary": _PART,
     "jobs.export.task.SegmentResult": _PART,
     "jobs.mirror.settings.MirroredPartition": _PART,
     "jobs.report.copies.CopyReport": _PART,

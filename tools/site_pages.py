@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 
 import kafkaframes
 from kafkaframes import client
-from kafkaframes.cli.main import SECTIONS, cli
+from kafkaframes.cli.main import COMMAND_SECTIONS, cli
 
 TOP = Path(__file__).parent.parent
 # File of the checkout -> page of the site.
@@ -188,7 +188,7 @@ def _summary(documented_object: object) -> str:
 def commands_page() -> Iterator[str]:
     """Document each command by its help and its options."""
     yield "# Commands\n\n`kafkaframes COMMAND --help` prints what stands here.\n\n"
-    for heading, rows in SECTIONS.items():
+    for heading, rows in COMMAND_SECTIONS.items():
         yield f"**{heading}**: {', '.join(f'[{name}](#{name})' for name in rows)}\n\n"
     for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)

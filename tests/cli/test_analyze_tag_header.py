@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner
 
-from kafkaframes.cli.analyze import tag_headers as command
+from kafkaframes.cli.analyze import print_tag_header_sizes as command
 from kafkaframes.jobs.analyze.scale import SCHEMES
 
 

@@ -7,35 +7,35 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.cli.broker import _address, _announce, _nature, _remarks, _settings
+from kafkaframes.cli.broker import _announce_broker, _describe_broker, _list_remarks, _parse_address, _parse_settings
 from kafkaframes.errors import OptionError
 
 
 def test_an_address_is_a_port_or_a_host_and_a_port():
-    assert _address("8080", "--control") == ("127.0.0.1", 8080)
-    assert _address("[::1]:0", "--control") == ("::1", 0)
+    assert _parse_address("8080", "--control") == ("127.0.0.1", 8080)
+    assert _parse_address("[::1]:0", "--control") == ("::1", 0)
     for text in ("", "host:", "host:x", "65536", "host:٣"):
         with pytest.raises(OptionError, match="--control takes PORT or HOST:PORT"):
-            _address(text, "--control")
+            _parse_address(text, "--control")
 
 
 def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=3\nlog.dirs=/data\nzookeeper.connect=z:2181\n")
-    settings, unknown = _settings(str(file), ("num.partitions=5",))
+    settings, unknown = _parse_settings(str(file), ("num.partitions=5",))
     assert (settings["num.partitions"], settings["log.dirs"], unknown) == ("5", "/data", ("zookeeper.connect",))
     with pytest.raises(OptionError, match="a key that has a meaning here"):
-        _settings(None, ("no.such.key=1",))
+        _parse_settings(None, ("no.such.key=1",))
 
 
 def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
     broker_options = {"serve": (), "data_dir": str(tmp_path)}
-    assert "gone when it stops" in _nature(Broker(), broker_options)[0]
+    assert "gone when it stops" in _describe_broker(Broker(), broker_options)[0]
     broker = Broker(data_dir=str(tmp_path / "own"), durability="fsync")
-    lines = _nature(broker, broker_options)
+    lines = _describe_broker(broker, broker_options)
     assert f"data in {tmp_path}" in lines[0]
     assert "on the disk" in lines[1]
-    assert _remarks(broker, ("zookeeper.connect",))[-1] == "without a meaning here: zookeeper.connect"
+    assert _list_remarks(broker, ("zookeeper.connect",))[-1] == "without a meaning here: zookeeper.connect"
 
 
 def test_an_address_that_is_none_is_refused_before_anything_listens():
@@ -59,5 +59,5 @@ def test_a_broker_whose_lines_nobody_reads_serves_on(monkeypatch):
     os.close(reading)
     with open(writing, "w", encoding="utf-8") as closed_file:
         monkeypatch.setattr(sys, "stderr", closed_file)
-        _announce(Broker(), {"serve": (), "data_dir": None, "storage": {}}, ())
+        _announce_broker(Broker(), {"serve": (), "data_dir": None, "storage": {}}, ())
         print("goes nowhere from now on", file=closed_file, flush=True)

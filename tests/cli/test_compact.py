@@ -26,7 +26,7 @@ def test_compact(source, tmp_path):  # noqa: F811
 
 
 def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  # noqa: F811
-    plans, choose_split = [], convert.choose_split
+    plans, choose_split = [], convert.choose_work_split
     for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
         monkeypatch.setattr(
             convert,

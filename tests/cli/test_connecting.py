@@ -9,17 +9,17 @@ from tests.cli.calling import ask
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.cli import connecting
-from kafkaframes.cli.connecting import SERVERS, pairs_of, print_rows, settings_of, topic_partition_of
-from kafkaframes.cli.text import note
+from kafkaframes.cli.connecting import SERVERS_VARIABLE, pairs_of, print_rows, settings_of, topic_partition_of
+from kafkaframes.cli.text import print_note
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
 ROWS = [{"topic": "orders", "offset": 7}, {"topic": "t", "offset": None}]
 
 
 def test_an_option_comes_before_the_environment_and_that_before_localhost(monkeypatch):
-    monkeypatch.delenv(SERVERS, raising=False)
+    monkeypatch.delenv(SERVERS_VARIABLE, raising=False)
     assert settings_of(None, ()) == {"bootstrap.servers": "localhost:9092"}
-    monkeypatch.setenv(SERVERS, "a:1")
+    monkeypatch.setenv(SERVERS_VARIABLE, "a:1")
     assert settings_of(None, ()) == {"bootstrap.servers": "a:1"}
     assert settings_of("b:2", ("linger.ms=5",)) == {"bootstrap.servers": "b:2", "linger.ms": "5"}
     with pytest.raises(OptionError, match=r"-X linger\.ms: must be KEY=VALUE"):
@@ -99,13 +99,13 @@ def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
     lines = []
 
     def then_start(line: str) -> None:
-        note(line)
+        print_note(line)
         lines.append(line)
         if len(lines) == 1:
             bound_socket.close()
             broker.start().create_topic("late")
 
-    monkeypatch.setattr(connecting, "note", then_start)
+    monkeypatch.setattr(connecting, "print_note", then_start)
     try:
         result = ask("topics", "list", "-b", f"127.0.0.1:{port}", "--timeout", "100")
     finally:

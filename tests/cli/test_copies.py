@@ -6,7 +6,7 @@ import pytest
 from tests.cli.calling import ask
 
 import kafkaframes
-from kafkaframes.cli.options import MAX_DECISIONS, decision_lines
+from kafkaframes.cli.options import MAX_PRINTED_DECISIONS, format_decisions
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import merge_directories
 from kafkaframes.storage.files.names import TopicPartition
@@ -48,9 +48,11 @@ def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(bro
 
 
 def test_many_decisions_of_one_check_are_counted():
-    decisions = [Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MAX_DECISIONS + 3)]
-    lines = decision_lines([*decisions, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
-    assert len(lines) == MAX_DECISIONS + 2
+    decisions = [
+        Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MAX_PRINTED_DECISIONS + 3)
+    ]
+    lines = format_decisions([*decisions, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
+    assert len(lines) == MAX_PRINTED_DECISIONS + 2
     assert lines[-1] == "missing: and 3 more"
 
 

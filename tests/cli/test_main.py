@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.cli.calling import ask
 
-from kafkaframes.cli.main import COMMANDS, SECTIONS, cli
+from kafkaframes.cli.main import COMMAND_SECTIONS, COMMANDS, cli
 
 
 def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
@@ -114,15 +114,15 @@ def test_a_signal_after_the_command_changes_nothing_that_was_said(when, name):
 
 def test_the_help_has_every_command_under_its_heading():
     lines = ask("--help").output.splitlines()
-    headings = [f"{heading}:" for heading in SECTIONS]
+    headings = [f"{heading}:" for heading in COMMAND_SECTIONS]
     shown_lines = [
         line.strip() if line in headings else line.split()[0]
         for line in lines
         if line in headings or line[2:3].isalpha()
     ]
-    expected_lines = [text for heading, rows in SECTIONS.items() for text in (f"{heading}:", *rows)]
+    expected_lines = [text for heading, rows in COMMAND_SECTIONS.items() for text in (f"{heading}:", *rows)]
     assert shown_lines[shown_lines.index(headings[0]) :] == expected_lines
-    assert len(COMMANDS) == sum(map(len, SECTIONS.values()))
+    assert len(COMMANDS) == sum(map(len, COMMAND_SECTIONS.values()))
 
 
 def test_each_line_of_the_help_fits_a_terminal():

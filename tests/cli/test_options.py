@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.capture.own_specs import write_specs, write_traffic
 from tests.cli.calling import ask
 
-from kafkaframes.cli.options import opens_batches, position, reads, size, with_options
+from kafkaframes.cli.options import add_budget_option, add_click_options, add_log_settings, parse_position, parse_size
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.protocol.messages import message
@@ -23,22 +23,22 @@ def test_a_store_has_an_option_only_where_one_was_given():
 
 
 def test_sizes_are_read_as_spark_reads_them():
-    assert (size("1g"), size("64m")) == (1 << 30, 64 << 20)
+    assert (parse_size("1g"), parse_size("64m")) == (1 << 30, 64 << 20)
     with pytest.raises(click.BadParameter, match="64x"):
-        size("64x")
+        parse_size("64x")
 
 
 def test_a_position_is_an_offset_a_time_earliest_or_latest():
-    assert [position(text) for text in ("17", "2025-10-09", "latest")] == [17, "2025-10-09", "latest"]
+    assert [parse_position(text) for text in ("17", "2025-10-09", "latest")] == [17, "2025-10-09", "latest"]
     with pytest.raises(OptionError, match="soon"):
-        position("soon")
+        parse_position("soon")
     with pytest.raises(OptionError, match="cannot be a group"):
-        position("group:g")
+        parse_position("group:g")
 
 
 def test_options_are_added_in_their_order():
     @click.command()
-    @with_options(click.option("--one"), click.option("--two"))
+    @add_click_options(click.option("--one"), click.option("--two"))
     def command(one, two): ...
 
     assert [option.name for option in command.params] == ["one", "two"]
@@ -51,7 +51,7 @@ def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_ar
 
     @click.command()
     @click.argument("paths", nargs=-1)
-    @reads("paths")
+    @add_log_settings("paths")
     def command(paths, storage):
         storages.append(storage)
 
@@ -69,7 +69,7 @@ def test_a_budget_holds_while_the_command_runs():
     budgets = []
 
     @click.command()
-    @opens_batches
+    @add_budget_option
     def command():
         budgets.append(current_budget())
 

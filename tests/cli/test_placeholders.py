@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.cli.broker import _settings
+from kafkaframes.cli.broker import _parse_settings
 from kafkaframes.cli.connecting import settings_of
 from kafkaframes.cli.placeholders import resolve_placeholders
 from kafkaframes.cli.table import command as table
@@ -64,7 +64,7 @@ def test_clients_and_brokers_resolve_their_settings(secrets, monkeypatch, tmp_pa
     assert settings["sasl.plain.password"] == "p=w#1"
     config = tmp_path / "server.properties"
     config.write_text("delegation.token.secret.key=${env:TOKEN_SECRET}\n")
-    broker_settings, _ = _settings(str(config), (f"super.users=${{file:{secrets}:other}}",))
+    broker_settings, _ = _parse_settings(str(config), (f"super.users=${{file:{secrets}:other}}",))
     assert broker_settings == {"delegation.token.secret.key": "s3", "super.users": "2"}
 
 

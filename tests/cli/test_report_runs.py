@@ -2,18 +2,22 @@
 
 import pytest
 
-from kafkaframes.cli.report import _check_arguments, _milliseconds, _write_page
+from kafkaframes.cli.report import _check_arguments, _parse_report_time, _write_page
 from kafkaframes.errors import LogDirError, OptionError
 
 
 def test_the_time_on_a_page_is_given_fixed_or_the_clocks(monkeypatch):
-    assert _milliseconds("2026-11-21T15:00:00") == _milliseconds("2026-11-21T16:00:00+01:00") == 1_795_273_200_000
+    assert (
+        _parse_report_time("2026-11-21T15:00:00")
+        == _parse_report_time("2026-11-21T16:00:00+01:00")
+        == 1_795_273_200_000
+    )
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "12")
-    assert _milliseconds(None) == 12_000
+    assert _parse_report_time(None) == 12_000
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
-    assert _milliseconds(None) > 1_700_000_000_000
+    assert _parse_report_time(None) > 1_700_000_000_000
     with pytest.raises(OptionError, match="--generated-at soon"):
-        _milliseconds("soon")
+        _parse_report_time("soon")
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

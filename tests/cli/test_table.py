@@ -14,7 +14,7 @@ from tests.spark.truth import SHOP
 from kafkaframes.client import Producer
 from kafkaframes.errors import NetworkError
 from kafkaframes.jobs.tables import run as running
-from kafkaframes.jobs.tables.committing import Committer
+from kafkaframes.jobs.tables.committing import TableCommitter
 from kafkaframes.records.limits import current_budget
 
 deltalake = pytest.importorskip("deltalake")
@@ -130,7 +130,7 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
     run_json(*flags)
     send(broker, topic, [*as_json(ORDERS[3:6]), BAD])
     with monkeypatch.context() as patch:
-        make, commits = Committer.make, []
+        make, commits = TableCommitter.commit_with_retries, []
 
         def kill(self, commit, state):
             is_last = (step == "committed" and len(commits) == 1) or step == "files written"
@@ -141,8 +141,8 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
             if is_last or step == "dead letters committed":
                 raise KilledError
 
-        patch.setattr(Committer, "make", kill)
-        patch.setattr(running.TableExport, "_discard", lambda *arguments, **options: None)  # a kill tidies nothing up
+        patch.setattr(TableCommitter, "commit_with_retries", kill)
+        patch.setattr(running.TableRun, "_discard_files", lambda *_, **__: None)  # a kill tidies nothing up
         with pytest.raises(KilledError):
             ask(*flags)
     send(broker, topic, [*as_json(ORDERS[6:8]), BAD])
@@ -159,8 +159,8 @@ def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--mode", "json")
     send(broker, topic, as_json(ORDERS[:4]))
     with monkeypatch.context() as patch:
-        patch.setattr(ParquetTable, "_move", lambda *arguments: (_ for _ in ()).throw(KilledError))
-        patch.setattr(running.TableExport, "_discard", lambda *args, **options: None)
+        patch.setattr(ParquetTable, "_move_staged_files", lambda *arguments: (_ for _ in ()).throw(KilledError))
+        patch.setattr(running.TableRun, "_discard_files", lambda *args, **options: None)
         with pytest.raises(KilledError):
             ask(*flags)
     assert not list(tmp_path.glob("t/topic=*/**/*.parquet"))

@@ -15,7 +15,7 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     from kafkaframes.jobs.tables import job
 
     place, sent_values, told_of = tmp_path / "t", [], []
-    tell = table._report
+    tell = table._print_outcome
 
     def then_send(outcome, **options):
         told_of.append(outcome.summary.records)
@@ -29,8 +29,8 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     send(broker, topic, as_json(ORDERS[:2]))
     flags = ("--to", "delta", place, "--mode", "json", "--continuous", "--interval", "0.1")
     with monkeypatch.context() as patch:
-        patch.setattr(table, "_report", then_send)
-        patch.setattr(job, "TIDY_EVERY", 2)
+        patch.setattr(table, "_print_outcome", then_send)
+        patch.setattr(job, "ROUNDS_BETWEEN_COMPACTIONS", 2)
         result = ask(topic, "-b", broker.bootstrap_servers, *flags)
     assert result.exit_code == 0, result.output
     assert told_of == [2, 2, 2]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.cli.main import cli
-from kafkaframes.cli.text import format_time, records_out
+from kafkaframes.cli.text import format_time, open_record_output
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 
@@ -114,7 +114,7 @@ def test_what_records_hold_does_not_steer_a_terminal(log, monkeypatch, options):
 
 def test_pieces_that_end_within_a_character_are_shown_whole(monkeypatch):
     def write():
-        out = records_out()
+        out = open_record_output()
         for piece in (
             b"a\tb\n",
             "caf\xe9 \u20ac".encode()[:4],

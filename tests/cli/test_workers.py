@@ -8,13 +8,13 @@ import pytest
 from tests.cli.calling import CliRunner
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.text import note, quiet_option
+from kafkaframes.cli.text import print_note, quiet_option
 from kafkaframes.kernels import demand
 
 
 def test_several_processes_answer_in_order():
     tasks = list(range(40))
-    assert [*workers.in_order(str, tasks, size_of=int, workers=2)] == [*map(str, tasks)]
+    assert [*workers.run_in_order(str, tasks, size_of=int, workers=2)] == [*map(str, tasks)]
 
 
 class Terminal(io.StringIO):
@@ -32,9 +32,9 @@ def test_bars_and_notes_are_shown_unless_a_command_is_quiet(is_quiet, monkeypatc
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stderr", terminal)
             assert [
-                *workers.in_order(str, [3, 4], size_of=lambda _: workers.MAX_SINGLE_PROCESS_BYTES // 4, workers=1)
+                *workers.run_in_order(str, [3, 4], size_of=lambda _: workers.MAX_SINGLE_PROCESS_BYTES // 4, workers=1)
             ] == ["3", "4"]
-            note("starting")
+            print_note("starting")
             demand.print_progress("compiling")
 
     result = CliRunner().invoke(command, ["--quiet"] if is_quiet else [], catch_exceptions=False)

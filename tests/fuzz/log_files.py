@@ -18,7 +18,7 @@ from tests.storage.log.delivered import delivered_offsets
 from tests.storage.log.lookups import find_offset
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
+from kafkaframes.jobs.dump.summary import list_tasks, summarize_all_headers, summarize_quickly
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
@@ -70,9 +70,9 @@ def ask_everything(path: Path) -> bool:
                 log_end_offset(files, partition)
                 find_offset(files, partition, 100)
                 offset_for_timestamp(files, partition, 1_760_000_000_000)
-        for task in tasks_of(directories):
-            glance(*task)
-            walk(*task)
+        for task in list_tasks(directories):
+            summarize_quickly(*task)
+            summarize_all_headers(*task)
         verify(directories, deep=True)
     except LogDirError:
         return False

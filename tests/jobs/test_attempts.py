@@ -16,8 +16,8 @@ from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.export.planning import plan_export
-from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.run import export_segments
+from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.restore.job import restore_segments
 from kafkaframes.jobs.restore.parquet import restore_parquet
@@ -60,7 +60,7 @@ def exported_dir(log, tmp_path_factory):
 
 def write_export(log, to, run):
     options = ReadOptions((str(log),))
-    export(plan_export(options).tasks, Settings(str(to)), run=run)
+    export_segments(plan_export(options).tasks, ExportTaskSettings(str(to)), run=run)
     return to
 
 

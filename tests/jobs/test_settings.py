@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import kafkaframes
-from kafkaframes.cli.options import reads
+from kafkaframes.cli.options import add_log_settings
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
 from kafkaframes.jobs.job import settings_as_json
@@ -152,7 +152,7 @@ def test_a_command_is_handed_settings_made_of_its_flags(tmp_path):
 
     @click.command()
     @click.argument("paths", nargs=-1)
-    @reads("paths", kind=PartitionSettings, leave_out=("partitions",))
+    @add_log_settings("paths", kind=PartitionSettings, leave_out=("partitions",))
     def command(paths, settings):
         received_settings.append(settings)
 

@@ -5,7 +5,7 @@ The expected values are what commit 67f903a1 stored, before ``mode`` became ``on
 
 import pytest
 
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.job import settings_as_json
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
@@ -69,7 +69,7 @@ def test_reports_store_settings_under_the_names_that_earlier_releases_used(setti
 )
 def test_exports_store_settings_under_the_names_that_earlier_releases_used(on_damage, mode):
     conditions = ("from_offset", "from_timestamp", "key_pattern", "keys", "until_offset", "until_timestamp")
-    assert Settings("out", on_damage=on_damage).fingerprint() == {
+    assert ExportTaskSettings("out", on_damage=on_damage).stored_fingerprint() == {
         "base64": False,
         "form": "parquet",
         "headers": True,

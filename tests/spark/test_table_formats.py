@@ -65,7 +65,7 @@ def test_delta_whose_log_was_cleaned_still_says_its_offsets(lake, log, monkeypat
 
 
 def test_delta_with_a_long_history_is_read_further_back(lake, log, monkeypatch):
-    monkeypatch.setattr(delta, "HISTORY_PAGE", 2)
+    monkeypatch.setattr(delta, "HISTORY_PAGE_SIZE", 2)
     export(lake, log)
     for n in range(5):
         theirs(lake).alter.set_table_description(f"{n}")
@@ -102,7 +102,7 @@ def test_delta_compacted_between_two_runs_and_during_one(lake, log):
 def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
     from kafkaframes.jobs.tables import run
 
-    monkeypatch.setattr(run, "FILE_BYTES", 1)
+    monkeypatch.setattr(run, "SHARED_FILE_LOG_BYTES", 1)
     export(lake, log)
     adds = pa.table(theirs(lake).get_add_actions(flatten=True)).sort_by("min.offset").to_pylist()
     statistics = [(a["num_records"], a["min.offset"], a["max.offset"], a["null_count.offset"]) for a in adds]
@@ -228,7 +228,7 @@ def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
 def test_iceberg_skips_files_by_partition_and_offset(house, log, monkeypatch):
     from kafkaframes.jobs.tables import run
 
-    monkeypatch.setattr(run, "FILE_BYTES", 1)
+    monkeypatch.setattr(run, "SHARED_FILE_LOG_BYTES", 1)
     export(house, log)
     table = house._theirs()
     assert len(list(table.scan(row_filter="offset >= 150").plan_files())) == 1

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaframes.cli.connecting import Connect, as_json_option, ask_to_confirm, connecting_group, print_rows, with_admin
-from kafkaframes.cli.options import with_options
-from kafkaframes.cli.text import say
+from kafkaframes.cli.connecting import (
+    Connect,
+    add_confirmation,
+    as_json_option,
+    make_connecting_group,
+    print_rows,
+    with_admin,
+)
+from kafkaframes.cli.options import add_click_options
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 
@@ -23,10 +30,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _RESOURCE_FLAGS = ("topic", "group", "transactional-id", "delegation-token", "user-principal")
 _RESOURCE_TYPES = {name: name.replace("-", "_") for name in _RESOURCE_FLAGS} | {"user-principal": "user"}
 
-command = connecting_group("acls", "List, create and delete access rules (ACLs).")
+command = make_connecting_group("acls", "List, create and delete access rules (ACLs).")
 
 
-_resource_options = with_options(
+_resource_options = add_click_options(
     *(
         click.option(
             *(("-t", "--topic") if name == "topic" else (f"--{name}",)),
@@ -89,7 +96,7 @@ def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     filters = list(_to_filters(flags))
     with connect() as admin:
         rules = list(dict.fromkeys(rule for condition in filters for rule in admin.describe_acls(condition)))
-    print_rows(_to_rows(rules), as_json, none="no access rules")
+    print_rows(_to_rows(rules), as_json, text_without_rows="no access rules")
 
 
 @command.command("create")
@@ -134,10 +141,10 @@ def create_acls(connect: Connect, **flags: Any) -> None:
     ]
     with connect() as admin:
         admin.create_acls(rules)
-    say(f"created {count_text(len(rules), 'rule')}")
+    print_text(f"created {count_text(len(rules), 'rule')}")
 
 
-_ROLES: dict[str, dict[str, tuple[str, ...]]] = {
+_OPERATIONS_BY_ROLE: dict[str, dict[str, tuple[str, ...]]] = {
     "producer": {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")},
     "consumer": {"topic": ("read", "describe"), "group": ("read",)},
 }
@@ -148,7 +155,7 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
     from kafkaframes.client.administration.acls import CLUSTER_RESOURCE_NAME
 
     pattern = flags["resource_pattern_type"]
-    roles = [role for role in _ROLES if flags[role]]
+    roles = [role for role in _OPERATIONS_BY_ROLE if flags[role]]
     if flags["idempotent"] and "producer" not in roles:
         raise OptionError("--idempotent needs --producer")
     if not roles:
@@ -163,14 +170,14 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
         raise OptionError("--consumer needs --topic and --group")
     if "producer" in roles and not {"topic", "transactional_id"} & kinds:
         raise OptionError("--producer needs --topic or --transactional-id")
-    unused_flags = kinds - {kind for role in roles for kind in _ROLES[role]}
+    unused_flags = kinds - {kind for role in roles for kind in _OPERATIONS_BY_ROLE[role]}
     if unused_flags:
         raise OptionError(f"--{' and --'.join(roles)} need no rules of type {', '.join(sorted(unused_flags))}")
     rules = [
         (kind, name, operation, pattern)
         for role in roles
         for kind, name in resources
-        for operation in _ROLES[role].get(kind, ())
+        for operation in _OPERATIONS_BY_ROLE[role].get(kind, ())
     ]
     if flags["idempotent"]:
         rules.append(("cluster", CLUSTER_RESOURCE_NAME, "idempotent_write", "literal"))
@@ -192,7 +199,7 @@ def _to_operation(text: str) -> str:
 @_filter_pattern_option
 @_principals_option("--principal", "principals", "Select the rules of this principal.")
 @click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")
-@ask_to_confirm("Delete the access rules that match?")
+@add_confirmation("Delete the access rules that match?")
 @as_json_option
 def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """Delete the access rules that match, and print them. A resource or a principal is required."""
@@ -203,7 +210,7 @@ def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
         rules = list(
             dict.fromkeys(rule for deleted_rules in admin.delete_acls(filters).values() for rule in deleted_rules)
         )
-    print_rows(_to_rows(rules), as_json, none="no access rule matches")
+    print_rows(_to_rows(rules), as_json, text_without_rows="no access rule matches")
 
 
 def _to_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterable[AclFilter]:

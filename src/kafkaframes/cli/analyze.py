@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, reads, specs_option, workers_option
-from kafkaframes.cli.text import print_table, say
-from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
+from kafkaframes.cli.options import (
+    add_budget_option,
+    make_json_option,
+    ports_option,
+    reads,
+    specs_option,
+    workers_option,
+)
+from kafkaframes.cli.text import print_table, print_text
+from kafkaframes.cli.workers import exit_if_unread, run_traffic_tasks, spark_option, split_traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import PartitionSettings
@@ -25,12 +32,12 @@ if TYPE_CHECKING:
 @click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
 @ports_option
 @specs_option
-@json_option_of("One JSON object for each source: log, produced, fetched.")
+@make_json_option("One JSON object for each source: log, produced, fetched.")
 @spark_option
 @workers_option
-@opens_batches
+@add_budget_option
 @reads("sources", kind=PartitionSettings)
-def records(
+def print_record_sizes(
     sources: tuple[str, ...],
     settings: PartitionSettings,
     ports: str,
@@ -53,41 +60,43 @@ def records(
     logs, captures = split_sources(sources)
     if not captures and (ports or specs or on_spark):
         raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} is for captures")
-    tasks, share_bytes = traffic_tasks(tuple(captures), ports, jobs) if captures else ([], 0)
-    run = partial(run_measured, share_bytes=share_bytes, on_spark=on_spark, jobs=jobs)
+    tasks, share_bytes = split_traffic_tasks(tuple(captures), ports, jobs) if captures else ([], 0)
+    run = partial(run_traffic_tasks, share_bytes=share_bytes, on_spark=on_spark, jobs=jobs)
     result = measure_records(logs, tasks, settings, specs=specs, run=run)
     if as_json:
         for row in result.rows():
-            say(json.dumps(row))
+            print_text(json.dumps(row))
     for part_name, sizes in result.sizes.items() if not as_json else ():
         if captures:
-            say(f"Records {part_name}:" if part_name != "log" else "Records of logs:")
-        _print(sizes)
+            print_text(f"Records {part_name}:" if part_name != "log" else "Records of logs:")
+        _print_sizes(sizes)
     exit_if_unread(result.coverage)
 
 
-def _print(sizes: RecordSizes) -> None:
+def _print_sizes(sizes: RecordSizes) -> None:
     if sizes.records:
-        rows = [_row(name, result, sizes.records) for name, result in sizes.sizes.items()]
+        rows = [_format_row(name, result, sizes.records) for name, result in sizes.sizes.items()]
         print_table(
-            ["field", "format 0", "format 1", "format 2", "a record"], [*rows, _row("all", sizes.totals, sizes.records)]
+            ["field", "format 0", "format 1", "format 2", "a record"],
+            [*rows, _format_row("all", sizes.totals, sizes.records)],
         )
-    say(_summary(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
+    print_text(_summary_text(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
 
 
-def _row(name: str, sizes: list[int], records: int) -> list[str]:
-    each = "/".join(f"{size / records:.1f}" for size in sizes)
-    return [name, *(f"{size:,}" for size in sizes), each]
+def _format_row(name: str, sizes: list[int], records: int) -> list[str]:
+    size_in_format = "/".join(f"{size / records:.1f}" for size in sizes)
+    return [name, *(f"{size:,}" for size in sizes), size_in_format]
 
 
-def _summary(totals: list[int], records: int, batches: int, left_out: int) -> str:
+def _summary_text(totals: list[int], records: int, batches: int, left_out: int) -> str:
     if not records:
         return (
             f"no record can be measured; {count_text(left_out, 'batch', 'batches')} "
             "left out (control batches, LogAppendTime, damage)"
         )
     saved_texts = [
-        f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])
+        f"{100 * (older_format_bytes - totals[2]) / older_format_bytes:.1f} % against format {number}"
+        for number, older_format_bytes in enumerate(totals[:2])
     ]
     return (
         f"{count_text(records, 'record')} in {count_text(batches, 'batch', 'batches')}: "
@@ -105,8 +114,8 @@ def _summary(totals: list[int], records: int, batches: int, left_out: int) -> st
     type=click.IntRange(0, 2**20),
     help="How long strings and bytes are taken to be; arrays have one element. Default: as in other examples, 10.",
 )
-@json_option_of("One JSON object a line.")
-def tag_headers(
+@make_json_option("One JSON object a line.")
+def print_tag_header_sizes(
     lengths: tuple[int, ...],
     tags: tuple[int, ...],
     names: tuple[str, ...],
@@ -128,8 +137,8 @@ def tag_headers(
             click.echo(json.dumps(row, default=bytes.hex))
         return
     _print_headers(result.headers, lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS)
-    _print_tagged(result.fields)
-    _print_messages(result.messages, each=bool(names))
+    _print_tagged_fields(result.fields)
+    _print_messages(result.messages, is_each_printed=bool(names))
 
 
 def _print_headers(headers: Sequence[HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:
@@ -143,37 +152,50 @@ def _pair(entry: HeaderSize) -> str:
     return f"{entry.interleaved}/{entry.adopted}" + ("*" if entry.interleaved < entry.adopted else "")
 
 
-def _print_tagged(fields: Sequence[TaggedField]) -> None:
+def _print_tagged_fields(fields: Sequence[TaggedField]) -> None:
     click.echo("\nTagged fields of the newest versions\n")
     numbers = ["tag", "length", "interleaved", "adopted"]
     rows = [
-        [one.message, str(one.version), one.path, one.type, *(str(getattr(one.header, name)) for name in numbers)]
-        for one in fields
+        [
+            tagged_field.message,
+            str(tagged_field.version),
+            tagged_field.path,
+            tagged_field.type,
+            *(str(getattr(tagged_field.header, name)) for name in numbers),
+        ]
+        for tagged_field in fields
     ]
     if rows:
         print_table(["message", "version", "field", "type", *numbers], rows)
-    won = sum(one.header.adopted - one.header.interleaved for one in fields)
-    smaller = sum(one.header.interleaved < one.header.adopted for one in fields)
+    saved_counts = sum(tagged_field.header.adopted - tagged_field.header.interleaved for tagged_field in fields)
+    smaller_count = sum(tagged_field.header.interleaved < tagged_field.header.adopted for tagged_field in fields)
     click.echo(
-        f"{len(fields)} tagged fields: the draft's header is smaller for {smaller}, {count_text(won, 'byte')} in all"
+        f"{len(fields)} tagged fields: the draft's header is smaller for {smaller_count} of them, by "
+        f"{count_text(saved_counts, 'byte')} in total"
     )
 
 
-def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:
+def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> None:
     from kafkaframes.jobs.analyze.scale import SCHEMES
 
     click.echo("\nWhole messages in bytes, one element in each array\n")
     rows = [
-        [f"{one.message} {one.version}", has_tags, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
-        for one in (sizes if each else ())
-        for has_tags, by_scheme in (("no", one.bare), ("yes", one.filled))
+        [f"{message_size.message} {message_size.version}", has_tags, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
+        for message_size in (sizes if is_each_printed else ())
+        for has_tags, by_scheme in (("no", message_size.bare), ("yes", message_size.filled))
     ]
     for has_tags, result in (
-        ("no", [one.bare for one in sizes]),
-        ("yes", [one.filled for one in sizes]),
+        ("no", [message_size.bare for message_size in sizes]),
+        ("yes", [message_size.filled for message_size in sizes]),
     ):
         totals = [sum(by_scheme[scheme] for by_scheme in result) for scheme in SCHEMES]
-        rows.append([f"all {len(sizes)}", has_tags, *(f"{n} ({_percent(n, totals[0])})" for n in totals)])
+        rows.append(
+            [
+                f"all {len(sizes)}",
+                has_tags,
+                *(f"{row_number} ({_percent(row_number, totals[0])})" for row_number in totals),
+            ]
+        )
     print_table(["messages", "tagged fields written", *SCHEMES], rows)
 
 

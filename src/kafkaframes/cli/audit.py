@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.options import JSON, TEXT, format_of, json_option, settings_options
-from kafkaframes.cli.text import say
+from kafkaframes.cli.options import JSON, TEXT, add_settings_flags, choose_format, json_option
+from kafkaframes.cli.text import print_text
 from kafkaframes.jobs.settings import AuditSettings
 
 
 @click.command("audit")
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
-@settings_options(AuditSettings)
+@add_settings_flags(AuditSettings)
 @click.option("-o", "--output", metavar="FILE", help="Write to a file: a page (.html), JSON (.json), else text.")
 @json_option
 @click.pass_context
@@ -33,8 +33,8 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     """
     from kafkaframes.jobs.traffic_functions import audit_upgrade
 
-    kind: Any = format_of(output, as_json, default=TEXT)
+    kind: Any = choose_format(output, as_json, default=TEXT)
     result = audit_upgrade(paths, **flags, to=output, format=kind)
     if output is None:
-        say(json.dumps(result.to_dict(), indent=1) if kind == JSON else result)
+        print_text(json.dumps(result.to_dict(), indent=1) if kind == JSON else result)
     ctx.exit(result.report.exit_status)

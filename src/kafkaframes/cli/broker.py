@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import ExistingPath, name_links, replicas_option, settings_options
-from kafkaframes.cli.placeholders import HELP, resolve_placeholders
-from kafkaframes.cli.text import if_anybody_reads, note
+from kafkaframes.cli.options import ExistingPath, add_settings_flags, print_links, replicas_option
+from kafkaframes.cli.placeholders import HELP_TEXT, resolve_placeholders
+from kafkaframes.cli.text import ignore_closed_stderr, print_note
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
 
-_USERS = "KAFKAFRAMES_SASL_USERS"
-_CONTROL_TOKEN = "KAFKAFRAMES_CONTROL_TOKEN"
-MAX_REMARKS = 20  # largest number of printed remarks about copies and stores
+_USERS_VARIABLE = "KAFKAFRAMES_SASL_USERS"
+_CONTROL_TOKEN_VARIABLE = "KAFKAFRAMES_CONTROL_TOKEN"
+MAX_PRINTED_REMARKS = 20  # largest number of printed remarks about copies and stores
 
 
 @click.command("broker")
@@ -46,7 +46,7 @@ MAX_REMARKS = 20  # largest number of printed remarks about copies and stores
     help="Serve this log directory or tiered store read-only; repeatable.",
 )
 @replicas_option
-@settings_options(SourceSettings)
+@add_settings_flags(SourceSettings)
 @click.option("--adopt", is_flag=True, help="Write to a --data-dir that another broker has made.")
 @click.option(
     "--durability",
@@ -109,7 +109,7 @@ MAX_REMARKS = 20  # largest number of printed remarks about copies and stores
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"A broker setting; repeatable. {HELP}",
+    help=f"A broker setting; repeatable. {HELP_TEXT}",
 )
 def command(
     config: str | None,
@@ -149,15 +149,15 @@ def command(
     from kafkaframes.storage.files.descriptors import raise_descriptor_limit
 
     raise_descriptor_limit()
-    address = None if control is None else _address(control, "--control")
-    of_environment = os.environ.pop(_CONTROL_TOKEN, None)
+    address = None if control is None else _parse_address(control, "--control")
+    of_environment = os.environ.pop(_CONTROL_TOKEN_VARIABLE, None)
     token = of_environment if control_token_file is None else read_or_create_token(control_token_file)
     if metrics is not None:
-        host, port = _address(metrics, "--metrics-port")
+        host, port = _parse_address(metrics, "--metrics-port")
         flags["metrics"] = Metrics(port, host)
     flags["cluster"] = flags.pop("nodes")
     serve, replicas = flags.pop("serve"), flags.pop("replicas")
-    known_settings, unknown = _settings(config, settings)
+    known_settings, unknown = _parse_settings(config, settings)
     directory = known_settings.pop("log.dirs", known_settings.pop("log.dir", ""))
     if directory and not flags["data_dir"] and not serve:
         flags["data_dir"] = directory.partition(",")[0]
@@ -165,7 +165,7 @@ def command(
     flags["listeners"] = listeners = parse_listeners(known_settings)
     if sasl is not None:
         known_settings["sasl.enabled.mechanisms"] = sasl
-    users += _users(sasl_users_file)
+    users += _read_users(sasl_users_file)
     flags["security"] = build_security(
         known_settings, listeners=listeners, users=users, certificate=certificate, key=key
     )
@@ -184,24 +184,24 @@ def command(
         )
         flags |= {"serve": serve, "storage": storage}
         if schema_registry is not None:
-            flags["schema_registry"] = _serve_schemas(stack, schema_registry)
+            flags["schema_registry"] = _start_schema_registry(stack, schema_registry)
         if address is None:
-            asyncio.run(_run(broker, flags, unknown))
+            asyncio.run(_run_broker(broker, flags, unknown))
         else:
-            _run_controlled(broker, address, token, partial(_announce, broker, flags, unknown))
+            _run_controlled_broker(broker, address, token, partial(_announce_broker, broker, flags, unknown))
 
 
-def _users(file: str | None) -> tuple[str, ...]:
+def _read_users(file: str | None) -> tuple[str, ...]:
     """Return the users of a file and of an environment variable, which is then removed from the environment."""
     from kafkaframes.broker.security.from_settings import parse_users, read_private_file
 
-    users = parse_users(os.environ.pop(_USERS, ""), source=_USERS)
+    users = parse_users(os.environ.pop(_USERS_VARIABLE, ""), source=_USERS_VARIABLE)
     if file is not None:
         users += parse_users(read_private_file(file), source=file)
     return tuple(users)
 
 
-def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+def _parse_settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
     from kafkaframes.broker.settings.properties import is_known, read_properties
 
     known_settings: dict[str, str] = {}
@@ -209,14 +209,14 @@ def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, 
     if config is not None:
         known_settings, unknown = read_properties(Path(config).read_bytes(), file=config)
     for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not is_known(key):
+        key, separator, value = setting.partition("=")
+        if not separator or not is_known(key):
             raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {key!r}")
         known_settings[key] = value
     return resolve_placeholders(known_settings), unknown
 
 
-async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
+async def _run_broker(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
     import asyncio
 
     stop = asyncio.Event()
@@ -224,12 +224,14 @@ async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with broker:
-        _announce(broker, flags, unknown)
+        _announce_broker(broker, flags, unknown)
         await stop.wait()
-        note("stopping")
+        print_note("stopping")
 
 
-def _run_controlled(broker: Broker, address: tuple[str, int], token: str | None, announce: Callable[[], None]) -> None:
+def _run_controlled_broker(
+    broker: Broker, address: tuple[str, int], token: str | None, announce: Callable[[], None]
+) -> None:
     """Run a broker in a thread until a signal arrives. The control interface can kill and restart it."""
     import threading
 
@@ -242,51 +244,51 @@ def _run_controlled(broker: Broker, address: tuple[str, int], token: str | None,
     with broker:
         control = Control(broker, host=host, port=port, token=token)
         announce()
-        _tell(f"  controls on {control.url}")
+        _print_to_stderr(f"  controls on {control.url}")
         if token is None:
-            _tell(f"  Authorization: Bearer {control.token}")
+            _print_to_stderr(f"  Authorization: Bearer {control.token}")
         stop.wait()
-        note("stopping")
+        print_note("stopping")
         control.close()
 
 
-def _serve_schemas(stack: ExitStack, address: str) -> str:
+def _start_schema_registry(stack: ExitStack, address: str) -> str:
     from kafkaframes.testing import SchemaRegistry
 
-    host, port = _address(address, "--schema-registry")
+    host, port = _parse_address(address, "--schema-registry")
     return stack.enter_context(SchemaRegistry(host=host, port=port)).url
 
 
-def _address(text: str, option: str) -> tuple[str, int]:
+def _parse_address(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         raise OptionError(f"{option} takes PORT or HOST:PORT, not {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _announce(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
+def _announce_broker(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
     """Print the addresses and the durability of the broker, and how to stop it."""
-    _tell(f"listening on {broker.bootstrap_servers}")
+    _print_to_stderr(f"listening on {broker.bootstrap_servers}")
     if broker.metrics_url is not None:
-        _tell(f"  metrics on {broker.metrics_url}")
+        _print_to_stderr(f"  metrics on {broker.metrics_url}")
     if "schema_registry" in flags:
-        _tell(f"  schema registry on {flags['schema_registry']}")
-    for line in _nature(broker, flags):
-        note(f"  {line}")
-    for line in _remarks(broker, unknown):
-        _tell(f"  {line}")
+        _print_to_stderr(f"  schema registry on {flags['schema_registry']}")
+    for line in _describe_broker(broker, flags):
+        print_note(f"  {line}")
+    for line in _list_remarks(broker, unknown):
+        _print_to_stderr(f"  {line}")
     if not flags["storage"].get(FOLLOW_LINKS_OPTION):
-        with if_anybody_reads():
-            name_links(flags["serve"])
+        with ignore_closed_stderr():
+            print_links(flags["serve"])
 
 
-def _tell(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     """Print a line on standard error. A closed pipe does not stop the broker."""
-    with if_anybody_reads():
+    with ignore_closed_stderr():
         click.echo(line, err=True)
 
 
-def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
+def _describe_broker(broker: Broker, flags: dict[str, Any]) -> list[str]:
     meanings = {
         "log": "an acknowledged record is written: it survives kill -9, not a power cut",
         "fsync": "an acknowledged record is on the disk",
@@ -300,10 +302,10 @@ def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
     return [f"data in {flags['data_dir']}", f"durability {durability}: {meanings[durability]}", ends]
 
 
-def _remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
-    lines = list(broker.remarks[:MAX_REMARKS])
-    if len(broker.remarks) > MAX_REMARKS:
-        lines.append(f"and {len(broker.remarks) - MAX_REMARKS:,} more (kafkaframes verify names them)")
+def _list_remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
+    lines = list(broker.remarks[:MAX_PRINTED_REMARKS])
+    if len(broker.remarks) > MAX_PRINTED_REMARKS:
+        lines.append(f"and {len(broker.remarks) - MAX_PRINTED_REMARKS:,} more (kafkaframes verify names them)")
     if unknown:
         lines.append(f"without a meaning here: {', '.join(unknown)}")
     return lines

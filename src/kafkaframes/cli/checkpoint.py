@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import as_json_option
-from kafkaframes.cli.options import ExistingPath, pair_of
-from kafkaframes.cli.text import say
+from kafkaframes.cli.options import ExistingPath, parse_pair
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def command() -> None:
 @command.command("show")
 @click.argument("path", type=ExistingPath(file_okay=False))
 @as_json_option
-def show(path: str, as_json: bool) -> None:
+def show_checkpoint(path: str, as_json: bool) -> None:
     """Show how far a query has read, and what another source needs to continue.
 
     Spark's own Kafka connector, kafka-topic and kafka-log share one form of checkpoint: a query can continue with any
@@ -33,7 +33,7 @@ def show(path: str, as_json: bool) -> None:
     from kafkaframes.jobs.checkpoint import read_checkpoint
 
     result = read_checkpoint(path)
-    say(json.dumps(result.to_dict(), indent=2) if as_json else result)
+    print_text(json.dumps(result.to_dict(), indent=2) if as_json else result)
 
 
 @command.command("convert")
@@ -42,7 +42,9 @@ def show(path: str, as_json: bool) -> None:
 @click.option("--for", "target", required=True, metavar="FORMAT", help="kafka (Spark's own), kafka-topic or kafka-log.")
 @click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic is called NEW now.")
 @click.option("--begins", "begins", multiple=True, metavar="JSON", help="Where a source's first micro-batch begins.")
-def convert(path: str, to: str, target: Any, topics: tuple[str, ...], begins: tuple[str, ...]) -> None:
+def convert_checkpoint_command(
+    path: str, to: str, target: Any, topics: tuple[str, ...], begins: tuple[str, ...]
+) -> None:
     """Copy a checkpoint so that a query with another source can continue from it.
 
     Usually you do not need this: stop the query, change the format, and start it on the same checkpoint. Make a copy if
@@ -51,16 +53,16 @@ def convert(path: str, to: str, target: Any, topics: tuple[str, ...], begins: tu
     """
     from kafkaframes.jobs.checkpoint import convert_checkpoint
 
-    new_names = dict(pair_of(text, "--topic ", "OLD=NEW", has_value=True) for text in topics)
+    new_names = dict(parse_pair(text, "--topic ", "OLD=NEW", has_value=True) for text in topics)
     conversion = convert_checkpoint(
-        path, to, target=target, topics=new_names, begins=dict(enumerate(map(_offsets, begins)))
+        path, to, target=target, topics=new_names, begins=dict(enumerate(map(_parse_offsets, begins)))
     )
-    say(f"{to}: query {conversion.query_id} goes on after micro-batch {conversion.committed_batch}")
+    print_text(f"{to}: query {conversion.query_id} goes on after micro-batch {conversion.committed_batch}")
     for line in conversion.advice if target != "kafka" else ():
-        say(line)
+        print_text(line)
 
 
-def _offsets(text: str) -> Offsets:
+def _parse_offsets(text: str) -> Offsets:
     from kafkaframes.jobs.micro_batch import parse_offsets
 
     result = parse_offsets(text)

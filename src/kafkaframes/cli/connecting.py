@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 from click.core import ParameterSource
 
-from kafkaframes.cli.options import json_option_of, pair_of
-from kafkaframes.cli.placeholders import HELP, resolve_placeholders
-from kafkaframes.cli.text import note, say
+from kafkaframes.cli.options import make_json_option, parse_pair
+from kafkaframes.cli.placeholders import HELP_TEXT, resolve_placeholders
+from kafkaframes.cli.text import print_note, print_text
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Connect: TypeAlias = Callable[[], "Admin"]
-as_json_option = json_option_of("As JSON.")
+as_json_option = make_json_option("As JSON.")
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -33,46 +33,46 @@ timeout_option = click.option(
     metavar="SECONDS",
     help="How long to wait for the first answer of a broker.",
 )
-SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
-_PROPERTIES = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
+SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+_PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
 
 
-def _with_those_before(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def _prepend_group_values(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """Prepend the values from before the subcommand, which the subcommand's own values override."""
-    context.meta[_PROPERTIES] = (*context.meta.get(_PROPERTIES, ()), *values)
-    return tuple(context.meta[_PROPERTIES])
+    context.meta[_PROPERTIES_KEY] = (*context.meta.get(_PROPERTIES_KEY, ()), *values)
+    return tuple(context.meta[_PROPERTIES_KEY])
 
 
-def connecting_group(name: str, help_text: str) -> click.Group:
+def make_connecting_group(name: str, help_text: str) -> click.Group:
     """Return a group that also accepts ``-b``, ``-X`` and ``--timeout`` before its subcommands."""
 
     @click.group(name, help=help_text)
-    @connecting
+    @add_connection_options
     @click.pass_context
     def group(context: click.Context, /, **settings: Any) -> None:
-        del settings["properties"]  # `_with_those_before` collects them
+        del settings["properties"]  # `_prepend_group_values` collects them
         defaults = {key: value for key, value in settings.items() if value is not None}
         context.default_map = dict.fromkeys(group.list_commands(context), defaults)
 
     return group
 
 
-def connecting(function: Function) -> Function:
+def add_connection_options(function: Function) -> Function:
     """Add ``-b`` and ``-X``. ``settings_of`` converts them to a client's settings."""
     properties = click.option(
         "-X",
         "properties",
         multiple=True,
-        callback=_with_those_before,
+        callback=_prepend_group_values,
         metavar="KEY=VALUE",
-        help=f"A property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {HELP}",
+        help=f"A property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {HELP_TEXT}",
     )
     servers = click.option(
         "-b",
         "--bootstrap-server",
         "servers",
         metavar="HOST:PORT",
-        help=f"Brokers to connect to, separated by commas. Default: ${SERVERS}, or localhost:9092.",
+        help=f"Brokers to connect to, separated by commas. Default: ${SERVERS_VARIABLE}, or localhost:9092.",
     )
     return servers(properties(timeout_option(function)))
 
@@ -89,7 +89,7 @@ def with_admin(function: Function) -> Function:
 
         return function(connect=connect, **options)
 
-    return connecting(run)  # type: ignore[return-value]
+    return add_connection_options(run)  # type: ignore[return-value]
 
 
 def reach_broker(
@@ -121,11 +121,11 @@ def reach_broker(
     from kafkaframes.client.reachability import wait_until_reachable
     from kafkaframes.client.settings import ClientSettings
 
-    typed_flags = [settings for name, settings in (flags or {}).items() if is_typed(name)]
-    defaults = [settings for name, settings in (flags or {}).items() if not is_typed(name)]
+    typed_flags = [settings for name, settings in (flags or {}).items() if is_specified(name)]
+    defaults = [settings for name, settings in (flags or {}).items() if not is_specified(name)]
     settings = merge_settings(*defaults, settings_of(servers, properties), *typed_flags)
     client_settings = (kind or ClientSettings).from_options(settings)
-    asyncio.run(wait_until_reachable(client_settings, waiting=note, timeout_s=timeout, new_topic=new_topic))
+    asyncio.run(wait_until_reachable(client_settings, waiting=print_note, timeout_s=timeout, new_topic=new_topic))
     return settings
 
 
@@ -137,23 +137,23 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
     """
     from kafkaframes.client.properties import merge_settings
 
-    default = {"bootstrap.servers": os.environ.get(SERVERS) or "localhost:9092"}
+    default = {"bootstrap.servers": os.environ.get(SERVERS_VARIABLE) or "localhost:9092"}
     servers_flag = {"bootstrap.servers": servers} if servers else {}
     return merge_settings(default, client_properties_of(properties, option="-X "), servers_flag)
 
 
-def is_typed(name: str) -> bool:
+def is_specified(name: str) -> bool:
     """Return whether a parameter of the current command was specified, and does not have its default."""
     context = click.get_current_context(silent=True)
     source = None if context is None else context.get_parameter_source(name)
     return source not in (None, ParameterSource.DEFAULT)
 
 
-def ask_to_confirm(question: str) -> Callable[[Function], Function]:
+def add_confirmation(question: str) -> Callable[[Function], Function]:
     """Let a command ask for confirmation before it deletes. ``--yes`` confirms without a terminal."""
 
-    def ask(context: click.Context, option: click.Parameter, is_sure: bool) -> None:
-        if is_sure or context.resilient_parsing:
+    def ask(context: click.Context, option: click.Parameter, is_confirmed: bool) -> None:
+        if is_confirmed or context.resilient_parsing:
             return
         try:
             has_agreed = click.confirm(question, err=True)
@@ -179,33 +179,37 @@ def topic_partition_of(text: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "") -> None:
-    """Print rows as JSON, or as one table for each run of rows with equal columns. Without rows, print ``none``."""
+def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, text_without_rows: str = "") -> None:
+    """Print rows as JSON, or as one table for each run of rows with equal columns.
+
+    Args:
+        text_without_rows: text to print if there are no rows.
+    """
     if as_json:
-        say(json.dumps(rows, indent=2))
+        print_text(json.dumps(rows, indent=2))
         return
     if not rows:
-        if none:
-            note(none)
+        if text_without_rows:
+            print_note(text_without_rows)
         return
     for index, (columns, table) in enumerate(groupby(rows, key=list)):
         lines = [columns] + [["" if value is None else str(value) for value in row.values()] for row in table]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         if index:
-            say("")
+            print_text("")
         for line in lines:
-            say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+            print_text("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def client_properties_of(texts: Iterable[str], *, option: str) -> dict[str, str]:
     """Read client properties from KEY=VALUE texts, and resolve placeholders in the values."""
-    return resolve_placeholders(dict(pair_of(text, option) for text in texts))
+    return resolve_placeholders(dict(parse_pair(text, option) for text in texts))
 
 
 def pairs_of(texts: Iterable[str]) -> dict[str, str]:
     """Read KEY=VALUE texts. Other text, and a key that is given twice, are an ``OptionError``."""
     result: dict[str, str] = {}
-    for key, value in map(pair_of, texts):
+    for key, value in map(parse_pair, texts):
         if key in result:
             raise OptionError(f"{key} is given twice: {key}={result[key]} and {key}={value}")
         result[key] = value

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import connecting, is_typed, reach_broker
-from kafkaframes.cli.options import isolation_option, opens_batches, range_options, with_options
-from kafkaframes.cli.text import records_out
+from kafkaframes.cli.connecting import add_connection_options, is_specified, reach_broker
+from kafkaframes.cli.options import add_budget_option, add_click_options, isolation_option, range_options
+from kafkaframes.cli.text import open_record_output
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import (
     EARLIEST,
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from kafkaframes.client import Consumer, TopicPartition
     from kafkaframes.client.settings import ConsumerSettings
-    from kafkaframes.jobs.dump.kcat import Range
+    from kafkaframes.jobs.dump.kcat import KcatOffsetRange
 
 _MAX_OFFSET = 2**63 - 1
 _DEFAULT_RANGE = {"start": EARLIEST, "end": LATEST}
-_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_PRINTED_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
 
@@ -43,7 +43,7 @@ Writer = Callable[[Row], bytes]
 @click.command("consume")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @click.option("-t", "--topic", "topics", multiple=True, help="The same as TOPIC: a name or pattern; repeatable.")
-@connecting
+@add_connection_options
 @click.option(
     "-p",
     "--partition",
@@ -52,7 +52,7 @@ Writer = Callable[[Row], bytes]
     type=click.IntRange(0),
     help="Only this partition of each topic; repeatable.",
 )
-@with_options(*range_options)
+@add_click_options(*range_options)
 @click.option(
     "--offset",
     "offsets",
@@ -74,7 +74,7 @@ Writer = Callable[[Row], bytes]
 )
 @click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
 @isolation_option
-@opens_batches
+@add_budget_option
 def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Print the records of topics. TOPIC is a name, or a pattern such as 'orders-*'.
 
@@ -95,44 +95,46 @@ def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, 
     offset_range = parse_offsets(flags["offsets"])
     has_range = flags["start"] is not None or flags["end"] is not None
     if has_range:
-        offset_range = _select_range(flags)
+        offset_range = select_range(flags)
     client = {
         "isolation": {"isolation.level": flags["isolation"]},
         "offsets": {"auto.offset.reset": _reset(offset_range)},
         "group": {} if flags["group"] is None else {"group.id": flags["group"]},
     }
-    write = None if flags["form"] == "arrow" and not flags["pattern"] else _writer(flags["pattern"], flags["form"])
+    write = (
+        None if flags["form"] == "arrow" and not flags["pattern"] else _make_row_writer(flags["pattern"], flags["form"])
+    )
     settings = reach_broker(servers, properties, flags["timeout"], flags=client, kind=ConsumerSettings)
     consumer_settings = ConsumerSettings.from_options(settings)
     flags["group"] = consumer_settings.group_id
-    if not is_typed("offsets") and not has_range:
+    if not is_specified("offsets") and not has_range:
         offset_range = _start_of(consumer_settings)
     with Consumer(**settings) as consumer:
-        tables = _tables(consumer, _topics_of(consumer, patterns), offset_range, flags)
+        tables = _iterate_tables(consumer, _topics_of(consumer, patterns), offset_range, flags)
         if write is None:
             _write_arrow(tables)
         else:
             _write_rows(tables, write)
 
 
-def _select_range(flags: dict[str, Any]) -> Range:
+def select_range(flags: dict[str, Any]) -> KcatOffsetRange:
     """Return the start of ``--start``, and the end of ``--end`` if that is a time."""
-    from kafkaframes.jobs.dump.kcat import Range
+    from kafkaframes.jobs.dump.kcat import KcatOffsetRange
 
-    if is_typed("offsets"):
+    if is_specified("offsets"):
         raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     if flags["start"] is not None and flags["group"] is not None:
         raise OptionError("--start cannot be combined with -g: a group continues at its committed offsets")
-    start, end = (to_log_bound(name, flags[name], unset=unset) for name, unset in _DEFAULT_RANGE.items())
+    start, end = (to_log_bound(name, flags[name], unset=is_unset) for name, is_unset in _DEFAULT_RANGE.items())
     start_offset = _MAX_OFFSET if start == LATEST else offset_of_bound(start)
-    return Range(start_offset, time_of_bound(start), time_of_bound(end))
+    return KcatOffsetRange(start_offset, time_of_bound(start), time_of_bound(end))
 
 
-def _reset(offset_range: Range) -> str:
+def _reset(offset_range: KcatOffsetRange) -> str:
     return "latest" if offset_range.start_offset == _MAX_OFFSET else "earliest"
 
 
-def _start_of(settings: ConsumerSettings) -> Range:
+def _start_of(settings: ConsumerSettings) -> KcatOffsetRange:
     """Return the start according to ``auto.offset.reset``, for a consumer without ``--offset``."""
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
@@ -152,11 +154,13 @@ def _topics_of(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
     return [topic for topic in existing_topics if is_selected(topic, patterns)]
 
 
-def _tables(consumer: Consumer, topics: list[str], offset_range: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
+def _iterate_tables(
+    consumer: Consumer, topics: list[str], offset_range: KcatOffsetRange, flags: dict[str, Any]
+) -> Iterator[pa.Table]:
     """Yield the requested records, up to the requested number or (with -e) the end."""
     partitions = _partitions_of(consumer, topics, flags["partitions"])
     has_end = flags["ends"] or flags["end"] is not None or offset_range.end_timestamp is not None
-    ends = _ends(consumer, partitions, offset_range) if has_end else None
+    ends = _find_ends(consumer, partitions, offset_range) if has_end else None
     if ends is not None and flags["end"] is not None:
         ends = _limit_ends(consumer, ends, to_log_bound("end", flags["end"], unset=LATEST))
     if isinstance(flags["start"], int):
@@ -164,15 +168,15 @@ def _tables(consumer: Consumer, topics: list[str], offset_range: Range, flags: d
     if flags["group"] is not None:
         consumer.subscribe(topics)
     else:
-        consumer.assign(_starts(consumer, partitions, offset_range))
+        consumer.assign(_find_starts(consumer, partitions, offset_range))
     remaining = flags["count"]
     while remaining is None or remaining > 0:
-        if ends is not None and _is_through(consumer, ends):
+        if ends is not None and _has_reached_ends(consumer, ends):
             return
-        table = consumer.fetch_arrow(500, columns=_COLUMNS)
+        table = consumer.fetch_arrow(500, columns=_PRINTED_COLUMNS)
         if ends is not None and not table.num_rows:
             _skip_gaps(consumer, ends)
-        table = _before(table, ends)
+        table = _remove_after_ends(table, ends)
         if remaining is not None:
             table = table.slice(0, remaining)
             remaining -= table.num_rows
@@ -182,30 +186,39 @@ def _tables(consumer: Consumer, topics: list[str], offset_range: Range, flags: d
 
 def _partitions_of(consumer: Consumer, topics: list[str], numbers: tuple[int, ...]) -> list[TopicPartition]:
     existing_partitions = consumer.partitions_for(*topics)
-    missing = sorted(set(numbers) - {one.partition for one in existing_partitions})
+    missing = sorted(set(numbers) - {partition.partition for partition in existing_partitions})
     if missing and len(topics) == 1:
         raise OptionError(f"topic {topics[0]} has no partition {missing[0]}, it has {len(existing_partitions)}")
-    check_partitions(numbers, {one.partition for one in existing_partitions})
-    return [one for one in existing_partitions if not numbers or one.partition in numbers]
+    check_partitions(numbers, {partition.partition for partition in existing_partitions})
+    return [partition for partition in existing_partitions if not numbers or partition.partition in numbers]
 
 
-def _starts(consumer: Consumer, partitions: list[TopicPartition], offset_range: Range) -> dict[TopicPartition, int]:
+def _find_starts(
+    consumer: Consumer, partitions: list[TopicPartition], offset_range: KcatOffsetRange
+) -> dict[TopicPartition, int]:
     first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     if offset_range.start_timestamp is not None:
         result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.start_timestamp))
-        return {one: offset.offset if offset.offset >= 0 else last[one] for one, offset in result.items()}
+        return {
+            partition: offset.offset if offset.offset >= 0 else last[partition] for partition, offset in result.items()
+        }
     if offset_range.start_offset is None:
         return first
     start = offset_range.start_offset
-    return {one: min(max(start if start >= 0 else last[one] + start, first[one]), last[one]) for one in partitions}
+    return {
+        partition: min(max(start if start >= 0 else last[partition] + start, first[partition]), last[partition])
+        for partition in partitions
+    }
 
 
-def _ends(consumer: Consumer, partitions: list[TopicPartition], offset_range: Range) -> dict[TopicPartition, int]:
+def _find_ends(
+    consumer: Consumer, partitions: list[TopicPartition], offset_range: KcatOffsetRange
+) -> dict[TopicPartition, int]:
     last = consumer.end_offsets(partitions)
     if offset_range.end_timestamp is None:
         return last
     result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.end_timestamp))
-    return {one: offset.offset if offset.offset >= 0 else last[one] for one, offset in result.items()}
+    return {partition: offset.offset if offset.offset >= 0 else last[partition] for partition, offset in result.items()}
 
 
 def _limit_ends(consumer: Consumer, ends: dict[TopicPartition, int], end: Bound) -> dict[TopicPartition, int]:
@@ -233,9 +246,9 @@ def _check_start(consumer: Consumer, partitions: list[TopicPartition], offset: i
             raise OptionError(f"`start`: {describe_offset_beyond_end(partition, offset, last)}")
 
 
-def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+def _has_reached_ends(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
     assignment = consumer.assignment()
-    return bool(assignment) and all(consumer.position(one) >= ends.get(one, 0) for one in assignment)
+    return bool(assignment) and all(consumer.position(partition) >= ends.get(partition, 0) for partition in assignment)
 
 
 def _skip_gaps(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
@@ -244,24 +257,24 @@ def _skip_gaps(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
         consumer.skip_gap(entry, ends.get(entry, 0))
 
 
-def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table:
+def _remove_after_ends(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table:
     """Remove the records after the ends."""
     import pyarrow as pa
 
     if ends is None or not table.num_rows:
         return table
     columns = (table[name].to_pylist() for name in ("topic", "partition", "offset"))
-    end_offsets = {(one.topic, one.partition): end for one, end in ends.items()}
-    keep = [
+    end_offsets = {(partition.topic, partition.partition): end for partition, end in ends.items()}
+    is_before_end = [
         offset < end_offsets.get((topic, number), _MAX_OFFSET) for topic, number, offset in zip(*columns, strict=True)
     ]
-    return table if all(keep) else table.filter(pa.array(keep))
+    return table if all(is_before_end) else table.filter(pa.array(is_before_end))
 
 
 def _write_rows(tables: Iterator[pa.Table], write: Writer) -> None:
     import pyarrow as pa
 
-    out = records_out()
+    out = open_record_output()
     for table in tables:
         milliseconds = table["timestamp"].cast(pa.int64())
         rows = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", milliseconds).to_pylist()
@@ -272,7 +285,7 @@ def _write_rows(tables: Iterator[pa.Table], write: Writer) -> None:
 def _write_arrow(tables: Iterator[pa.Table]) -> None:
     from pyarrow import ipc
 
-    out, writer = records_out(is_text=False), None
+    out, writer = open_record_output(is_text=False), None
     for table in tables:
         writer = writer or ipc.new_stream(out, table.schema)
         writer.write_table(table)
@@ -283,14 +296,14 @@ def _write_arrow(tables: Iterator[pa.Table]) -> None:
 # ------------------------------------------------------------------------------------------------------------ a record
 
 
-def _writer(pattern: str | None, form: str) -> Writer:
+def _make_row_writer(pattern: str | None, form: str) -> Writer:
     if pattern is not None:
-        from kafkaframes.jobs.dump.kcat import format_parts
+        from kafkaframes.jobs.dump.kcat import parse_format
 
-        parts = list(format_parts(pattern, _ROW_WRITERS))
+        parts = list(parse_format(pattern, _ROW_WRITERS))
         return lambda row: b"".join(part if isinstance(part, bytes) else part(row) for part in parts)
     if form == "jsonl":
-        return _json_line
+        return _format_json_line
     return lambda row: (row["value"] or b"") + b"\n"
 
 
@@ -298,8 +311,8 @@ def _size(value: bytes | None) -> int:
     return -1 if value is None else len(value)
 
 
-def _header_pairs(row: Row) -> bytes:
-    pairs = ((one["key"], one["value"]) for one in row["headers"] or ())
+def _format_headers(row: Row) -> bytes:
+    pairs = ((row_headers["key"], row_headers["value"]) for row_headers in row["headers"] or ())
     return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in pairs)
 
 
@@ -313,12 +326,12 @@ _ROW_WRITERS: dict[str, Writer] = {
     "s": lambda row: row["value"] or b"",
     "S": lambda row: b"%d" % _size(row["value"]),
     "R": lambda row: _size(row["value"]).to_bytes(4, signed=True),
-    "h": _header_pairs,
+    "h": _format_headers,
     "%": lambda row: b"%",
 }
 
 
-def _json_line(row: Row) -> bytes:
+def _format_json_line(row: Row) -> bytes:
     from kafkaframes.records.json_lines import to_json_bytes, to_json_headers, to_json_line
 
     values = {"key": to_json_bytes(row["key"]), "value": to_json_bytes(row["value"])}

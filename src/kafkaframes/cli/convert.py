@@ -18,14 +18,14 @@ import click
 from kafkaframes.cli import workers
 from kafkaframes.cli.options import (
     Command,
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
     json_option,
     master_option,
-    opens_batches,
-    reads,
-    with_options,
     workers_option,
 )
-from kafkaframes.cli.text import escape_unprintable, format_size, print_table, say
+from kafkaframes.cli.text import escape_unprintable, format_size, print_table, print_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import (
     CompactSettings,
@@ -45,22 +45,24 @@ if TYPE_CHECKING:
 
 
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
-in_place_options = with_options(
+in_place_options = add_click_options(
     click.option("--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new one."),
     click.option("--backup", metavar="DIR", help="With --in-place: where to move the old one."),
 )
 
 
-def run_options(
+def add_run_options(
     kind: type[SourceSettings], *leave_out: str, complete: Callable[[dict[str, Any]], None] = lambda flags: None
 ) -> Callable[[Command], Command]:
     """Add the flags of a job's settings, and the flags that select local processes or Spark."""
-    shared_options = (json_option, workers_option, master_option, opens_batches)
-    return with_options(*shared_options, reads("sources", kind=kind, leave_out=leave_out, complete=complete))
+    shared_options = (json_option, workers_option, master_option, add_budget_option)
+    return add_click_options(
+        *shared_options, add_log_settings("sources", kind=kind, leave_out=leave_out, complete=complete)
+    )
 
 
-def choose_split(master: str | None, jobs: int | None) -> SplitSettings:
-    """Return how to split large partitions between the workers of ``runner``."""
+def choose_work_split(master: str | None, jobs: int | None) -> SplitSettings:
+    """Return how to split large partitions between the workers of ``open_runner``."""
     from kafkaframes.jobs.compact.staged_compaction import SplitSettings
     from kafkaframes.spark.runtime import jobs as spark_jobs
     from kafkaframes.spark.sessions.builder import session
@@ -94,7 +96,7 @@ def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:
     return sources[0] if len(sources) == 1 else sources
 
 
-def rewrite(
+def run_conversion(
     sources: tuple[str, ...],
     settings: RewriteSettings,
     *,
@@ -110,7 +112,7 @@ def rewrite(
 
     if in_place != (backup is not None) or in_place == (to is not None):
         raise OptionError("give --to DIR, or --in-place --backup DIR")
-    with workers.runner(master, jobs, label="rewriting") as run:
+    with workers.open_runner(master, jobs, label="rewriting") as run:
         if backup is not None:
             if len(sources) > 1:
                 raise OptionError("--in-place rewrites one directory: give only that one")
@@ -120,10 +122,10 @@ def rewrite(
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
-        _show(report, warn=settings.on_loss == "warn")
+        _print_conversion(report, warn=settings.on_loss == "warn")
 
 
-def _show(report: JobReport, *, warn: bool) -> None:
+def _print_conversion(report: JobReport, *, warn: bool) -> None:
     rows = [
         (
             one.name,
@@ -137,23 +139,25 @@ def _show(report: JobReport, *, warn: bool) -> None:
         for one in report.partitions
     ]
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
-    _say_notes(report.partitions)
-    say(report.counted)
+    _print_notes(report.partitions)
+    print_text(report.counted)
     for kind, number in sorted(report.lost.items()):
-        say(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
+        print_text(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
     for partition in report.partitions:
         for file, position, reason in partition.damaged:
-            say(f"kept as it was: {file}, byte {position}: {reason}", err=True)
-    say(report.ending)
+            print_text(f"kept as it was: {file}, byte {position}: {reason}", err=True)
+    print_text(report.ending)
 
 
-def _read_format(flags: dict[str, Any]) -> None:
+def _split_target_values(flags: dict[str, Any]) -> None:
     """Read the values of ``--to``: one directory, and a record format if ``--record-format`` is not given."""
     directories = list(flags.pop("directories"))
-    formats = choices_of(ConvertSettings, next(one for one in fields(ConvertSettings) if one.name == "record_format"))
+    formats = choices_of(
+        ConvertSettings, next(value for value in fields(ConvertSettings) if value.name == "record_format")
+    )
     if flags["record_format"] is None:
         flags["record_format"] = next((number for number in formats if f"v{number}" in directories), None)
-        directories = [one for one in directories if one != f"v{flags['record_format']}"]
+        directories = [value for value in directories if value != f"v{flags['record_format']}"]
     if len(directories) > 1:
         raise OptionError(f"give --to DIR once, not {', '.join(directories)}")
     flags["to"] = directories[0] if directories else None
@@ -169,7 +173,7 @@ def _read_format(flags: dict[str, Any]) -> None:
     help="The new directory; it must not exist, and appears complete. `--to v2` also sets the record format.",
 )
 @in_place_options
-@run_options(ConvertSettings, "index_interval_bytes", complete=_read_format)
+@add_run_options(ConvertSettings, "index_interval_bytes", complete=_split_target_values)
 def command(sources: tuple[str, ...], settings: ConvertSettings, **options: Any) -> None:
     """Write a log in another record format, with the same offsets, order, timestamps, keys and values.
 
@@ -179,15 +183,15 @@ def command(sources: tuple[str, ...], settings: ConvertSettings, **options: Any)
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
-    rewrite(sources, settings, **options)
+    run_conversion(sources, settings, **options)
 
 
 @click.command("recompress")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @to_option
 @in_place_options
-@run_options(RecompressSettings, "index_interval_bytes")
-def recompress(sources: tuple[str, ...], settings: RecompressSettings, **options: Any) -> None:
+@add_run_options(RecompressSettings, "index_interval_bytes")
+def recompress_command(sources: tuple[str, ...], settings: RecompressSettings, **options: Any) -> None:
     """Compress a log with another codec or level; each batch keeps its format, its header and its records.
 
     SRC is a log directory, a topic partition's directory or a segment; several are one
@@ -196,10 +200,10 @@ def recompress(sources: tuple[str, ...], settings: RecompressSettings, **options
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
-    rewrite(sources, settings, **options)
+    run_conversion(sources, settings, **options)
 
 
-EXIT_PRESENT = 1
+EXIT_KEY_FOUND = 1
 
 
 @click.command("compact")
@@ -208,8 +212,8 @@ EXIT_PRESENT = 1
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
 @click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")
 @click.option("--prove-gone", metavar="KEY", help="Afterwards, or alone: read every file and search for this key.")
-@run_options(CompactSettings)
-def compact(
+@add_run_options(CompactSettings)
+def compact_command(
     sources: tuple[str, ...],
     to: str | None,
     dry_run: bool,
@@ -240,7 +244,7 @@ def compact(
     if scratch is not None:
         reject_nested_destination(Path(scratch), sources)
     report, proof = None, None
-    with workers.runner(master, jobs, label="compacting") as run:
+    with workers.open_runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
             with scratch_directory(scratch, master) if dry_run else nullcontext() as directory:
                 report = compaction.compact(
@@ -250,18 +254,20 @@ def compact(
                     topics=settings.topics,
                     partitions=settings.partitions,
                     run=run,
-                    work_split=choose_split(master, jobs),
+                    work_split=choose_work_split(master, jobs),
                     scratch=directory,
                     storage=settings.storage,
                 )
         if prove_gone is not None:
-            proof = key_search.prove_gone(to or source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
-    _print(report, proof, as_json=as_json)
+            proof = key_search.prove_gone(
+                to or source_of(sources), _parse_key(prove_gone), run=run, storage=settings.storage
+            )
+    _print_compaction_result(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
-        sys.exit(EXIT_PRESENT)
+        sys.exit(EXIT_KEY_FOUND)
 
 
-def _key(text: str) -> bytes:
+def _parse_key(text: str) -> bytes:
     if not text.startswith("0x"):
         return text.encode()
     try:
@@ -270,31 +276,31 @@ def _key(text: str) -> bytes:
         raise OptionError(f"--prove-gone {text}: no hexadecimal digits") from None
 
 
-def _print(report: CompactionReport | None, proof: KeySearchResult | None, *, as_json: bool) -> None:
+def _print_compaction_result(report: CompactionReport | None, proof: KeySearchResult | None, *, as_json: bool) -> None:
     if as_json:
         report_json = {} if report is None else report.as_json()
         click.echo(json.dumps(report_json | ({} if proof is None else {"proof": proof.to_dict()})))
         return
     if report is not None:
-        _show_compaction(report)
+        _print_compaction(report)
     if proof is not None:
         for line in proof.lines:
             say(line)
 
 
-def _say_notes(partitions: Sequence[ConvertedPartition | CompactedPartition]) -> None:
+def _print_notes(partitions: Sequence[ConvertedPartition | CompactedPartition]) -> None:
     """Print the notes of partitions on standard error."""
     for partition in partitions:
         for note in partition.notes:
-            say(f"kafkaframes: {escape_unprintable(note)}", err=True)
+            print_text(f"kafkaframes: {escape_unprintable(note)}", err=True)
 
 
-def _show_compaction(report: CompactionReport) -> None:
+def _print_compaction(report: CompactionReport) -> None:
     rows = []
     for partition in report.partitions:
-        why = "; ".join(f"{number:,} {reason}" for reason, number in sorted(partition.dropped.items()))
+        reason_text = "; ".join(f"{number:,} {reason}" for reason, number in sorted(partition.dropped.items()))
         if not partition.cleaned:
-            why = f"nothing to clean ({partition.reason})"
+            reason_text = f"nothing to clean ({partition.reason})"
         span = f"{partition.first_dirty_offset:,} to {partition.end_offset:,}"
         cleaned_text = f"{partition.records_read - partition.records_kept:,} of {partition.records_read:,}"
         rows.append(
@@ -304,12 +310,12 @@ def _show_compaction(report: CompactionReport) -> None:
                 cleaned_text,
                 format_size(partition.bytes_read),
                 format_size(partition.bytes_written),
-                why,
+                reason_text,
             )
         )
-    goes = "removed" if report.destination else "would go"
-    print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
-    _say_notes(report.partitions)
-    say(report.counted)
+    removed_counts = "removed" if report.destination else "would go"
+    print_table(("name", "dirty offsets", removed_counts, "size", "becomes", "why"), rows)
+    _print_notes(report.partitions)
+    print_text(report.counted)
     if report.destination:
-        say(report.ending)
+        print_text(report.ending)

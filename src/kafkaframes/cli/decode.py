@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.options import Command, json_option_of, specs_option, with_options
-from kafkaframes.cli.text import say
+from kafkaframes.cli.options import Command, add_click_options, make_json_option, specs_option
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError, format_path_error
 from kafkaframes.protocol.message_functions import compare_messages, encode_message, explain_message, explain_records
 
@@ -28,23 +28,23 @@ def read_bytes(source: str) -> bytes:
         pass  # hex digits can be too long for a file name
     if not set(source.encode()) <= _HEX_CHARACTERS:
         raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {source[:60]}), and not hex digits")
-    return _from_hex(source)
+    return _decode_hex(source)
 
 
 def _maybe_hex(raw: bytes) -> bytes:
-    return _from_hex(raw.decode()) if raw and set(raw) <= _HEX_CHARACTERS else raw
+    return _decode_hex(raw.decode()) if raw and set(raw) <= _HEX_CHARACTERS else raw
 
 
-def _from_hex(text: str) -> bytes:
+def _decode_hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text.replace(":", " ").replace(",", " "))
     except ValueError as error:
         raise OptionError(f"not hex digits: {error}") from None
 
 
-def which_message(command: Command) -> Command:
+def add_message_options(command: Command) -> Command:
     """Add the options that specify the message of the bytes."""
-    return with_options(
+    return add_click_options(
         click.option("--api", help="API name or key: the bytes are a response (with its header) of this API"),
         click.option("--message", help="a message's name: the bytes are its body, without header"),
         click.option("--version", type=int, help="version of the API or the message"),
@@ -59,9 +59,9 @@ def which_message(command: Command) -> Command:
 @click.command("diff")
 @click.argument("left", metavar="HEX|FILE")
 @click.argument("right", metavar="HEX|FILE")
-@which_message
+@add_message_options
 @click.option("--all", "show_all", is_flag=True, help="also what is equal")
-def diff(left: str, right: str, show_all: bool, **which: Any) -> None:
+def diff_messages(left: str, right: str, show_all: bool, **which: Any) -> None:
     """Compare two encodings of a message and print the fields that differ; exit 1 if any does.
 
     Bytes are compared, so two encodings of the same value differ, too.
@@ -74,8 +74,8 @@ def diff(left: str, right: str, show_all: bool, **which: Any) -> None:
 
 @click.command("decode")
 @click.argument("source", metavar="HEX|FILE|-")
-@which_message
-@json_option_of("Print JSON instead: of messages Kafka's form, with unknown tags; of records a list of batches.")
+@add_message_options
+@make_json_option("Print JSON instead: of messages Kafka's form, with unknown tags; of records a list of batches.")
 @click.option("--all", "show_all", is_flag=True, help="every byte of long values")
 @click.option("--records", is_flag=True, help="the bytes are batches or a message set, as in a segment")
 @click.option(
@@ -137,7 +137,7 @@ def _print_records(data: bytes, *, as_json: bool, show_all: bool, depth: int | N
     "--tag", "tags", multiple=True, metavar="NUMBER=HEX", help="a raw tagged field of the message; repeatable"
 )
 @click.option("--raw", is_flag=True, help="write bytes, not hex")
-def encode(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...], **options: Any) -> None:
+def encode_command(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...], **options: Any) -> None:
     """Print the bytes of the message NAME at VERSION, given in Kafka's JSON form."""
     data = encode_message(
         name,
@@ -147,7 +147,7 @@ def encode(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...
         frame=options["with_size"],
         correlation_id=options["correlation_id"],
         client_id=options["client_id"],
-        tags=[_tag(text) for text in tags],
+        tags=[_parse_tag(text) for text in tags],
         specs=options["specs"],
     )
     if raw:
@@ -171,7 +171,7 @@ def _read_json(source: str) -> Any:
         raise OptionError(f"not JSON: {error}") from None
 
 
-def _tag(text: str) -> tuple[int, bytes]:
+def _parse_tag(text: str) -> tuple[int, bytes]:
     number, _, payload = text.partition("=")
     try:
         return int(number), bytes.fromhex(payload)
@@ -182,7 +182,7 @@ def _tag(text: str) -> tuple[int, bytes]:
 @click.command("vectors")
 @click.argument("directory", metavar="DIR")
 @specs_option
-def vectors(directory: str, specs: str | None) -> None:
+def write_vectors_command(directory: str, specs: str | None) -> None:
     """Write test vectors for other libraries, bytes with their meaning, into DIR (new or empty).
 
     Every message at every version with its headers, whole and damaged; batches of every format and codec; varints; keys
@@ -192,5 +192,5 @@ def vectors(directory: str, specs: str | None) -> None:
     from kafkaframes.testing.vectors import write_vectors
 
     for name, count in write_vectors(directory, specs=specs).items():
-        say(f"{count:>8,}  {name}")
-    say(f"written into {directory}: README.md explains them")
+        print_text(f"{count:>8,}  {name}")
+    print_text(f"written into {directory}: README.md explains them")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import click
 
 from kafkaframes import __version__
-from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.text import console
+from kafkaframes.cli.options import make_json_option
+from kafkaframes.cli.text import make_console
 from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark.runtime import _compat
 from kafkaframes.spark.sessions import java
@@ -64,9 +64,11 @@ def check_codecs() -> Iterator[CheckResult]:
 
 def check_decompression() -> Iterator[CheckResult]:
     """Check that the C functions of the libraries are accessible. They decompress two to four times as fast."""
-    slow = ", ".join(library.codec for library in LIBRARIES if not library.addresses())
-    if slow:
-        yield CheckResult("decompression", "note", f"{slow}: library without C functions, slower", "take PyPI's wheels")
+    slow_libraries = ", ".join(library.codec for library in LIBRARIES if not library.addresses())
+    if slow_libraries:
+        yield CheckResult(
+            "decompression", "note", f"{slow_libraries}: library without C functions, slower", "take PyPI's wheels"
+        )
     else:
         yield CheckResult("decompression", "ok", "by the libraries' C functions")
 
@@ -106,17 +108,17 @@ def check_workers() -> Iterator[CheckResult]:
     ``kafkaframes.spark.session()`` ensures this. Any other session runs PYSPARK_PYTHON, or else the first ``python3``
     in PATH, which may be another interpreter or lack kafkaframes.
     """
-    what, worker_python = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
-    runs = worker_python or shutil.which("python3")
-    if runs is not None and os.path.realpath(runs) == os.path.realpath(sys.executable):
-        yield CheckResult(what, "ok", "will run this Python")
+    subject, worker_python = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
+    interpreter = worker_python or shutil.which("python3")
+    if interpreter is not None and os.path.realpath(interpreter) == os.path.realpath(sys.executable):
+        yield CheckResult(subject, "ok", "will run this Python")
     elif worker_python:
         yield CheckResult(
-            what, "note", f"PYSPARK_PYTHON={worker_python}", "unset it, or see that kafkaframes is installed there"
+            subject, "note", f"PYSPARK_PYTHON={worker_python}", "unset it, or see that kafkaframes is installed there"
         )
     else:
         advice = f"kafkaframes.spark.session(), or PYSPARK_PYTHON={sys.executable} before another session starts"
-        yield CheckResult(what, "ok", f"this Python; of a session that is not ours: {runs or 'none'}", advice)
+        yield CheckResult(subject, "ok", f"this Python; of a session that is not ours: {interpreter or 'none'}", advice)
 
 
 def check_kernels() -> Iterator[CheckResult]:
@@ -127,11 +129,11 @@ def check_kernels() -> Iterator[CheckResult]:
         advice = f"unset {directories.PLAIN_VARIABLE}, which is for debugging"
         yield CheckResult("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
     units = demand.list_units()
-    ready = [unit for unit in units if unit.file is not None]
-    result = f"{len(ready)} of {len(units)} kernel files are compiled"
-    if len(ready) == len(units):
-        where = sorted({str(unit.file.parent) for unit in ready if unit.file is not None})
-        yield CheckResult("kernels", "ok", f"{result}, in {', '.join(where)}")
+    is_ready = [unit for unit in units if unit.file is not None]
+    result = f"{len(is_ready)} of {len(units)} kernel files are compiled"
+    if len(is_ready) == len(units):
+        location = sorted({str(unit.file.parent) for unit in is_ready if unit.file is not None})
+        yield CheckResult("kernels", "ok", f"{result}, in {', '.join(location)}")
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
         if not workers.has_numba():
@@ -140,7 +142,7 @@ def check_kernels() -> Iterator[CheckResult]:
     for entry in directories.list_folders():
         if entry.distrust:
             yield CheckResult("kernels", "note", f"{entry.folder} is not used", entry.distrust)
-    if directories.cache_folder() is None and len(ready) < len(units):
+    if directories.cache_folder() is None and len(is_ready) < len(units):
         advice = (
             f"set {directories.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"
         )
@@ -157,20 +159,20 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
 )
 
 
-def examine() -> list[CheckResult]:
+def run_checks() -> list[CheckResult]:
     """Run every check."""
     return [finding for check in CHECKS for finding in check()]
 
 
 @click.command()
-@json_option_of("Print the findings as JSON.")
+@make_json_option("Print the findings as JSON.")
 @click.option("--only", metavar="WHAT", help="Look at one thing (Java, Spark, zstd); exit 1 unless it is well.")
 def command(as_json: bool, only: str | None) -> None:
     """Check the installation (Python, Java, Spark, codecs, kernel cache) and show how to fix what is wrong.
 
     Exit status: 1 if something that every command needs is missing.
     """
-    findings = [finding for finding in examine() if only is None or finding.what.lower() == only.lower()]
+    findings = [finding for finding in run_checks() if only is None or finding.what.lower() == only.lower()]
     if only is not None and not findings:
         raise click.BadParameter(
             f"no finding is called {only}; run `kafkaframes doctor` for the list", param_hint="--only"
@@ -179,19 +181,19 @@ def command(as_json: bool, only: str | None) -> None:
         rows = [{"what": row.what, "state": row.state, "found": row.result, "advice": row.advice} for row in findings]
         click.echo(json.dumps(rows, indent=2))
     else:
-        _print(findings)
+        _print_findings(findings)
     if any(finding.state == "bad" or (only and finding.state != "ok") for finding in findings):
         sys.exit(1)
 
 
-def _print(findings: list[CheckResult]) -> None:
+def _print_findings(findings: list[CheckResult]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    marks = {"ok": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
+    marks_by_state = {"ok": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
-        table.add_row(marks[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.result))
+        table.add_row(marks_by_state[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.result))
         if finding.advice:
             table.add_row("", "", f"[yellow]{escape(finding.advice)}[/]")
-    console().print(table)
+    make_console().print(table)

@@ -11,18 +11,24 @@ from typing import Any
 import click
 
 from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
     key_options,
-    opens_batches,
     range_options,
-    reads,
     replicas_option,
     selection_options,
-    with_options,
 )
-from kafkaframes.jobs.dump.names import FILE_KINDS, MAX_MESSAGE_SIZE, NEWEST_STYLE, STYLE_NAMES, VALUE_LIMIT
+from kafkaframes.jobs.dump.names import (
+    FILE_KINDS,
+    MAX_CHECKED_BATCH_BYTES,
+    MAX_PRINTED_VALUE_BYTES,
+    NEWEST_STYLE,
+    STYLE_NAMES,
+)
 from kafkaframes.jobs.settings import SourceSettings
 
-FORMATS = ("text", "jsonl", "csv", "arrow")
+OUTPUT_FORMATS = ("text", "jsonl", "csv", "arrow")
 
 
 @click.command("dump-log")
@@ -39,7 +45,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option(
     "--max-message-size",
     type=click.IntRange(1),
-    default=MAX_MESSAGE_SIZE,
+    default=MAX_CHECKED_BATCH_BYTES,
     show_default=True,
     help="Indexes: how many bytes of the segment are read after each entry.",
 )
@@ -54,7 +60,9 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
     show_default=True,
     help=f"Text: as this release prints: {', '.join(STYLE_NAMES)}, or another.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="See above.")
+@click.option(
+    "--format", "form", type=click.Choice(OUTPUT_FORMATS), default="text", show_default=True, help="See above."
+)
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one on each line.")
 @click.option(
@@ -65,7 +73,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
     help="Where to start, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
 )
 @click.option("-c", "count", type=click.IntRange(0), help="Stop after this many records.")
-@with_options(*selection_options, *range_options, *key_options)
+@add_click_options(*selection_options, *range_options, *key_options)
 @click.option(
     "--kind",
     "kinds",
@@ -73,14 +81,16 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
     multiple=True,
     help="Which files of a directory; default: segments and KRaft snapshots, with an index flag the indexes.",
 )
-@click.option("--full-values", is_flag=True, help=f"JSON lines: no digests for values above {VALUE_LIMIT} bytes.")
+@click.option(
+    "--full-values", is_flag=True, help=f"JSON lines: no digests for values above {MAX_PRINTED_VALUE_BYTES} bytes."
+)
 @click.option(
     "--base64", is_flag=True, help="CSV: write keys, values and header values in base64, so that no byte is lost."
 )
 @replicas_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
-@opens_batches
-@reads("paths", "named", kind=SourceSettings)
+@add_budget_option
+@add_log_settings("paths", "named", kind=SourceSettings)
 def command(**flags: Any) -> None:
     """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
 
@@ -108,6 +118,6 @@ def command(**flags: Any) -> None:
     kafkaframes dump-log /logs/orders-0 --format jsonl --key order-17
     kafkaframes dump-log /logs/__consumer_offsets-* --offsets-decoder
     """
-    from kafkaframes.cli.dumping import run
+    from kafkaframes.cli.dumping import run_dump
 
-    run(flags)
+    run_dump(flags)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kafkaframes.cli.text import records_out, say
+from kafkaframes.cli.text import open_record_output, print_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.names import FILE_KINDS
@@ -27,7 +27,7 @@ _ARGUMENTS = (
 )
 
 
-def run(flags: dict[str, Any]) -> None:
+def run_dump(flags: dict[str, Any]) -> None:
     """Print the requested files. The exit status is 1 if one is damaged."""
     paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
     if not paths:
@@ -39,13 +39,13 @@ def run(flags: dict[str, Any]) -> None:
         paths,
         **{name: flags[name] for name in _ARGUMENTS},
         format=_format(flags),
-        decoder=_decoder(flags),
+        decoder=_find_decoder(flags),
         keys=[key.encode() for key in flags["keys"]],
         kinds=FILE_KINDS if "all" in flags["kinds"] else flags["kinds"],
         key_files=settings.key_files,
         follow_links=settings.follow_links,
     )
-    with _stream(flags["output"], is_text=flags["form"] != "arrow") as out:
+    with _open_output(flags["output"], is_text=flags["form"] != "arrow") as out:
         _print(dump, out)
     if dump.errors:
         sys.exit(EXIT_FAULT)
@@ -57,17 +57,17 @@ def _format(flags: dict[str, Any]) -> Any:
     return "envelopes" if flags["envelopes"] else flags["form"]
 
 
-def _decoder(flags: dict[str, Any]) -> Any:
-    decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
+def _find_decoder(flags: dict[str, Any]) -> Any:
+    decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_find_decoder"]]
     if len(decoders) > 1:
         raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(decoders)}-decoder")
     return decoders[0] if decoders else None
 
 
 @contextmanager
-def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
+def _open_output(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
     if path is None:
-        yield records_out(is_text=is_text)
+        yield open_record_output(is_text=is_text)
         return
     with open_output(path) as file:
         yield file
@@ -75,7 +75,7 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 
 def _print(dump: LogDump, out: BinaryIO) -> None:
     for line in dump.decisions:
-        say(f"kafkaframes: {line}", err=True)
+        print_text(f"kafkaframes: {line}", err=True)
     notes = errors = 0  # numbers of the printed ones
     for part in dump:
         notes, errors = _print_messages(dump, notes, errors, out)
@@ -89,7 +89,7 @@ def _print_messages(dump: LogDump, notes: int, errors: int, out: BinaryIO) -> tu
     if len(dump.notes) > notes or len(dump.errors) > errors:
         out.flush()
     for note in dump.notes[notes:]:
-        say(note, err=True)
+        print_text(note, err=True)
     for error in dump.errors[errors:]:
-        say(f"kafkaframes: {error}", err=True)
+        print_text(f"kafkaframes: {error}", err=True)
     return len(dump.notes), len(dump.errors)

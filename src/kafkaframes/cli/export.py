@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.connecting import connecting
+from kafkaframes.cli.connecting import add_connection_options
 from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
     json_option,
     key_options,
     master_option,
-    opens_batches,
-    reads,
-    with_options,
     workers_option,
 )
-from kafkaframes.cli.outcome_text import WIDTH_IN_A_PIPE, say_problems, tables_of
-from kafkaframes.cli.sources import are_topics, check_source_flags, topic_read, topic_settings
-from kafkaframes.cli.text import console, escape_unprintable, format_size, note
+from kafkaframes.cli.outcome_text import PIPED_TABLE_WIDTH, build_tables, print_problems
+from kafkaframes.cli.sources import are_topics, check_source_flags, convert_to_topic_settings, make_topic_read
+from kafkaframes.cli.text import escape_unprintable, format_size, make_console, print_note
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.topic_export import TopicExport
 
 EXIT_INCOMPLETE = 1
-_OWN_FLAGS = ("timestamp", "keys", "key_regex", "storage", "single_file")  # have flags of another form, or none
+_FLAGS_NOT_FROM_SETTINGS = (
+    "timestamp",
+    "keys",
+    "key_regex",
+    "storage",
+    "single_file",
+)  # have flags of another form, or none
 
 
 @click.command("export")
@@ -42,10 +48,10 @@ _OWN_FLAGS = ("timestamp", "keys", "key_regex", "storage", "single_file")  # hav
 @click.option(
     "-o", "--output", metavar="FILE.parquet", help="Write everything to one file, with topic and partition as columns."
 )
-@connecting
-@with_options(*key_options, master_option, workers_option, json_option)
-@opens_batches
-@reads("sources", kind=ExportSettings, leave_out=_OWN_FLAGS)
+@add_connection_options
+@add_click_options(*key_options, master_option, workers_option, json_option)
+@add_budget_option
+@add_log_settings("sources", kind=ExportSettings, leave_out=_FLAGS_NOT_FROM_SETTINGS)
 def command(
     sources: tuple[str, ...],
     settings: ExportSettings,
@@ -86,14 +92,14 @@ def command(
         raise OptionError("the destination is missing: --to DIR, or -o FILE.parquet")
     job = _plan(sources, settings, target, connection)
     if master is not None and not as_json:
-        note(f"starting Spark at {master} ...")
-    with workers.runner(master, jobs, label="exporting", size_bytes=job.size_bytes) as run:
-        outcome = job.run(run)
-    say_problems(outcome, failure="not exported")
+        print_note(f"starting Spark at {master} ...")
+    with workers.open_runner(master, jobs, label="exporting", size_bytes=job.size_bytes) as run:
+        outcome = job.write_files(run)
+    print_problems(outcome, failure="not exported")
     if as_json:
         click.echo(json.dumps(outcome.as_json()))
     else:
-        _print(outcome, part=job.part)
+        _print_outcome(outcome, part=job.part)
     if not outcome.is_complete:
         sys.exit(EXIT_INCOMPLETE)
 
@@ -107,11 +113,11 @@ def _plan(
     check_source_flags(ExportSettings, TopicExportSettings, is_live=is_live)
     output = {"overwrite": settings.overwrite, "single_file": settings.single_file}
     if is_live:
-        live_settings = topic_settings(settings, TopicExportSettings)
-        read = topic_read(sources, live_settings, **connection)
-        return plan_topic_export(read, live_settings.file_settings(to), **output)
-    read_logs = settings.read_options(sources, replicas=settings.replicas)
-    return plan_log_export(read_logs, settings.file_settings(to), **output)
+        live_settings = convert_to_topic_settings(settings, TopicExportSettings)
+        read = make_topic_read(sources, live_settings, **connection)
+        return plan_topic_export(read, live_settings.make_file_settings(to), **output)
+    read_logs = settings.make_read_options(sources, replicas=settings.replicas)
+    return plan_log_export(read_logs, settings.make_file_settings(to), **output)
 
 
 def _check_single_file(output: str, to: str | None, form: str, master: str | None) -> None:
@@ -124,10 +130,10 @@ def _check_single_file(output: str, to: str | None, form: str, master: str | Non
         raise OptionError(f"-o {output}: is written by this machine; --master goes with --to DIR")
 
 
-def _print(outcome: Outcome, *, part: str) -> None:
+def _print_outcome(outcome: Outcome, *, part: str) -> None:
     summary = outcome.summary
-    out = console(width=WIDTH_IN_A_PIPE)
-    for table in tables_of(summary):
+    out = make_console(width=PIPED_TABLE_WIDTH)
+    for table in build_tables(summary):
         out.print(table)
     resumed_text = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
     json_option,
-    opens_batches,
     range_options,
     reading_options,
-    reads,
     replicas_option,
     selection_options,
-    with_options,
 )
-from kafkaframes.cli.text import base64_text, escape_unprintable, format_time, say
+from kafkaframes.cli.text import encode_base64, escape_unprintable, format_time, print_text
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 from kafkaframes.jobs.settings import SourceSettings
 
@@ -50,9 +50,9 @@ _ARGUMENTS = (
 @click.option("--count", "counts", is_flag=True, help="Print the number of matching records only.")
 @click.option("-m", "--max-count", "max_count", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--follow", is_flag=True, help="Wait for appended records, until Ctrl-C.")
-@with_options(*selection_options, *range_options, *reading_options, json_option, replicas_option)
-@opens_batches
-@reads("paths", kind=SourceSettings)
+@add_click_options(*selection_options, *range_options, *reading_options, json_option, replicas_option)
+@add_budget_option
+@add_log_settings("paths", kind=SourceSettings)
 def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **flags: Any) -> None:
     """Print the records whose key, value or headers match PATTERN.
 
@@ -83,7 +83,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     for rows in batches:
         count += rows.num_rows
         if rows.num_rows and not flags["counts"]:
-            _print(rows, as_json=flags["as_json"])
+            _print_rows(rows, as_json=flags["as_json"])
         if flags["follow"]:
             errors = _print_errors(batches.errors, errors)
             sys.stdout.flush()
@@ -91,7 +91,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
         click.echo(json.dumps({"records": count}) if flags["as_json"] else f"{count}")
     _print_errors(batches.errors, errors)
     for note in batches.notes:
-        say(f"kafkaframes: {note}", err=True)
+        print_text(f"kafkaframes: {note}", err=True)
     if batches.errors or not count:
         sys.exit(EXIT_DAMAGED if batches.errors else EXIT_NOTHING)
 
@@ -99,28 +99,28 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 def _print_errors(errors: Sequence[Any], first: int) -> int:
     """Print the errors from number ``first`` on, and return their number."""
     for error in errors[first:]:
-        say(f"kafkaframes: {error.as_exception()}", err=True)
+        print_text(f"kafkaframes: {error.as_exception()}", err=True)
     return len(errors)
 
 
-def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:
+def _print_rows(rows: pa.RecordBatch, *, as_json: bool) -> None:
     import pyarrow as pa
 
     stamps = rows.column("timestamp").view(pa.int64()).to_pylist()
     names = ("topic", "partition", "offset", KEY, VALUE, HEADERS)
-    for stamp, *row in zip(stamps, *(rows.column(name).to_pylist() for name in names), strict=True):
+    for timestamp, *row in zip(stamps, *(rows.column(name).to_pylist() for name in names), strict=True):
         topic, partition, offset, key, value, headers = row
         if as_json:
-            click.echo(json.dumps(_object(topic, partition, offset, stamp, key, value, headers or [])))
+            click.echo(json.dumps(_record_to_json(topic, partition, offset, timestamp, key, value, headers or [])))
             continue
-        click.echo(f"{topic}-{partition}@{offset} {format_time(stamp)} {_text(key)} {_text(value)}")
+        click.echo(f"{topic}-{partition}@{offset} {format_time(timestamp)} {_text(key)} {_text(value)}")
 
 
 def _text(raw: bytes | None) -> str:
     return "(null)" if raw is None else escape_unprintable(raw.decode("utf-8", "backslashreplace"))
 
 
-def _object(
+def _record_to_json(
     topic: str, partition: int, offset: int, stamp: int, key: bytes | None, value: bytes | None, headers: list[Any]
 ) -> dict[str, Any]:
     return {
@@ -128,7 +128,7 @@ def _object(
         "partition": partition,
         "offset": offset,
         "timestamp_ms": stamp if stamp != -1 else None,
-        "key": base64_text(key),
-        "value": base64_text(value),
-        "headers": [{"key": one["key"], "value": base64_text(one["value"])} for one in headers],
+        "key": encode_base64(key),
+        "value": encode_base64(value),
+        "headers": [{"key": header["key"], "value": encode_base64(header["value"])} for header in headers],
     }

@@ -11,15 +11,15 @@ import click
 
 from kafkaframes.cli.connecting import (
     Connect,
+    add_confirmation,
     as_json_option,
-    ask_to_confirm,
-    connecting_group,
+    make_connecting_group,
     pairs_of,
     print_rows,
     topic_partition_of,
     with_admin,
 )
-from kafkaframes.cli.text import milliseconds, note, say
+from kafkaframes.cli.text import parse_milliseconds, print_note, print_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 
 _MAX_LISTED_MEMBERS = 5
-_MEMBER = ("consumer_id", "host", "client_id")
+_MEMBER_COLUMNS = ("consumer_id", "host", "client_id")
 
 
-command = connecting_group("groups", "List, describe, reset and delete groups: consumer, share and streams groups.")
+command = make_connecting_group(
+    "groups", "List, describe, reset and delete groups: consumer, share and streams groups."
+)
 
 
 @command.command("list")
@@ -59,7 +61,7 @@ def list_groups(connect: Connect, types: tuple[str, ...], states: tuple[str, ...
             {"group": group.group_id, "type": group.type, "protocol": group.protocol_type, "state": group.state}
             for group in admin.list_groups(types=types, states=states)
         ]
-    print_rows(rows, as_json, none="no groups")
+    print_rows(rows, as_json, text_without_rows="no groups")
 
 
 @command.command("describe")
@@ -80,13 +82,13 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
                 if name not in group_ids:
                     raise OptionError(f"group {name} does not exist; `kafkaframes groups list` shows all groups")
             if flags["members"]:
-                rows += _member_rows(name, result)
+                rows += _build_member_rows(name, result)
             elif flags["state"]:
-                rows.append(_state_row(name, result))
+                rows.append(_build_state_row(name, result))
             else:
-                rows += _offset_rows(admin, name, result)
+                rows += _build_offset_rows(admin, name, result)
     content = "members" if flags["members"] else "committed offsets"
-    print_rows(rows, flags["as_json"], none=f"no {content}" if names or group_ids else "no groups")
+    print_rows(rows, flags["as_json"], text_without_rows=f"no {content}" if names or group_ids else "no groups")
 
 
 def _describe_group(admin: Admin, name: str) -> AnyDescription | None:
@@ -105,7 +107,7 @@ def _describe_group(admin: Admin, name: str) -> AnyDescription | None:
     return None
 
 
-def _readers(result: AnyDescription | None) -> dict[TopicPartition, Any]:
+def _find_readers(result: AnyDescription | None) -> dict[TopicPartition, Any]:
     """Return the member that reads each partition: in a streams group, the member with the active task."""
     from kafkaframes.client import StreamsGroupDescription, TopicPartition
 
@@ -120,15 +122,15 @@ def _readers(result: AnyDescription | None) -> dict[TopicPartition, Any]:
     }
 
 
-def _offset_rows(admin: Admin, name: str, result: AnyDescription | None) -> list[dict[str, Any]]:
+def _build_offset_rows(admin: Admin, name: str, result: AnyDescription | None) -> list[dict[str, Any]]:
     from kafkaframes.client import ShareGroupDescription
 
     if isinstance(result, ShareGroupDescription):
-        return _share_offset_rows(admin, name, result)
-    readers = _readers(result)
+        return _build_share_offset_rows(admin, name, result)
+    readers = _find_readers(result)
     committed_offsets = admin.group_offsets(name)
     partitions = sorted({*committed_offsets, *readers}, key=lambda entry: (entry.topic, entry.partition))
-    ends = _log_ends(admin, partitions)
+    ends = _find_log_ends(admin, partitions)
     rows = []
     for partition in partitions:
         offset = committed_offsets[partition].offset if partition in committed_offsets else None
@@ -137,11 +139,11 @@ def _offset_rows(admin: Admin, name: str, result: AnyDescription | None) -> list
         row = {"group": name, "topic": partition.topic, "partition": partition.partition, "committed": offset}
         end = ends.get(partition)
         row |= {"log_end_offset": end, "lag": None if offset is None or end is None else end - offset}
-        rows.append(row | dict(zip(_MEMBER, reader_facts, strict=True)))
+        rows.append(row | dict(zip(_MEMBER_COLUMNS, reader_facts, strict=True)))
     return rows
 
 
-def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
+def _find_log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
     """Return log end offsets, without partitions that were deleted after a commit or that have no leader."""
     from kafkaframes.client import LATEST
     from kafkaframes.errors import BrokerError
@@ -159,7 +161,7 @@ def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
     return ends
 
 
-def _share_offset_rows(admin: Admin, name: str, result: ShareGroupDescription) -> list[dict[str, Any]]:
+def _build_share_offset_rows(admin: Admin, name: str, result: ShareGroupDescription) -> list[dict[str, Any]]:
     """Return the rows of a share group, in which several members may read one partition."""
     from kafkaframes.client import LATEST
 
@@ -173,7 +175,7 @@ def _share_offset_rows(admin: Admin, name: str, result: ShareGroupDescription) -
             "committed": offset.start_offset,
             "log_end_offset": ends[partition],
             "lag": offset.lag,
-            "consumer_id": ",".join(one.member_id for one in members if partition in one.assignment) or None,
+            "consumer_id": ",".join(member.member_id for member in members if partition in member.assignment) or None,
             "host": None,
             "client_id": None,
         }
@@ -181,50 +183,50 @@ def _share_offset_rows(admin: Admin, name: str, result: ShareGroupDescription) -
     ]
 
 
-def _member_rows(name: str, result: AnyDescription | None) -> list[dict[str, Any]]:
+def _build_member_rows(name: str, result: AnyDescription | None) -> list[dict[str, Any]]:
     from kafkaframes.client import StreamsGroupDescription
 
     if isinstance(result, StreamsGroupDescription):
         return [
             {
                 "group": name,
-                "member": one.member_id,
-                "process": one.process_id,
-                "host": one.client_host,
-                "client_id": one.client_id,
-                "active": _task_names(one.active_tasks),
-                "standby": _task_names(one.standby_tasks),
-                "warmup": _task_names(one.warmup_tasks),
+                "member": member.member_id,
+                "process": member.process_id,
+                "host": member.client_host,
+                "client_id": member.client_id,
+                "active": _format_task_names(member.active_tasks),
+                "standby": _format_task_names(member.standby_tasks),
+                "warmup": _format_task_names(member.warmup_tasks),
             }
-            for one in result.members
+            for member in result.members
         ]
     return [
         {
             "group": name,
-            "consumer_id": one.member_id,
-            "instance_id": getattr(one, "group_instance_id", None),  # share groups have no static members
-            "host": one.client_host,
-            "client_id": one.client_id,
-            "partitions": len(one.assignment),
+            "consumer_id": member.member_id,
+            "instance_id": getattr(member, "group_instance_id", None),  # share groups have no static members
+            "host": member.client_host,
+            "client_id": member.client_id,
+            "partitions": len(member.assignment),
         }
-        for one in (result.members if result is not None else ())
+        for member in (result.members if result is not None else ())
     ]
 
 
-def _task_names(tasks: Iterable[TaskId]) -> str:
+def _format_task_names(tasks: Iterable[TaskId]) -> str:
     """Return tasks by subtopology, as kafka-streams-groups writes them.
 
     >>> from kafkaframes.client import TaskId
-    >>> _task_names([TaskId("0", 0), TaskId("0", 1), TaskId("1", 0)])
+    >>> _format_task_names([TaskId("0", 0), TaskId("0", 1), TaskId("1", 0)])
     '0:[0,1];1:[0]'
     """
     numbers: dict[str, list[int]] = {}
     for task in sorted(tasks):
         numbers.setdefault(task.subtopology_id, []).append(task.partition)
-    return ";".join(f"{name}:[{','.join(map(str, several))}]" for name, several in numbers.items())
+    return ";".join(f"{name}:[{','.join(map(str, task_groups))}]" for name, task_groups in numbers.items())
 
 
-def _state_row(name: str, result: AnyDescription | None) -> dict[str, Any]:
+def _build_state_row(name: str, result: AnyDescription | None) -> dict[str, Any]:
     state, members = ("", 0) if result is None else (result.state, len(result.members))
     protocol = getattr(result, "protocol", "") or getattr(result, "assignor", "")  # streams groups have neither
     return {"group": name, "state": state, "assignment": protocol, "members": members}
@@ -271,27 +273,27 @@ def reset_group(
     with connect() as admin:
         description = _describe_group(admin, group)
         is_share = isinstance(description, ShareGroupDescription)
-        result = resets(admin, ResetOptions(group=group, offsets=offsets, is_share=is_share, **flags))
+        result = choose_new_offsets(admin, ResetOptions(group=group, offsets=offsets, is_share=is_share, **flags))
         if not result:
             raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
-        _note_outside(admin, result)
+        _warn_of_offsets_outside_log(admin, result)
         if not dry_run and not flags["to_current"]:
             _check_inactive(group, description)
             alter = admin.alter_share_group_offsets if is_share else admin.alter_group_offsets
             alter(group, result)
     for partition, offset in result.items():
         if export:
-            say(f'"{group}","{partition.topic}",{partition.partition},{offset}')
+            print_text(f'"{group}","{partition.topic}",{partition.partition},{offset}')
         else:
-            say(f"{group}: {partition} {'would be ' if dry_run else ''}at {offset}")
+            print_text(f"{group}: {partition} {'would be ' if dry_run else ''}at {offset}")
 
 
-def _note_outside(admin: Admin, offsets: Offsets) -> None:
+def _warn_of_offsets_outside_log(admin: Admin, offsets: Offsets) -> None:
     """Report offsets that are outside of their logs. A consumer would continue by its auto.offset.reset."""
     from kafkaframes.client import EARLIEST
     from kafkaframes.errors import BrokerError
 
-    ends = _log_ends(admin, offsets)
+    ends = _find_log_ends(admin, offsets)
     try:
         starts = admin.list_offsets(dict.fromkeys(ends, EARLIEST))
     except BrokerError:  # of a partition without a leader, or one that was deleted; the commit decides
@@ -299,7 +301,7 @@ def _note_outside(admin: Admin, offsets: Offsets) -> None:
     for partition in sorted(starts):
         start, end, offset = starts[partition], ends[partition], offsets[partition]
         if not start <= offset <= end:
-            note(f"{partition}: offset {offset} is outside of the log, which has offsets {start} to {end}")
+            print_note(f"{partition}: offset {offset} is outside of the log, which has offsets {start} to {end}")
 
 
 def _check_inactive(group: str, description: AnyDescription | None) -> None:
@@ -307,7 +309,9 @@ def _check_inactive(group: str, description: AnyDescription | None) -> None:
     members = () if description is None else description.members
     if description is None or not members:
         return
-    member_names = ", ".join(sorted({f"{one.client_id} at {one.client_host}" for one in members})[:_MAX_LISTED_MEMBERS])
+    member_names = ", ".join(
+        sorted({f"{member.client_id} at {member.client_host}" for member in members})[:_MAX_LISTED_MEMBERS]
+    )
     raise OptionError(
         f"group {group} is active (state {description.state}, "
         f"{count_text(len(members), 'member')}: {member_names}); nothing was changed; "
@@ -345,7 +349,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         else:
             admin.delete_group_offsets(group, partitions)
     for partition in partitions:
-        say(f"{group}: {partition} forgotten")
+        print_text(f"{group}: {partition} forgotten")
 
 
 def _read_offsets(admin: Admin, group: str, *, is_share: bool) -> Offsets:
@@ -359,12 +363,12 @@ def _read_offsets(admin: Admin, group: str, *, is_share: bool) -> Offsets:
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @with_admin
-@ask_to_confirm("Delete these groups and their offsets?")
+@add_confirmation("Delete these groups and their offsets?")
 def delete_groups(names: tuple[str, ...], connect: Connect) -> None:
     """Delete groups that have no members."""
     with connect() as admin:
         admin.delete_groups(names)
-    say(f"deleted {', '.join(names)}")
+    print_text(f"deleted {', '.join(names)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,14 +396,14 @@ class ResetOptions:
         return flags + [name for name in values if getattr(self, name) is not None]
 
 
-def resets(admin: Admin, options: ResetOptions) -> Offsets:
+def choose_new_offsets(admin: Admin, options: ResetOptions) -> Offsets:
     """Return the new offset of each partition.
 
     The command rejects more than one option that defines offsets, and specified topics without an option.
     """
-    offsets = _select_offsets(admin, options.offsets)
+    offsets = _parse_special_offsets(admin, options.offsets)
     if options.from_file is not None:
-        offsets |= _in_file(options.from_file, options.group)
+        offsets |= _read_offsets_file(options.from_file, options.group)
     if not (options.topics or options.all_topics):
         if options.targets:
             raise OptionError("choose topics: --topic TOPIC or --all-topics")
@@ -407,8 +411,8 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
     if len(options.targets) != 1:
         raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
     partitions = list(_read_offsets(admin, options.group, is_share=options.is_share)) if options.all_topics else []
-    partitions += [one for one in partitions_of(admin, options.topics) if one not in partitions]
-    return offsets | (_TARGETS[options.targets[0]](admin, options, partitions) if partitions else {})
+    partitions += [topic for topic in partitions_of(admin, options.topics) if topic not in partitions]
+    return offsets | (_OFFSET_CHOOSERS[options.targets[0]](admin, options, partitions) if partitions else {})
 
 
 def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
@@ -418,16 +422,17 @@ def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
     partitions = []
     for text in topics:
         topic, _, numbers = text.partition(":")
-        if numbers and not all(one.isdecimal() for one in numbers.split(",")):
+        if numbers and not all(partition.isdecimal() for partition in numbers.split(",")):
             raise OptionError(f"{text}: must be TOPIC:N,N, with numbers of partitions")
         existing_partitions = sorted(admin.describe_topics([topic])[topic].partitions)
         partitions += [
-            TopicPartition(topic, int(one)) for one in (numbers.split(",") if numbers else existing_partitions)
+            TopicPartition(topic, int(partition))
+            for partition in (numbers.split(",") if numbers else existing_partitions)
         ]
     return partitions
 
 
-def _select_offsets(admin: Admin, texts: tuple[str, ...]) -> Offsets:
+def _parse_special_offsets(admin: Admin, texts: tuple[str, ...]) -> Offsets:
     from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
     offsets = {}
@@ -443,7 +448,7 @@ def _select_offsets(admin: Admin, texts: tuple[str, ...]) -> Offsets:
     return offsets
 
 
-def _in_file(path: str, group: str) -> Offsets:
+def _read_offsets_file(path: str, group: str) -> Offsets:
     from kafkaframes.client import TopicPartition
 
     offsets = {}
@@ -461,17 +466,17 @@ def _to_end(limit: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]],
     return lambda admin, options, partitions: admin.list_offsets(dict.fromkeys(partitions, limit))
 
 
-def _to_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+def _choose_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
     committed_offsets = _read_offsets(admin, options.group, is_share=options.is_share)
     return {partition: committed_offsets[partition] for partition in partitions if partition in committed_offsets}
 
 
 def _to_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    return _within(admin, dict.fromkeys(partitions, options.to_offset or 0))
+    return _limit_to_log(admin, dict.fromkeys(partitions, options.to_offset or 0))
 
 
-def _to_datetime(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    timestamp = milliseconds(options.to_datetime or "")
+def _choose_by_time(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+    timestamp = parse_milliseconds(options.to_datetime or "")
     offsets, ends = (
         admin.list_offsets(dict.fromkeys(partitions, timestamp)),
         admin.list_offsets(dict.fromkeys(partitions, -1)),
@@ -479,12 +484,12 @@ def _to_datetime(admin: Admin, options: ResetOptions, partitions: list[TopicPart
     return {partition: ends[partition] if offsets[partition] < 0 else offsets[partition] for partition in partitions}
 
 
-def _shift_by(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    current = _to_current(admin, options, partitions)
-    return _within(admin, {partition: offset + (options.shift_by or 0) for partition, offset in current.items()})
+def _shift_committed(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+    current = _choose_current(admin, options, partitions)
+    return _limit_to_log(admin, {partition: offset + (options.shift_by or 0) for partition, offset in current.items()})
 
 
-def _within(admin: Admin, offsets: Offsets) -> Offsets:
+def _limit_to_log(admin: Admin, offsets: Offsets) -> Offsets:
     """Limit offsets to the range of their logs, as kafka-consumer-groups does."""
     from kafkaframes.client import EARLIEST, LATEST
 
@@ -492,11 +497,11 @@ def _within(admin: Admin, offsets: Offsets) -> Offsets:
     return {partition: min(max(offset, starts[partition]), ends[partition]) for partition, offset in offsets.items()}
 
 
-_TARGETS: dict[str, Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]] = {
+_OFFSET_CHOOSERS: dict[str, Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]] = {
     "to_earliest": _to_end(-2),
     "to_latest": _to_end(-1),
-    "to_current": _to_current,
+    "to_current": _choose_current,
     "to_offset": _to_offset,
-    "to_datetime": _to_datetime,
-    "shift_by": _shift_by,
+    "to_datetime": _choose_by_time,
+    "shift_by": _shift_committed,
 }

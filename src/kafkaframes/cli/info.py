@@ -15,13 +15,13 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.options import (
-    decision_lines,
+    add_click_options,
+    add_log_settings,
+    format_decisions,
     json_option,
-    reads,
-    with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, escape_unprintable, format_size, format_time, say, show
+from kafkaframes.cli.text import make_console, escape_unprintable, format_size, format_time, print_text, print_styled
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
@@ -35,43 +35,45 @@ from kafkaframes.storage.log.swaps import swap_findings
 if TYPE_CHECKING:
     from rich.console import Console
 
-EXIT_UNREAD = 1
-MAX_UNREAD = 20  # largest number of unreadable segments to show with their reasons
-MAX_PARTITIONS = 60  # above this number, the table has one row per topic by default
+EXIT_UNREADABLE = 1
+MAX_LISTED_UNREADABLE = 20  # largest number of unreadable segments to show with their reasons
+MAX_PARTITION_ROWS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _COLUMNS_OMITTED_BELOW = (
     (115, {"formats", "from"}),
     (95, {"segments"}),
 )  # terminal width -> columns that narrower ones omit
-_SHORT_TIMES_WIDTH = 140  # narrower terminals show days instead of times
+_MIN_WIDTH_FOR_TIMES = 140  # narrower terminals show days instead of times
 _RIGHT_ALIGNED = {"partition", "segments", "size", "start", "end", "records"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _TableRow:
     """A row of the table: a partition, or all partitions of a topic."""
 
     topic: str
     partitions: Sequence[PartitionSummary]
 
-    def cells(self, *, is_deep: bool, width: int) -> list[str]:
-        first, last = summary.time_range(segment for one in self.partitions for segment in one.segments)
-        only = self.partitions[0] if len(self.partitions) == 1 else None
-        records = sum(one.total("records") for one in self.partitions)
-        length = len("2026-11-21") if width < _SHORT_TIMES_WIDTH else None
+    def format_cells(self, *, is_deep: bool, width: int) -> list[str]:
+        first, last = summary.find_time_range(segment for one in self.partitions for segment in one.segments)
+        single_partition = self.partitions[0] if len(self.partitions) == 1 else None
+        records = sum(one.sum_counts("records") for one in self.partitions)
+        length = len("2026-11-21") if width < _MIN_WIDTH_FOR_TIMES else None
         return [
             self.topic,
-            str(only.partition) if only else f"{len(self.partitions)} of them",
+            str(single_partition.partition) if single_partition else f"{len(self.partitions)} of them",
             f"{sum(len(one.segments) for one in self.partitions):,}",
             format_size(sum(one.size_bytes for one in self.partitions)),
-            f"{only.log_start_offset:,}" if only else "",
-            f"{only.log_end_offset:,}" if only else f"{sum(map(_span, self.partitions)):,} in all",
+            f"{single_partition.log_start_offset:,}" if single_partition else "",
+            f"{single_partition.log_end_offset:,}"
+            if single_partition
+            else f"{sum(map(_span, self.partitions)):,} in all",
             f"{records:,}" if is_deep else "",
-            _mix_text(one.mix("codecs") for one in self.partitions),
-            _mix_text(one.mix("magics") for one in self.partitions),
+            _mix_text(one.sum_by_name("codecs") for one in self.partitions),
+            _mix_text(one.sum_by_name("magics") for one in self.partitions),
             _time_text(first)[:length],
             _time_text(last)[:length],
-            ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _remarks(one))),
+            ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _list_remarks(one))),
         ]
 
 
@@ -79,13 +81,13 @@ def _span(entry: PartitionSummary) -> int:
     return entry.log_end_offset - entry.log_start_offset
 
 
-def _remarks(entry: PartitionSummary) -> list[str]:
-    tails = sum(segment.tail_bytes for segment in entry.segments)
-    unread = sum(bool(segment.problem) for segment in entry.segments)
+def _list_remarks(entry: PartitionSummary) -> list[str]:
+    tail_bytes = sum(segment.tail_bytes for segment in entry.segments)
+    unreadable_count = sum(bool(segment.problem) for segment in entry.segments)
     remarks = [entry.state] if entry.state else []
-    remarks += [f"{format_size(tails)} after the last batch"] if tails else []
+    remarks += [f"{format_size(tail_bytes)} after the last batch"] if tail_bytes else []
     remarks += [f"{entry.left_over_files} left-over files"] if entry.left_over_files else []
-    return remarks + ([f"{count_text(unread, 'segment')} unreadable"] if unread else [])
+    return remarks + ([f"{count_text(unreadable_count, 'segment')} unreadable"] if unreadable_count else [])
 
 
 def _time_text(timestamp_ms: int) -> str:
@@ -97,21 +99,23 @@ def _mix_text(mixes: Iterable[Counter[str]]) -> str:
 
 
 def _walk(task: tuple[FileSystem, Segment], *, deep: bool) -> SegmentSummary:
-    return (summary.walk if deep else summary.glance)(*task)
+    return (summary.summarize_all_headers if deep else summary.summarize_quickly)(*task)
 
 
-def _summaries(
+def _summarize_partitions(
     directories: Sequence[LogDirectory], *, deep: bool, jobs: int | None
 ) -> list[tuple[LogDirectory, list[PartitionSummary]]]:
-    tasks = summary.tasks_of(directories)
-    weigh = partial(_weight, deep=deep)
-    result = workers.in_order(partial(_walk, deep=deep), tasks, size_of=weigh, workers=jobs, label="walking headers")
+    tasks = summary.list_tasks(directories)
+    size_of = partial(_weight, deep=deep)
+    result = workers.run_in_order(
+        partial(_walk, deep=deep), tasks, size_of=size_of, workers=jobs, label="walking headers"
+    )
     return [
         (
             directory,
             [
-                summary.summarize_partition(one, [next(result) for _ in one.segments], is_deep=deep)
-                for one in directory.partitions
+                summary.summarize_partition(summary_row, [next(result) for _ in summary_row.segments], is_deep=deep)
+                for summary_row in directory.partitions
             ],
         )
         for directory in directories
@@ -122,7 +126,7 @@ def _weight(task: tuple[FileSystem, Segment], *, deep: bool) -> int:
     return task[1].size_bytes if deep else 0
 
 
-def _as_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dict[str, Any]:
+def _info_to_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dict[str, Any]:
     return {
         "path": directory.path,
         "cluster_id": directory.meta.cluster_id if directory.meta else None,
@@ -135,22 +139,22 @@ def _as_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dic
     }
 
 
-def _rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_Row]:
-    if by == "partition" or (by is None and len(partitions) <= MAX_PARTITIONS):
-        return [_Row(one.topic, [one]) for one in partitions]
+def _build_rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_TableRow]:
+    if by == "partition" or (by is None and len(partitions) <= MAX_PARTITION_ROWS):
+        return [_TableRow(one.topic, [one]) for one in partitions]
     topics: dict[str, list[PartitionSummary]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)
-    return [_Row(topic, ones) for topic, ones in topics.items()]
+    return [_TableRow(topic, topic_partitions) for topic, topic_partitions in topics.items()]
 
 
-def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSummary], by: str | None) -> None:
+def _print_table(to: Console, directory: LogDirectory, partitions: list[PartitionSummary], by: str | None) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     is_deep = any(one.is_deep for one in partitions)
-    rows = [(row.topic, row.cells(is_deep=is_deep, width=to.width)) for row in _rows(partitions, by=by)]
+    rows = [(row.topic, row.format_cells(is_deep=is_deep, width=to.width)) for row in _build_rows(partitions, by=by)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     left_out = {name for width, columns in _COLUMNS_OMITTED_BELOW if to.width < width for name in columns}
     used_columns = [
@@ -164,24 +168,26 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
         table.add_row(*(Text(escape_unprintable(cells[column])) for column in used_columns), style=style)
-    show(to, _heading(directory), style="bold cyan")
+    print_styled(to, _heading_text(directory), style="bold cyan")
     to.print(table)
-    show(to, _footing(partitions, is_deep=is_deep))
+    print_styled(to, _totals_text(partitions, is_deep=is_deep))
     unread = [segment.problem for one in partitions for segment in one.segments if segment.problem]
-    for reason in unread[:MAX_UNREAD]:
-        show(to, f"! not read: {reason}", style="yellow")
-    if len(unread) > MAX_UNREAD:
-        show(to, f"! not read: {len(unread) - MAX_UNREAD:,} more (--json names them)", style="yellow")
+    for reason in unread[:MAX_LISTED_UNREADABLE]:
+        print_styled(to, f"! not read: {reason}", style="yellow")
+    if len(unread) > MAX_LISTED_UNREADABLE:
+        print_styled(
+            to, f"! not read: {len(unread) - MAX_LISTED_UNREADABLE:,} more (--json names them)", style="yellow"
+        )
     for problem in directory.problems:
-        show(to, f"! {problem}", style="yellow")
+        print_styled(to, f"! {problem}", style="yellow")
     for finding in (finding for one in directory.partitions for finding in swap_findings(one)):
-        show(to, f"! {finding}", style="yellow")
+        print_styled(to, f"! {finding}", style="yellow")
     for note in (note for partition in directory.partitions for note in partition.notes):
-        show(to, f"left out: {note}", style="dim")
+        print_styled(to, f"left out: {note}", style="dim")
     to.print()
 
 
-def _heading(directory: LogDirectory) -> str:
+def _heading_text(directory: LogDirectory) -> str:
     meta = directory.meta
     parts = [directory.path]
     if meta is not None:
@@ -191,15 +197,17 @@ def _heading(directory: LogDirectory) -> str:
     return " · ".join(parts)
 
 
-def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
-    live = [one for one in partitions if not one.state]
-    segments = sum(len(one.segments) for one in partitions)
-    size = format_size(sum(one.size_bytes for one in partitions))
-    topics = len({one.topic for one in live})
-    amounts = ((topics, "topic"), (len(live), "partition"), (segments, "segment"))
+def _totals_text(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
+    live_partitions = [partition for partition in partitions if not partition.state]
+    segments = sum(len(partition.segments) for partition in partitions)
+    size = format_size(sum(partition.size_bytes for partition in partitions))
+    topics = len({partition.topic for partition in live_partitions})
+    amounts = ((topics, "topic"), (len(live_partitions), "partition"), (segments, "segment"))
     counts = ", ".join([*starmap(count_text, amounts), size])
-    how = "every header was walked" if is_deep else "from the first and last batch of each segment (--deep walks all)"
-    return f"{counts}; times are UTC; {how}"
+    method_text = (
+        "every header was walked" if is_deep else "from the first and last batch of each segment (--deep walks all)"
+    )
+    return f"{counts}; times are UTC; {method_text}"
 
 
 @click.command("info")
@@ -209,8 +217,8 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     type=click.Choice(["topic", "partition"]),
     help="One line for each topic, or each partition. Default: partitions, or topics if there are many.",
 )
-@with_options(workers_option, json_option)
-@reads("paths", kind=DescribeSettings)
+@add_click_options(workers_option, json_option)
+@add_log_settings("paths", kind=DescribeSettings)
 def command(
     paths: tuple[str, ...],
     as_json: bool,
@@ -234,18 +242,18 @@ def command(
         log, reason = merge_directories(directories, paths, check=False, options=settings.storage)
         directories, decisions = log.directories, log.decisions
         if reason is not None:
-            say(f"kafkaframes: not merged: {reason}", err=True)
-    result = _summaries(directories, deep=settings.deep, jobs=jobs)
+            print_text(f"kafkaframes: not merged: {reason}", err=True)
+    result = _summarize_partitions(directories, deep=settings.deep, jobs=jobs)
     is_unread = any(segment.problem for _, summaries in result for one in summaries for segment in one.segments)
     if as_json:
         for directory, summaries in result:
             extra = {"decisions": [one.as_json() for one in decisions]} if directory.path == MERGED_ROOT else {}
-            click.echo(json.dumps(_as_json(directory, summaries) | extra))
+            click.echo(json.dumps(_info_to_json(directory, summaries) | extra))
     else:
-        out = console()
+        out = make_console()
         for directory, summaries in result:
-            _print(out, directory, summaries, by)
-        for line in decision_lines(decisions):
-            show(out, f"! {line}", style="yellow")
+            _print_table(out, directory, summaries, by)
+        for line in format_decisions(decisions):
+            print_styled(out, f"! {line}", style="yellow")
     if is_unread:
-        sys.exit(EXIT_UNREAD)
+        sys.exit(EXIT_UNREADABLE)

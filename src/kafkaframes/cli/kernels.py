@@ -28,37 +28,39 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command("warm")
 @click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
 @click.option("--decoders", is_flag=True, help="Also the straight-line decoders of the most frequent messages.")
-def warm(packages: tuple[str, ...], decoders: bool) -> None:
+def compile_kernels(packages: tuple[str, ...], decoders: bool) -> None:
     """Compile missing kernels, on all cores, into the folder that `path` prints; delete those unused for a month.
 
     With PACKAGEs (wire, records, storage.cleaner, ...: the first parts of names in `status`), only theirs.
     """
-    folder = _folder()
-    for old in list(demand.find_unused_files(folder)):
-        shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
+    folder = _choose_folder()
+    for unused_files in list(demand.find_unused_files(folder)):
+        shutil.rmtree(unused_files) if unused_files.is_dir() else unused_files.unlink(missing_ok=True)
     package_prefixes = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
     kernel_files = [unit for unit in demand.list_units() if unit.module.startswith(package_prefixes)]
     missing = [unit.module for unit in kernel_files if unit.file is None]
     if missing:
-        demand.compile_modules(missing, folder=folder, report=demand.print_progress, on_done=_progress(len(missing)))
+        demand.compile_modules(
+            missing, folder=folder, report=demand.print_progress, on_done=_make_progress_report(len(missing))
+        )
     if decoders:
         from kafkaframes.protocol.messages._kernels_hot import make_hot
 
-        make_hot(_progress)
+        make_hot(_make_progress_report)
     click.echo(f"{len(kernel_files)} kernel files ready")
 
 
-@command.command()
-def path() -> None:
+@command.command("path")
+def print_folder() -> None:
     """Print the folder that newly compiled kernels are written to."""
-    click.echo(_folder())
+    click.echo(_choose_folder())
 
 
-@command.command()
-def status() -> None:
+@command.command("status")
+def print_status() -> None:
     """Print the target processor of kernels, the folders that are searched, and which kernels are ready.
 
     Exit status: 1 if one would have to be compiled.
@@ -82,7 +84,7 @@ def status() -> None:
         sys.exit(1)
 
 
-def _folder() -> Path:
+def _choose_folder() -> Path:
     folder = directories.cache_folder()
     if folder is None:
         reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
@@ -92,7 +94,7 @@ def _folder() -> Path:
     return folder
 
 
-def _progress(count: int) -> Callable[[workers.Job], None]:
+def _make_progress_report(count: int) -> Callable[[workers.Job], None]:
     """Return a function that reports each finished job with the time since the first start, in seconds."""
     finished_jobs, start = 0, time.monotonic()
 
@@ -105,10 +107,10 @@ def _progress(count: int) -> Callable[[workers.Job], None]:
     return tell
 
 
-_ARCHIVES: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
+_ARCHIVE_FORMATS: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
 
 
-@command.command()
+@command.command("pack")
 @click.argument("to", type=click.Path(path_type=Path))
 @click.option(
     "--for",
@@ -117,7 +119,7 @@ _ARCHIVES: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
     help="Another machine's processor than this one's.",
 )
 @click.option("--decoders/--no-decoders", default=True, help="Also the straight-line decoders of frequent messages.")
-def pack(to: Path, architecture: str | None, decoders: bool) -> None:
+def pack_kernels(to: Path, architecture: str | None, decoders: bool) -> None:
     """Write all compiled kernels to TO: an archive (.zip, .tar.gz, .tgz) or a folder, compiling what is missing.
 
     A machine of the same architecture with this version of the package and a folder of these files in
@@ -131,20 +133,20 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
         demand.find_c_compiler()
     except demand.LinkError as error:
         raise click.ClickException(str(error)) from None
-    kind = next((kind for suffix, kind in _ARCHIVES.items() if to.name.endswith(suffix)), None)
+    kind = next((kind for suffix, kind in _ARCHIVE_FORMATS.items() if to.name.endswith(suffix)), None)
     if kind is None:
-        click.echo(f"{count_text(_fill(to, decoders), 'library', 'libraries')} in {to}")
+        click.echo(f"{count_text(_fill_folder(to, decoders), 'library', 'libraries')} in {to}")
         return
     temporary = partial(tempfile.TemporaryDirectory, prefix="kafkaframes-")
-    with temporary() as folder, temporary() as space:
-        count = _fill(Path(folder), decoders)
-        archive_path = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
+    with temporary() as folder, temporary() as temporary_directory:
+        count = _fill_folder(Path(folder), decoders)
+        archive_path = shutil.make_archive(str(Path(temporary_directory) / "pack"), kind, folder)
         with open_output(str(to)) as out, open(archive_path, "rb") as archive:
             shutil.copyfileobj(archive, out)
     click.echo(f"{count_text(count, 'library', 'libraries')} in {to}")
 
 
-def _fill(folder: Path, decoders: bool) -> int:
+def _fill_folder(folder: Path, decoders: bool) -> int:
     """Copy compiled kernels into ``folder`` and compile the missing ones there. Return the number of libraries."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[workers.Job] = []

@@ -16,7 +16,7 @@ from io import UnsupportedOperation
 from types import FrameType
 from typing import BinaryIO, Final
 
-_READ_BYTES: Final = 1 << 18
+_READ_CHUNK_BYTES: Final = 1 << 18
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -33,7 +33,7 @@ class StopSignal:
         self.number: int | None = None
         self.descriptor, self._writer = os.pipe()
 
-    def handle(self, number: int, _: FrameType | None) -> None:
+    def handle_signal(self, number: int, _: FrameType | None) -> None:
         """Store the first signal. A second signal ends the command at once."""
         if self.number is not None:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
@@ -50,8 +50,8 @@ class StopSignal:
 def catch_signals() -> Iterator[StopSignal]:
     """Defer the first Ctrl-C or SIGTERM to the end of the block, where it has its usual effect."""
     stop = StopSignal()
-    is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.signal(number, stop.handle) for number in _SIGNALS} if is_main else {}
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.signal(number, stop.handle_signal) for number in _SIGNALS} if is_main_thread else {}
     try:
         yield stop
     finally:
@@ -83,7 +83,7 @@ def read_lines(stream: BinaryIO, stop: StopSignal, *, linger_s: float, max_lines
             continue
         if not _wait_until_readable(descriptor, stop, remaining_s):
             continue
-        data = stream.read(_READ_BYTES) if descriptor is None else os.read(descriptor, _READ_BYTES)
+        data = stream.read(_READ_CHUNK_BYTES) if descriptor is None else os.read(descriptor, _READ_CHUNK_BYTES)
         if not data:
             last = b"".join(tail)
             lines += [last] if last else []

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import click
 
 from kafkaframes import __version__
-from kafkaframes.cli.text import if_anybody_reads, quiet_option, say
+from kafkaframes.cli.text import ignore_closed_stderr, print_text, quiet_option
 from kafkaframes.errors import KafkaframesError, PartialFailureError, format_path_error
 from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import escape_unprintable
@@ -29,18 +29,18 @@ from kafkaframes.storage.files.names import escape_unprintable
 def flags_of(command: click.Command | None) -> Mapping[str, str]:
     """Return the flags that represent settings in messages, by setting name."""
     commands = [command, *getattr(command, "commands", {}).values()] if command else []  # a group and its subcommands
-    options = [one for each in commands for one in each.params if isinstance(one, click.Option)]
-    names = {str(one.name): max(one.opts, key=len) for one in options}
+    options = [option for entry in commands for option in entry.params if isinstance(option, click.Option)]
+    names = {str(option.name): max(option.opts, key=len) for option in options}
     flags = {flag.removeprefix("--").replace("-", "_"): flag for flag in names.values()}
-    disabling = {f"{one.name}=false": one.secondary_opts[0] for one in options if one.secondary_opts}
+    disabling = {f"{option.name}=false": option.secondary_opts[0] for option in options if option.secondary_opts}
     return {**flags, **names, **disabling}
 
 
 EXIT_INTERRUPTED = 130
-_PATH = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # names of path values in help texts
+_PATH_METAVAR = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # names of path values in help texts
 _PATH_TYPE = click.Path(readable=False)  # a text for which shells complete file names
-_COMMAND = "kafkaframes.command"  # key of a context's meta data: the command that runs
-INTERRUPTED = "kafkaframes: interrupted"
+_COMMAND_KEY = "kafkaframes.command"  # key of a context's meta data: the command that runs
+INTERRUPTED_TEXT = "kafkaframes: interrupted"
 
 
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> command -> (module[:function], help)
@@ -59,13 +59,13 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KafkaframesError as error:
-            rename_settings(error, flags_of(ctx.meta.get(_COMMAND)))
+            rename_settings(error, flags_of(ctx.meta.get(_COMMAND_KEY)))
             raise
         except BrokenPipeError:  # the reader has closed the pipe: `| head`
-            _leave_closed_pipes()
+            _discard_output_to_closed_pipes()
             ctx.exit(0)
         except KeyboardInterrupt:
-            click.echo(INTERRUPTED, err=True)
+            click.echo(INTERRUPTED_TEXT, err=True)
             ctx.exit(EXIT_INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -79,11 +79,13 @@ class LazyGroup(click.Group):
         module, _, function = self._table[name][0].partition(":")
         command = getattr(importlib.import_module(module), function or "command")
         assert isinstance(command, click.Command)
-        for each in (command, *getattr(command, "commands", {}).values()):
-            if quiet_option not in each.params:
-                each.params.append(quiet_option)
-            for parameter in each.params:
-                if parameter.type is click.STRING and _PATH.search(parameter.metavar or str(parameter.name).upper()):
+        for command_parameter in (command, *getattr(command, "commands", {}).values()):
+            if quiet_option not in command_parameter.params:
+                command_parameter.params.append(quiet_option)
+            for parameter in command_parameter.params:
+                if parameter.type is click.STRING and _PATH_METAVAR.search(
+                    parameter.metavar or str(parameter.name).upper()
+                ):
                     parameter.type = _PATH_TYPE
         return command
 
@@ -96,7 +98,7 @@ class LazyGroup(click.Group):
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
             ctx.fail(f"no command {escape_unprintable(args[0])}: {hint}")
         name, command, remaining_args = super().resolve_command(ctx, args)
-        ctx.meta[_COMMAND] = command
+        ctx.meta[_COMMAND_KEY] = command
         return name, command, remaining_args
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -107,16 +109,16 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in rows.items()])
 
 
-def _leave_closed_pipes() -> None:
+def _discard_output_to_closed_pipes() -> None:
     """Discard buffered output for a closed pipe. Python would otherwise exit with status 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    with if_anybody_reads():
+    with ignore_closed_stderr():
         sys.stderr.flush()
 
 
 # Section of `kafkaframes --help` -> command -> (module, one line of help). The click command is the module's `command`,
 # or the function after a colon. Only the commands that run import their modules.
-SECTIONS: Sections = {
+COMMAND_SECTIONS: Sections = {
     "Look into logs (nothing is written to them)": {
         "info": ("kafkaframes.cli.info", "what is in a log, from headers alone: offsets, sizes, codecs"),
         "report": ("kafkaframes.cli.report", "a page about a log: sizes, keys, copies, damage of all records"),
@@ -133,9 +135,9 @@ SECTIONS: Sections = {
     "Repair and convert logs": {
         "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
         "convert": ("kafkaframes.cli.convert", "write a log in another record format, offline"),
-        "recompress": ("kafkaframes.cli.convert:recompress", "write a log with another codec, offline"),
+        "recompress": ("kafkaframes.cli.convert:recompress_command", "write a log with another codec, offline"),
         "compact": (
-            "kafkaframes.cli.convert:compact",
+            "kafkaframes.cli.convert:compact_command",
             "compact a log as Kafka does, offline; prove that a key is gone",
         ),
     },
@@ -155,67 +157,83 @@ SECTIONS: Sections = {
     "Upgrade a cluster": {
         "audit": ("kafkaframes.cli.audit", "which clients and logs an upgrade of the brokers would break"),
         "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
-        "redact": ("kafkaframes.cli.record:redact", "a capture without payloads, names and secrets, to be shared"),
+        "redact": (
+            "kafkaframes.cli.record:redact",
+            "a capture without payloads, names and secrets, to be shared",
+        ),
     },
     "Work on the protocol": {
         "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
-        "encode": ("kafkaframes.cli.decode:encode", "Kafka's JSON form of a message to bytes"),
-        "diff": ("kafkaframes.cli.decode:diff", "two encodings side by side, field by field"),
+        "encode": ("kafkaframes.cli.decode:encode_command", "Kafka's JSON form of a message to bytes"),
+        "diff": ("kafkaframes.cli.decode:diff_messages", "two encodings side by side, field by field"),
         "spec": ("kafkaframes.cli.main:spec", "message specs: list, show, diff, check, lint, propose, guide"),
         "analyze": ("kafkaframes.cli.main:analyze", "what the wire format costs, and what it would cost otherwise"),
-        "vectors": ("kafkaframes.cli.decode:vectors", "bytes with what they mean, for the tests of other libraries"),
+        "vectors": (
+            "kafkaframes.cli.decode:write_vectors_command",
+            "bytes with what they mean, for the tests of other libraries",
+        ),
     },
     "This machine": {
         "doctor": ("kafkaframes.cli.doctor", "what is installed on this machine, and how to install the rest"),
         "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, and where they lie"),
     },
 }
-_SPEC = {
+_SPEC_COMMANDS = {
     "list": ("kafkaframes.cli.spec_show:list_messages", "APIs by key: versions, flexible since, headers; or records"),
-    "show": ("kafkaframes.cli.spec_show:show", "the wire layout of a message's version: table, BNF, JSON"),
-    "diff": ("kafkaframes.cli.spec_show:diff", "what is different on the wire between two versions"),
-    "show-codec": ("kafkaframes.cli.spec_show:show_codec", "the functions that read and write a message at a version"),
-    "stubs": ("kafkaframes.cli.spec_import:stubs", "write your own messages as a module that editors complete"),
-    "check": ("kafkaframes.cli.spec_check:check", "may these specs follow those? KIP-482's rules; exit status for CI"),
+    "show": ("kafkaframes.cli.spec_show:print_layout", "the wire layout of a message's version: table, BNF, JSON"),
+    "diff": ("kafkaframes.cli.spec_show:print_version_diff", "what is different on the wire between two versions"),
+    "show-codec": ("kafkaframes.cli.spec_show:print_codec", "the functions that read and write a message at a version"),
+    "stubs": ("kafkaframes.cli.spec_import:write_stubs", "write your own messages as a module that editors complete"),
+    "check": (
+        "kafkaframes.cli.spec_check:check_compatibility",
+        "may these specs follow those? KIP-482's rules; exit status for CI",
+    ),
     "tags": (
-        "kafkaframes.cli.spec_check:tags",
+        "kafkaframes.cli.spec_check:list_tags_command",
         "the registry of tags: whose each is, since when; collisions of proposals",
     ),
     "lint": (
         "kafkaframes.cli.spec_check:lint_files",
         "what Kafka's generator refuses in these files, and what it should",
     ),
-    "guide": ("kafkaframes.cli.spec_import:guide", "write the protocol guide: one HTML page, searchable offline"),
+    "guide": ("kafkaframes.cli.spec_import:write_guide", "write the protocol guide: one HTML page, searchable offline"),
     "rewrite": ("kafkaframes.cli.spec_rewrite:rewrite_specs", "write specs as a proposal would have them: KIP-636"),
     "new-kip": (
-        "kafkaframes.cli.spec_rewrite:new_kip",
+        "kafkaframes.cli.spec_rewrite:write_proposal_specs",
         "write specs as a proposal of your own has them: a few lines of Python",
     ),
     "propose": ("kafkaframes.cli.spec_propose", "what a change of specs costs or saves on real traffic"),
     "import": ("kafkaframes.cli.spec_import:import_releases", "write the catalog from the specs of Kafka's releases"),
 }
 spec = LazyGroup(
-    "spec", sections={"Commands": _SPEC}, help="Message specs (KIP-482): look at them, compare them, check them."
+    "spec",
+    sections={"Commands": _SPEC_COMMANDS},
+    help="Message specs (KIP-482): look at them, compare them, check them.",
 )
-_ANALYZE = {
-    "records": ("kafkaframes.cli.analyze:records", "what record format 2 saves for records of a log or capture"),
+_ANALYZE_COMMANDS = {
+    "records": (
+        "kafkaframes.cli.analyze:print_record_sizes",
+        "what record format 2 saves for records of a log or capture",
+    ),
     "tag-header": (
-        "kafkaframes.cli.analyze:tag_headers",
+        "kafkaframes.cli.analyze:print_tag_header_sizes",
         "sizes of tag headers: KIP-482, its draft, what it rejects",
     ),
 }
-analyze = LazyGroup("analyze", sections={"Commands": _ANALYZE}, help="Sizes on the wire: as they are, and as proposed.")
-COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
+analyze = LazyGroup(
+    "analyze", sections={"Commands": _ANALYZE_COMMANDS}, help="Sizes on the wire: as they are, and as proposed."
+)
+COMMANDS = {name: row for rows in COMMAND_SECTIONS.values() for name, row in rows.items()}
 
 # Exceptions that signal handlers raise.
 _SIGNAL_BY_EXCEPTION: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
 _INTERRUPT_DELAY_S = 0.01
 
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-@click.group(cls=LazyGroup, sections=SECTIONS, context_settings=_CONTEXT)
+@click.group(cls=LazyGroup, sections=COMMAND_SECTIONS, context_settings=_CONTEXT_SETTINGS)
 @click.version_option(__version__, prog_name="kafkaframes")
 def cli() -> None:
     """Kafka's bytes as DataFrames."""
@@ -232,7 +250,7 @@ def _open_closed_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
     if sys.stdout is None:
-        say("kafkaframes: standard output is closed; > /dev/null discards the output", err=True)
+        print_text("kafkaframes: standard output is closed; > /dev/null discards the output", err=True)
         sys.exit(2)
 
 
@@ -242,8 +260,8 @@ def main() -> None:
     After Ctrl-C or ``kill``, the command cleans up and ends with the exit status of a shell.
     """
     signal.signal(signal.SIGTERM, _stop)
-    atexit.register(_heed_no_signal)
-    sys.unraisablehook = _send_again
+    atexit.register(_ignore_signals)
+    sys.unraisablehook = _resend_signal
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # print names that are not UTF-8 with escapes
@@ -251,30 +269,32 @@ def main() -> None:
     try:
         cli()
     except KafkaframesError as error:
-        say(f"kafkaframes: {error}", err=True)
+        print_text(f"kafkaframes: {error}", err=True)
         if isinstance(error, PartialFailureError):
             for other_error in list(error.errors.values())[1:]:
-                say(f"also: {other_error}", err=True)
+                print_text(f"also: {other_error}", err=True)
         sys.exit(2)
     except MemoryError as error:
-        say(f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True)
+        print_text(
+            f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True
+        )
         sys.exit(2)
     except OSError as error:
         has_filename = error.filename is not None
-        say(
+        print_text(
             f"kafkaframes: {format_path_error(error, error.filename) if has_filename else error.strerror or error}",
             err=True,
         )
         sys.exit(2)
     except KeyboardInterrupt:
-        say(INTERRUPTED, err=True)
+        print_text(INTERRUPTED_TEXT, err=True)
         sys.exit(EXIT_INTERRUPTED)
     finally:  # only the end of threads and of Python follows
         for number in _SIGNAL_BY_EXCEPTION.values():
-            signal.signal(number, _leave)
+            signal.signal(number, _exit_now)
 
 
-def _leave(number: int, _: FrameType | None) -> NoReturn:
+def _exit_now(number: int, _: FrameType | None) -> NoReturn:
     """End the process at once, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: the stream was being written to
@@ -282,7 +302,7 @@ def _leave(number: int, _: FrameType | None) -> NoReturn:
     os._exit(128 + number)
 
 
-def _heed_no_signal() -> None:
+def _ignore_signals() -> None:
     """Ignore signals while Python shuts down. Otherwise one would replace the exit status of the command."""
     for number in _SIGNAL_BY_EXCEPTION.values():
         signal.signal(number, signal.SIG_IGN)
@@ -292,7 +312,7 @@ def _stop(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _send_again(unraisable: sys.UnraisableHookArgs) -> None:
+def _resend_signal(unraisable: sys.UnraisableHookArgs) -> None:
     """Send a signal again after a moment, because its exception was ignored.
 
     Python ignores exceptions in callbacks of weak references, which every import uses. A broker that received a signal
@@ -304,15 +324,15 @@ def _send_again(unraisable: sys.UnraisableHookArgs) -> None:
     if number is None:
         sys.__unraisablehook__(unraisable)
         return
-    threading.Thread(target=_send_when_heard, args=(number,), daemon=True).start()
+    threading.Thread(target=_resend_outside_handler, args=(number,), daemon=True).start()
 
 
-def _send_when_heard(number: int) -> None:
-    """Send a signal once the main thread has left ``_send_again``, where its exception would be ignored as well."""
+def _resend_outside_handler(number: int) -> None:
+    """Send a signal once the main thread has left ``_resend_signal``, where its exception would be ignored as well."""
     while True:
         time.sleep(_INTERRUPT_DELAY_S)
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        while frame is not None and frame.f_code is not _send_again.__code__:
+        while frame is not None and frame.f_code is not _resend_signal.__code__:
             frame = frame.f_back
         if frame is None:
             os.kill(os.getpid(), number)

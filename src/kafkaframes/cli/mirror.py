@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import client_properties_of, timeout_option
-from kafkaframes.cli.options import json_option, settings_options
-from kafkaframes.cli.placeholders import HELP
-from kafkaframes.cli.text import note, say
+from kafkaframes.cli.options import add_settings_flags, json_option
+from kafkaframes.cli.placeholders import HELP_TEXT
+from kafkaframes.cli.text import print_note, print_text
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.mirror.settings import MirrorReport
 
 EXIT_INCOMPLETE = 1  # a part of the source directory could not be read
-_FLAGS_ELSEWHERE = (
+_FLAGS_NOT_FROM_SETTINGS = (
     *("timeout_s", "source_properties", "target_properties"),  # settings with flags of their own
     *("group_interval_s", "topic_interval_s"),
 )
@@ -34,20 +34,20 @@ _EXIT_STOPPED = 3  # exit status of a copy that was stopped before it was comple
     help="The source: bootstrap servers (host:port), or a log directory.",
 )
 @click.option("--to", "target", required=True, metavar="B", help="The target: the same; a missing directory is made.")
-@settings_options(MirrorSettings, *_FLAGS_ELSEWHERE)
+@add_settings_flags(MirrorSettings, *_FLAGS_NOT_FROM_SETTINGS)
 @click.option(
     "--from-property",
     "source_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"A client property for the source; repeatable. {HELP}",
+    help=f"A client property for the source; repeatable. {HELP_TEXT}",
 )
 @click.option(
     "--to-property",
     "target_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"A client property for the target; repeatable. {HELP}",
+    help=f"A client property for the target; repeatable. {HELP_TEXT}",
 )
 @timeout_option
 @json_option
@@ -70,21 +70,21 @@ def command(source: str, target: str, as_json: bool, timeout: float, **flags: An
 
     for end in ("source_properties", "target_properties"):
         flags[end] = client_properties_of(flags[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
-    report = asyncio.run(_run(source, target, MirrorSettings(**flags, timeout_s=timeout)))
-    say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
+    report = asyncio.run(_run_mirror(source, target, MirrorSettings(**flags, timeout_s=timeout)))
+    print_text(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:
         raise SystemExit(_EXIT_STOPPED)
     if report.not_read:
         raise SystemExit(EXIT_INCOMPLETE)
 
 
-async def _run(source: str, target: str, settings: MirrorSettings) -> MirrorReport:
+async def _run_mirror(source: str, target: str, settings: MirrorSettings) -> MirrorReport:
     """Run the copy. Ctrl-C and SIGTERM end it after the batches in flight."""
     import asyncio
 
-    from kafkaframes.jobs.mirror.job import mirror
+    from kafkaframes.jobs.mirror.job import mirror_clusters
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return await mirror(source, target, settings, stop=stop, say=note)
+    return await mirror_clusters(source, target, settings, stop=stop, print_message=print_note)

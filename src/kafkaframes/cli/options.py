@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from kafkaframes.cli.placeholders import HELP, resolve_placeholders
-from kafkaframes.cli.text import say
+from kafkaframes.cli.placeholders import HELP_TEXT, resolve_placeholders
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.jobs.settings import (
     POSITION_METAVAR,
@@ -36,7 +36,7 @@ MERGE, ALL = "merge", "all"
 TEXT, JSON, PAGE = "text", "json", "html"
 
 
-def size(text: str) -> int:
+def parse_size_flag(text: str) -> int:
     """Read a size in bytes in the form of Spark's settings: 134217728, 128m, 1g."""
     try:
         return parse_size(text)
@@ -44,12 +44,12 @@ def size(text: str) -> int:
         raise click.BadParameter(f"{text!r}: {error}") from None
 
 
-def json_option_of(help_text: str) -> Callable[[Any], Any]:
+def make_json_option(help_text: str) -> Callable[[Any], Any]:
     """Return ``--json`` for a command that prints one object a line, or a list of rows, instead of one object."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-def position(text: str) -> int | str:
+def parse_position(text: str) -> int | str:
     """Read an offset, a time in ISO 8601 (UTC if it has no zone), earliest or latest."""
     value = int(text) if text.isdecimal() else text
     to_log_bound("start", value, unset=EARLIEST)
@@ -68,7 +68,7 @@ class ExistingPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-json_option = json_option_of("Print one JSON object.")
+json_option = make_json_option("Print one JSON object.")
 specs_option = click.option(
     "--specs",
     type=ExistingPath(),
@@ -77,7 +77,7 @@ specs_option = click.option(
 ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports of the brokers: 9092,9094-9096.")
 
 
-def ports_in(text: str) -> tuple[int, ...]:
+def parse_ports(text: str) -> tuple[int, ...]:
     """Read the brokers' ports; an empty text has none. A value that is not a number is an ``OptionError``."""
     from kafkaframes.capture.streams import parse_ports
 
@@ -130,39 +130,39 @@ key_options = (
 _budget_option = click.option(
     "--budget",
     "budget_bytes",
-    type=size,
+    type=parse_size_flag,
     metavar="SIZE",
     help="Memory for decompressed batches, for each process: 64m, 1g.  [default: 256m]",
 )
 
 
-def pair_of(text: str, option: str = "", form: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
+def parse_pair(text: str, option: str = "", form: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
     """Read a name and its value. Other text is an ``OptionError`` with the ``option`` and the expected form."""
-    name, equals, value = text.partition("=")
-    if not name or not equals or (has_value and not value):
+    name, separator, value = text.partition("=")
+    if not name or not separator or (has_value and not value):
         raise OptionError(f"{option}{text}: must be {form}")
     return name, value
 
 
-def format_of(output: str | None, as_json: bool, *, default: str) -> str:
+def choose_format(output: str | None, as_json: bool, *, default: str) -> str:
     """Return the format of a result: from ``--json``, else from the suffix of ``-o``.
 
-    >>> format_of("audit.html", False, default=TEXT), format_of(None, True, default=TEXT)
+    >>> choose_format("audit.html", False, default=TEXT), choose_format(None, True, default=TEXT)
     ('html', 'json')
     """
     suffix = PurePath(output or "").suffix.lower()
     return JSON if as_json else {".json": JSON, ".html": PAGE}.get(suffix, default)
 
 
-def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def add_click_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Add options to a command, in the given order."""
 
-    def add_options(command: Command) -> Command:
+    def add_to_command(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return add_options
+    return add_to_command
 
 
 _NAME_TYPES, _NUMBER_TYPES = str | Sequence[str], int | Sequence[int]
@@ -177,58 +177,58 @@ class RecordFormat(click.Choice[str]):
         return value if isinstance(value, int) else int(super().convert(value, param, ctx).removeprefix("v"))
 
 
-def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Command]:
+def add_settings_flags(settings: type, *leave_out: str) -> Callable[[Command], Command]:
     """Add a flag for each setting of a job, except some, with the setting's name, type, default and help."""
     flag_fields = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
-    return with_options(*(_flag(settings, entry) for entry in flag_fields))
+    return add_click_options(*(_make_flag(settings, entry) for entry in flag_fields))
 
 
 def _is_required(entry: Field[Any]) -> bool:
     return entry.default is MISSING and entry.default_factory is MISSING
 
 
-def _choice_texts(settings: type, entry: Field[Any]) -> list[str]:
+def _list_choice_texts(settings: type, entry: Field[Any]) -> list[str]:
     """Return the values of a flag: texts, or record formats as Kafka writes them."""
-    return [f"v{one}" if isinstance(one, int) else str(one) for one in choices_of(settings, entry)]
+    return [f"v{choice}" if isinstance(choice, int) else str(choice) for choice in choices_of(settings, entry)]
 
 
-_FLAG_TYPES = {POSITION_METAVAR: position, "PATH": ExistingPath()}
+_FLAG_TYPES = {POSITION_METAVAR: parse_position, "PATH": ExistingPath()}
 
 
-def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
-    facts, kind = entry.metadata, types_of(settings)[entry.name]
+def _make_flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
+    facts, value_type = entry.metadata, types_of(settings)[entry.name]
     names = (facts["flag"] or f"--{entry.name.replace('_', '-')}").split()
-    if kind is bool and entry.default is True:
+    if value_type is bool and entry.default is True:
         names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
     options: dict[str, Any] = {"help": facts["meaning"], "metavar": facts["shown"], "default": entry.default}
     if not entry.repr:  # the value may contain a password
-        options |= {"help": f"{facts['meaning']} {HELP}", "callback": _resolve_secret}
+        options |= {"help": f"{facts['meaning']} {HELP_TEXT}", "callback": _resolve_secret}
     options["show_default"] = entry.default not in (None, False, ())
     if _is_required(entry):
         options |= {"default": None, "show_default": False}
-    options |= _type_options(settings, entry)
+    options |= _choose_click_type(settings, entry)
     if entry.default == ():
-        options |= {"multiple": True, "callback": _pairs if kind not in _LIST_TYPES else None}
+        options |= {"multiple": True, "callback": _pairs if value_type not in _LIST_TYPES else None}
     return click.option(*names, entry.name, **options)
 
 
-def _type_options(settings: type, entry: Field[Any]) -> dict[str, Any]:
+def _choose_click_type(settings: type, entry: Field[Any]) -> dict[str, Any]:
     """Return the click type of a setting, and the default in the form of a flag."""
-    facts, kind, choices = entry.metadata, types_of(settings)[entry.name], choices_of(settings, entry)
-    if choices and all(isinstance(one, int) for one in choices):
+    facts, value_type, choices = entry.metadata, types_of(settings)[entry.name], choices_of(settings, entry)
+    if choices and all(isinstance(choice, int) for choice in choices):
         default = {"default": f"v{entry.default}"} if isinstance(entry.default, int) else {}
-        return {"type": RecordFormat(_choice_texts(settings, entry)), **default}
+        return {"type": RecordFormat(_list_choice_texts(settings, entry)), **default}
     if choices:
         return {"type": click.Choice(choices)}
     if facts["shown"] == "SIZE":
-        return {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
+        return {"type": parse_size_flag, "default": f"{cast(int, entry.default) >> 20}m"}
     if facts["shown"] in _FLAG_TYPES:
         return {"type": _FLAG_TYPES[facts["shown"]]}
-    if kind is float:
+    if value_type is float:
         return {"type": click.FloatRange(facts["least"])}
-    if kind in (int, int | None, Sequence[int], _NUMBER_TYPES):
+    if value_type in (int, int | None, Sequence[int], _NUMBER_TYPES):
         return {"type": int if facts["least"] is None else click.IntRange(facts["least"])}
-    return {"is_flag": True} if kind is bool else {}
+    return {"is_flag": True} if value_type is bool else {}
 
 
 def _resolve_secret(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
@@ -236,14 +236,14 @@ def _resolve_secret(context: click.Context, option: click.Parameter, text: str |
 
 
 def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(pair_of(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
+    return tuple(parse_pair(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
 
 
-selection_options = (settings_options(PartitionSettings, "key_files", "follow_links"),)
-range_options = (settings_options(RangeSettings, *(entry.name for entry in fields(PartitionSettings))),)
+selection_options = (add_settings_flags(PartitionSettings, "key_files", "follow_links"),)
+range_options = (add_settings_flags(RangeSettings, *(entry.name for entry in fields(PartitionSettings))),)
 
 
-def reads(
+def add_log_settings(
     *names: str,
     kind: type[Any] | None = None,
     leave_out: Sequence[str] = (),
@@ -264,18 +264,18 @@ def reads(
             complete(flags)
             for entry in filter(_is_required, fields(settings_class)):
                 if flags[entry.name] is None:
-                    raise OptionError(f"give `{entry.name}`: {', '.join(_choice_texts(settings_class, entry))}")
+                    raise OptionError(f"give `{entry.name}`: {', '.join(_list_choice_texts(settings_class, entry))}")
             settings = settings_class(**{name: flags.pop(name) for name in field_names})
             if not settings.follow_links:
-                name_links([path for name in names for path in _as_list(flags[name])])
+                print_links([path for name in names for path in _as_list(flags[name])])
             return command(**flags, **({"settings": settings} if kind else {"storage": settings.storage}))
 
-        return settings_options(settings_class, *leave_out)(run)  # type: ignore[return-value]
+        return add_settings_flags(settings_class, *leave_out)(run)  # type: ignore[return-value]
 
     return add_settings
 
 
-def opens_batches(command: Command) -> Command:
+def add_budget_option(command: Command) -> Command:
     """Add ``--budget`` to a command that decompresses records. It limits all code that the command calls.
 
     Other processes and Spark tasks use the same limit (``cli.workers``, ``spark.jobs``).
@@ -295,32 +295,34 @@ def _as_list(value: Any) -> Sequence[str]:
     return [value] if isinstance(value, str) else value
 
 
-MAX_LINKS = 10  # largest number of listed links, so that a following error stays visible
+MAX_PRINTED_LINKS = 10  # largest number of listed links, so that a following error stays visible
 
 
-def name_links(paths: Sequence[str]) -> None:
+def print_links(paths: Sequence[str]) -> None:
     """List the symbolic links below local paths. They are not followed."""
     from kafkaframes.storage.log.discover import find_links
 
     links = find_links(paths)
-    for path in links[:MAX_LINKS]:
-        say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
-    if len(links) > MAX_LINKS:
-        say(f"kafkaframes: left out: {len(links) - MAX_LINKS:,} more symbolic links", err=True)
+    for path in links[:MAX_PRINTED_LINKS]:
+        print_text(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
+    if len(links) > MAX_PRINTED_LINKS:
+        print_text(f"kafkaframes: left out: {len(links) - MAX_PRINTED_LINKS:,} more symbolic links", err=True)
 
 
-MAX_DECISIONS = 20  # largest number of printed decisions of one check
+MAX_PRINTED_DECISIONS = 20  # largest number of printed decisions of one check
 
 
-def decision_lines(decisions: Iterable[Decision]) -> list[str]:
+def format_decisions(decisions: Iterable[Decision]) -> list[str]:
     """Return decisions as lines, with a limited number for each check."""
     counts: dict[str, int] = {}
     lines = []
     for decision in decisions:
         counts[decision.check] = counts.get(decision.check, 0) + 1
-        if counts[decision.check] <= MAX_DECISIONS:
+        if counts[decision.check] <= MAX_PRINTED_DECISIONS:
             lines.append(str(decision))
     remarks = [
-        f"{check}: and {count - MAX_DECISIONS:,} more" for check, count in counts.items() if count > MAX_DECISIONS
+        f"{check}: and {count - MAX_PRINTED_DECISIONS:,} more"
+        for check, count in counts.items()
+        if count > MAX_PRINTED_DECISIONS
     ]
     return lines + remarks

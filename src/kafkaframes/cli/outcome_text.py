@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from kafkaframes.cli.text import escape_unprintable, format_size, format_time, say
+from kafkaframes.cli.text import escape_unprintable, format_size, format_time, print_text
 from kafkaframes.errors.words import count_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from kafkaframes.jobs.export.run import Outcome
-    from kafkaframes.jobs.export.tally import Summary
+    from kafkaframes.jobs.export.tally import ExportSummary
 
-WIDTH_IN_A_PIPE = 110
+PIPED_TABLE_WIDTH = 110
 
 
-def say_problems(outcome: Outcome, *, failure: str) -> None:
+def print_problems(outcome: Outcome, *, failure: str) -> None:
     """Print damage, tasks that failed, and notes on standard error.
 
     Args:
@@ -27,19 +27,19 @@ def say_problems(outcome: Outcome, *, failure: str) -> None:
         failure: first words of the line about a task that failed.
     """
     for line in outcome.problem_lines(failure=failure):
-        say(f"kafkaframes: {line}", err=True)
+        print_text(f"kafkaframes: {line}", err=True)
     for line in outcome.notes:
-        say(f"kafkaframes: {escape_unprintable(line)}", err=True)
+        print_text(f"kafkaframes: {escape_unprintable(line)}", err=True)
     if outcome.notes.hidden_records:
-        say("kafkaframes: --isolation read_uncommitted includes these records", err=True)
+        print_text("kafkaframes: --isolation read_uncommitted includes these records", err=True)
 
 
-def tables_of(summary: Summary) -> Iterable[Any]:
+def build_tables(summary: ExportSummary) -> Iterable[Any]:
     """Yield a table of topics, a table of codecs, and the skipped data."""
     yield ""
-    yield _topics_table(summary)
-    yield _codecs_table(summary)
-    yield _table_of_dropped(summary) if summary.dropped else "[bold]Left out[/]  nothing"
+    yield _build_topics_table(summary)
+    yield _build_codecs_table(summary)
+    yield _build_dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
     if summary.internal_topics:
         names = _plain(", ".join(summary.internal_topics))
         yield f"[bold]Not read[/]  internal topics: {names} [dim](--internal-topics)[/]"
@@ -50,7 +50,7 @@ def _plain(text: str) -> str:
     return escape(escape_unprintable(text))
 
 
-def _table(title: str, *columns: str) -> Table:
+def _make_table(title: str, *columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -60,8 +60,8 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _topics_table(summary: Summary) -> Table:
-    table = _table("Records", "topic", "partitions", "records", "bytes", "first", "last")
+def _build_topics_table(summary: ExportSummary) -> Table:
+    table = _make_table("Records", "topic", "partitions", "records", "bytes", "first", "last")
     for topic in summary.topics:
         table.add_row(
             f"[bold]{_plain(topic.topic)}[/]",
@@ -74,8 +74,8 @@ def _topics_table(summary: Summary) -> Table:
     return table
 
 
-def _codecs_table(summary: Summary) -> Table:
-    table = _table("Compression", "codec", "batches", "records", "in the log", "keys, values, headers", "ratio")
+def _build_codecs_table(summary: ExportSummary) -> Table:
+    table = _make_table("Compression", "codec", "batches", "records", "in the log", "keys, values, headers", "ratio")
     for codec in summary.codecs:
         row = (
             f"{codec.batches:,}",
@@ -83,25 +83,25 @@ def _codecs_table(summary: Summary) -> Table:
             format_size(codec.log_bytes),
             format_size(codec.payload_bytes),
         )
-        table.add_row(f"[bold]{codec.codec}[/]", *row, f"[bold]{codec.ratio:.2f}[/]")
+        table.add_row(f"[bold]{codec.codec}[/]", *row, f"[bold]{codec.compression_ratio:.2f}[/]")
     return table
 
 
-def _table_of_dropped(summary: Summary) -> Table:
-    table = _table("Left out", "what", "batches", "records", "in the log")
+def _build_dropped_table(summary: ExportSummary) -> Table:
+    table = _make_table("Left out", "what", "batches", "records", "in the log")
     for entry in summary.dropped:
         records = "?" if entry.records is None else f"{entry.records:,}"
         table.add_row(_plain(entry.reason), f"{entry.batches:,}", records, format_size(entry.log_bytes))
     return table
 
 
-def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
+def summarize_table(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a summary of the table, line by line."""
-    at = facts.get("version", facts.get("snapshot"))
-    if at is not None:
-        word = "version" if "version" in facts else "snapshot"
+    location = facts.get("version", facts.get("snapshot"))
+    if location is not None:
+        action = "version" if "version" in facts else "snapshot"
         commits = count_text(facts["commits"], "commit") if facts["commits"] else "nothing new"
-        yield f"{facts['format']} table {facts['location']}, {word} {at}; {commits}"
+        yield f"{facts['format']} table {facts['location']}, {action} {location}; {commits}"
     if "metadata" in facts:
         yield f"metadata: {facts['metadata']}"
     for gap in facts["gaps"]:

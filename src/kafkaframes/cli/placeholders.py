@@ -15,7 +15,7 @@ from typing import Final
 
 from kafkaframes.errors import OptionError
 
-HELP: Final = "Take secrets from ${file:PATH:KEY} or ${env:NAME}."
+HELP_TEXT: Final = "Take secrets from ${file:PATH:KEY} or ${env:NAME}."
 _PLACEHOLDER: Final = re.compile(r"\$\{(env|file|directory):([^{}]*)\}")
 
 
@@ -26,17 +26,17 @@ def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
         OptionError: a variable is not set, a file cannot be read or can be read by other users, or a key is missing.
             The message contains no value.
     """
-    return {name: _PLACEHOLDER.sub(partial(_value_of, name), text) for name, text in settings.items()}
+    return {name: _PLACEHOLDER.sub(partial(_resolve_placeholder, name), text) for name, text in settings.items()}
 
 
-def _value_of(setting: str, match: re.Match[str]) -> str:
+def _resolve_placeholder(setting: str, match: re.Match[str]) -> str:
     provider, reference = match[1], match[2]
     if provider == "env":
         if reference not in os.environ:
             raise OptionError(f"{setting}: the environment variable {reference} is not set")
         return os.environ[reference]
-    path, colon, key = reference.rpartition(":")
-    if not path or not colon or not key:
+    path, separator, key = reference.rpartition(":")
+    if not path or not separator or not key:
         placeholder_form = "${file:PATH:KEY}" if provider == "file" else "${directory:DIR:FILE}"
         raise OptionError(f"{setting}: {match[0]} is not of the form {placeholder_form}")
     return _read_key(setting, path, key) if provider == "file" else _read_file(os.path.join(path, key))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkaframes.cli.connecting import connecting, reach_broker
+from kafkaframes.cli.connecting import add_connection_options, reach_broker
 from kafkaframes.cli.line_input import StopSignal, catch_signals, read_lines
 from kafkaframes.cli.options import ExistingPath
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 _MAX_TABLE_ROWS = 10_000
-_MAX_TABLES = 4  # largest number of unacknowledged tables
+_MAX_UNACKNOWLEDGED_TABLES = 4  # largest number of unacknowledged tables
 
 
 @click.command("produce")
 @click.argument("topic")
 @click.argument("file", required=False, type=ExistingPath(dir_okay=False))
-@connecting
+@add_connection_options
 @click.option(
     "--format",
     "form",
@@ -84,11 +84,11 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
         with Producer(**settings) as producer:
             under_way: deque[Future[pa.Table]] = deque()
             try:
-                for table in _tables(file, flags, stop, linger_s):
+                for table in _iterate_tables(file, flags, stop, linger_s):
                     if flags["partition"] is not None:
-                        table = _in_partition(table, flags["partition"])
+                        table = _set_partition(table, flags["partition"])
                     under_way.append(
-                        _queue(
+                        _queue_table(
                             producer,
                             topic,
                             table,
@@ -98,7 +98,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                         )
                     )
                     rows_before += table.num_rows
-                    while len(under_way) > _MAX_TABLES or under_way[0].done():
+                    while len(under_way) > _MAX_UNACKNOWLEDGED_TABLES or under_way[0].done():
                         count += _count_written(under_way.popleft())
                         if not under_way:
                             break
@@ -109,10 +109,10 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                 raise
             while under_way:
                 count += _count_written(under_way.popleft())
-        say(f"{count_text(count, 'record')} written to {topic}", err=True)
+        print_text(f"{count_text(count, 'record')} written to {topic}", err=True)
 
 
-def _queue(
+def _queue_table(
     producer: Producer, topic: str, table: pa.Table, *, rows_before: int, row_name: str, max_request_size: int
 ) -> Future[pa.Table]:
     """Queue a table, or nothing of it if a row cannot be sent.
@@ -143,18 +143,18 @@ def _count_written(result: Future[pa.Table]) -> int:
     return sum(result.result().column("count").to_pylist())
 
 
-def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s: float) -> Iterator[pa.Table]:
+def _iterate_tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s: float) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     form = flags["form"]
     if form in ("parquet", "arrow"):
         if file is None:
             raise OptionError(f"--format {form} reads a file: name it")
-        yield from _file_tables(file, form)
+        yield from _read_file_tables(file, form)
         return
     stream: BinaryIO = sys.stdin.buffer if file is None else open(file, "rb")  # noqa: SIM115  # closed below
     with stream:
-        read = _json_row if form == "jsonl" else _line_reader(flags)
+        read = _parse_json_line if form == "jsonl" else _make_line_parser(flags)
         row_count = 0
         for lines in read_lines(stream, stop, linger_s=linger_s, max_lines=_MAX_TABLE_ROWS):
             rows: list[dict[str, Any]] = []
@@ -163,13 +163,13 @@ def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s:
                     rows.append(read(line, number))
                 except OptionError as error:
                     if rows:
-                        yield pa.Table.from_pylist(rows, _schema())
+                        yield pa.Table.from_pylist(rows, _record_schema())
                     raise OptionError(f"{error}; {_summary_text(number - 1)}") from None
             row_count += len(lines)
-            yield pa.Table.from_pylist(rows, _schema())
+            yield pa.Table.from_pylist(rows, _record_schema())
 
 
-def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
+def _read_file_tables(file: str, form: str) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     from kafkaframes.records.build import READER_COLUMNS
@@ -185,9 +185,9 @@ def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
         else:
             from pyarrow import ipc
 
-            reader = ipc.open_file(file) if _is_file(file) else ipc.open_stream(file)
+            reader = ipc.open_file(file) if _is_arrow_file(file) else ipc.open_stream(file)
             schema = reader.schema
-            batches = map(reader.get_batch, range(reader.num_record_batches)) if _is_file(file) else reader
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if _is_arrow_file(file) else reader
         reject_unknown_columns(schema.names, ignore=READER_COLUMNS)  # even if the file has no rows
         for batch in batches:
             yield pa.Table.from_batches([batch])
@@ -196,7 +196,7 @@ def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
 
 
 @cache
-def _schema() -> pa.Schema:
+def _record_schema() -> pa.Schema:
     """Return the schema of the records to send."""
     import pyarrow as pa
 
@@ -211,16 +211,16 @@ def _schema() -> pa.Schema:
     )
 
 
-def _is_file(file: str) -> bool:
+def _is_arrow_file(file: str) -> bool:
     with open(file, "rb") as arrow_file:
         return arrow_file.read(6) == b"ARROW1"
 
 
-def _line_reader(flags: dict[str, Any]) -> Any:
+def _make_line_parser(flags: dict[str, Any]) -> Any:
     headers = []
     for entry in flags["headers"]:
-        name, equals, value = entry.partition("=")
-        if not equals:
+        name, separator, value = entry.partition("=")
+        if not separator:
             raise OptionError(f"-H {entry}: must be NAME=VALUE")
         headers.append({"key": name, "value": value.encode()})
     delimiter = None if flags["delimiter"] is None else flags["delimiter"].encode()
@@ -236,7 +236,7 @@ def _line_reader(flags: dict[str, Any]) -> Any:
     return read
 
 
-def _json_row(line: bytes, number: int) -> dict[str, Any]:
+def _parse_json_line(line: bytes, number: int) -> dict[str, Any]:
     """Read a line of ``consume --format jsonl`` without its topic, partition and offset, which are assigned again."""
     from kafkaframes.records.json_lines import from_json_record
     from kafkaframes.records.strict_json import parse_json
@@ -247,7 +247,7 @@ def _json_row(line: bytes, number: int) -> dict[str, Any]:
         raise OptionError(f"line {number} is not a record in JSON: {error}") from None
 
 
-def _in_partition(table: pa.Table, partition: int) -> pa.Table:
+def _set_partition(table: pa.Table, partition: int) -> pa.Table:
     import pyarrow as pa
 
     column = pa.array([partition] * table.num_rows, pa.int32())

@@ -12,7 +12,7 @@ from functools import partial
 import click
 
 from kafkaframes.cli.options import ports_option, specs_option
-from kafkaframes.cli.text import format_size, say
+from kafkaframes.cli.text import format_size, print_text
 from kafkaframes.errors.words import count_text
 
 EXIT_UNREAD = 1
@@ -83,19 +83,21 @@ def command(
             strict=strict,
             stop=stop,
             on_slow=_report_slow,
-            on_unknown=partial(_report_unknown, strict),
+            on_unknown=partial(_make_bypass_report, strict),
         )
         with recording:
-            say(
+            print_text(
                 f"listening on {recording.host}:{recording.port} for {upstream}, writing {to}; Ctrl-C ends it", err=True
             )
             if not recording.is_local:
-                say(f"kafkaframes: anyone who reaches {recording.host} can use the cluster through this port", err=True)
+                print_text(
+                    f"kafkaframes: anyone who reaches {recording.host} can use the cluster through this port", err=True
+                )
             recording.wait(seconds)
     connections = count_text(recording.connections, "connection")
-    say(f"{to}: {connections}, {format_size(recording.size_bytes)} recorded", err=True)
+    print_text(f"{to}: {connections}, {format_size(recording.size_bytes)} recorded", err=True)
     if recording.refused_connections:
-        say(f"{count_text(recording.refused_connections, 'connection')} could not be passed on", err=True)
+        print_text(f"{count_text(recording.refused_connections, 'connection')} could not be passed on", err=True)
 
 
 @contextlib.contextmanager
@@ -120,13 +122,13 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _report_slow(seconds: float) -> None:
-    say(f"kafkaframes: the disk took {seconds:.1f} s for one write; clients and brokers waited", err=True)
+    print_text(f"kafkaframes: the disk took {seconds:.1f} s for one write; clients and brokers waited", err=True)
 
 
-def _report_unknown(strict: bool, what: str) -> None:
+def _make_bypass_report(strict: bool, subject: str) -> None:
     """Report once that clients may have connected to brokers without the recorder."""
     outcome = "the connection was closed" if strict else "passed on as it is: it may lead clients past the recorder"
-    say(f"kafkaframes: {what}: {outcome}", err=True)
+    print_text(f"kafkaframes: {subject}: {outcome}", err=True)
 
 
 @click.command("redact")
@@ -156,8 +158,8 @@ def redact(
         paths, to, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids, ports=ports, specs=specs
     )
     summarize_entries, *warnings = result.lines
-    say(summarize_entries)
+    print_text(summarize_entries)
     for warning in warnings:
-        say(f"kafkaframes: {warning}", err=True)
+        print_text(f"kafkaframes: {warning}", err=True)
     if not result.report.is_complete or not result.report.calls:
         sys.exit(EXIT_UNREAD)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_settings_flags,
     json_option,
     master_option,
-    name_links,
-    opens_batches,
-    settings_options,
-    with_options,
+    print_links,
     workers_option,
 )
-from kafkaframes.cli.text import format_size, say
-from kafkaframes.cli.workers import runner
+from kafkaframes.cli.text import format_size, print_text
+from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.row_counts import format_row_counts
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.repair.job import RepairReport
 
 
-def _print(report: RepairReport) -> None:
+def _print_repair(report: RepairReport) -> None:
     for partition in report.partitions:
         name = partition["partition"]
         for action in partition["actions"]:
-            say(f"{name}: {action}")
+            print_text(f"{name}: {action}")
         for segment in partition["segments"]:
             for loss in segment["lost"]:
                 size = f"bytes {loss['start']:,} to {loss['end']:,}"
-                say(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
+                print_text(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
             for first, after in segment["holes"]:
-                say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
+                print_text(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
     lost_bytes = sum(one["bytes_lost"] for one in report.partitions)
-    say(f"{count_text(len(report.partitions), 'partition')}; {format_size(lost_bytes)} of segments are not kept")
+    print_text(f"{count_text(len(report.partitions), 'partition')}; {format_size(lost_bytes)} of segments are not kept")
     read, written_counts = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )
     if report.destination:
-        say(f"{format_row_counts(read, written_counts, {})}: those of all good batches")
+        print_text(f"{format_row_counts(read, written_counts, {})}: those of all good batches")
     else:
-        say(f"{count_text(read, 'record')} in good batches would be kept")
+        print_text(f"{count_text(read, 'record')} in good batches would be kept")
     if report.destination:
-        say(report.ending)
+        print_text(report.ending)
 
 
-def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool) -> None:
+def _check_flags(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool) -> None:
     if not dry_run and (to is None) == (not in_place):
         raise OptionError("give either --to DIR, or --in-place with --backup DIR; or --dry-run to look first")
     if in_place and not dry_run and backup is None:
@@ -65,9 +65,9 @@ def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool)
 @click.option("--in-place", is_flag=True, help="Replace LOGDIR by the repaired log; needs --backup.")
 @click.option("--backup", metavar="DIR", help="With --in-place: where to move the old LOGDIR.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-@with_options(json_option, workers_option, master_option)
-@settings_options(RepairSettings)
-@opens_batches
+@add_click_options(json_option, workers_option, master_option)
+@add_settings_flags(RepairSettings)
+@add_budget_option
 def command(
     logdir: str,
     to: str | None,
@@ -88,14 +88,14 @@ def command(
     Indexes, producer snapshots and leader epochs are rebuilt. If a partition has replicas, copy it from one of them
     instead. Exit status: 0 done, 2 refused.
     """
-    _check(to, backup, in_place=in_place, dry_run=dry_run)
+    _check_flags(to, backup, in_place=in_place, dry_run=dry_run)
     from kafkaframes.jobs.repair.job import repair_directory, repair_in_place
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
-    name_links([logdir])
+    print_links([logdir])
     settings = RepairSettings(**flags)
     recovery = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=settings.index_interval_bytes)
-    with runner(master, jobs, label="repairing") as run:
+    with open_runner(master, jobs, label="repairing") as run:
         if in_place and backup is not None and not dry_run:
             report = repair_in_place(logdir, backup, recovery, as_kafka=settings.as_kafka, run=run)
         else:
@@ -103,4 +103,4 @@ def command(
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
-        _print(report)
+        _print_repair(report)

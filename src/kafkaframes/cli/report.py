@@ -16,16 +16,16 @@ import click
 from kafkaframes import __version__
 from kafkaframes.cli.options import (
     PAGE,
-    format_of,
-    json_option_of,
-    opens_batches,
-    reads,
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
+    choose_format,
+    make_json_option,
     specs_option,
-    with_options,
     workers_option,
 )
-from kafkaframes.cli.text import format_size, say
-from kafkaframes.cli.workers import runner
+from kafkaframes.cli.text import format_size, print_text
+from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import PartitionSettings
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Where to write: a page (.html) or JSON (.json); - is standard output.  [default: report.html]",
 )
-@json_option_of("Print the same numbers as one JSON object, or write them to FILE.")
+@make_json_option("Print the same numbers as one JSON object, or write them to FILE.")
 @click.option("--generated-at", metavar="TIME", help="The time shown on the page (ISO 8601, UTC). Default: now.")
 @specs_option
-@with_options(workers_option)
-@opens_batches
-@reads("paths", kind=PartitionSettings)
+@add_click_options(workers_option)
+@add_budget_option
+@add_log_settings("paths", kind=PartitionSettings)
 def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
@@ -69,12 +69,12 @@ def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     """
     from kafkaframes.capture.files import is_traffic
 
-    paths, kind = flags["paths"], format_of(flags["output"], as_json, default=PAGE)
+    paths, kind = flags["paths"], choose_format(flags["output"], as_json, default=PAGE)
     is_of_traffic = all(map(is_traffic, paths))
     if specs is not None and not is_of_traffic:
         raise OptionError("--specs is for captures and request logs")
     to = flags["output"] or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
-    when = _milliseconds(flags["generated_at"])
+    when = _parse_report_time(flags["generated_at"])
     _check_arguments(to, paths)
     if is_of_traffic:
         _report_traffic(paths, to, kind, when, specs)
@@ -86,7 +86,7 @@ EXIT_UNREAD = 1
 _STANDARD_OUTPUT = "-"
 
 
-def _milliseconds(text: str | None) -> int:
+def _parse_report_time(text: str | None) -> int:
     """Return an ISO 8601 time in milliseconds; for None, SOURCE_DATE_EPOCH or the current time."""
     if text is None:
         fixed_time = os.environ.get("SOURCE_DATE_EPOCH")
@@ -136,9 +136,9 @@ def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: 
     page = build_traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else None
     _write_page(page or json.dumps(report.as_json()), to)
     if report.judged_text:
-        say(report.judged_text, err=to == _STANDARD_OUTPUT)
+        print_text(report.judged_text, err=to == _STANDARD_OUTPUT)
     if to != _STANDARD_OUTPUT:
-        say(f"{to}: {count_text(report.calls, 'call')}")
+        print_text(f"{to}: {count_text(report.calls, 'call')}")
     if report.judged != ALL:
         sys.exit(EXIT_UNREAD)
 
@@ -152,10 +152,10 @@ def _report_logs(
     directories = discover(paths, options=settings.storage)
     result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
     options = settings.storage
-    with runner(None, jobs, label="measuring") as work:
+    with open_runner(None, jobs, label="measuring") as work:
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)
     _write_page(build_report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
-        say(_report_text(report, to))
+        print_text(_report_text(report, to))
     if any(one.check == "unreadable" for one in report.findings):
         sys.exit(EXIT_UNREAD)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.convert import run_options
-from kafkaframes.cli.text import format_size, print_table, say
-from kafkaframes.cli.workers import runner
+from kafkaframes.cli.convert import add_run_options
+from kafkaframes.cli.text import format_size, print_table, print_text
+from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.restore.settings import KRAFT, NO_BOOTSTRAP, RestoreSettings
@@ -20,7 +20,7 @@ from kafkaframes.jobs.restore.settings import KRAFT, NO_BOOTSTRAP, RestoreSettin
 if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
 
-EXIT_LOST = 1
+EXIT_DATA_LOST = 1
 
 
 @click.command("restore")
@@ -31,7 +31,7 @@ EXIT_LOST = 1
 @click.option(
     "--into-cluster-ids", metavar="FILE", help="For an existing cluster: the output of its kafka-topics --describe."
 )
-@run_options(RestoreSettings)
+@add_run_options(RestoreSettings)
 def command(
     sources: tuple[str, ...],
     to: str | None,
@@ -64,26 +64,26 @@ def command(
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
     kind = flags.pop("kind")
-    settings = _with_topic_ids(settings, flags.pop("into_cluster_ids"))
-    with runner(master, jobs, label="restoring") as run:
+    settings = _add_topic_ids(settings, flags.pop("into_cluster_ids"))
+    with open_runner(master, jobs, label="restoring") as run:
         report = restore(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
-        _show(report, settings)
+        _print_restore(report, settings)
     if not report.is_whole:
-        sys.exit(EXIT_LOST)
+        sys.exit(EXIT_DATA_LOST)
 
 
-def _with_topic_ids(settings: RestoreSettings, ids_file: str | None) -> RestoreSettings:
+def _add_topic_ids(settings: RestoreSettings, ids_file: str | None) -> RestoreSettings:
     """Return the settings for an existing cluster, with its topic ids from a file; unchanged without a file."""
     if ids_file is None:
         return settings
-    settings = _with_ids_in(ids_file, settings)
+    settings = _add_ids_of_file(ids_file, settings)
     return replace(settings, bootstrap=NO_BOOTSTRAP, leader_epoch=settings.leader_epoch or 0)
 
 
-def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
+def _add_ids_of_file(path: str, settings: RestoreSettings) -> RestoreSettings:
     """Read the ids of the requested topics. Without --topic, all topics that have ids are requested."""
     from kafkaframes.jobs.restore.cluster import read_topic_ids
 
@@ -92,8 +92,8 @@ def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
     except (OSError, UnicodeDecodeError) as error:
         raise LogDirError(f"cannot be read: {error}", file=path) from error
     ids = read_topic_ids(text, file=path)
-    olds = {new: old for old, new in settings.topic_map}
-    topics = settings.topic_names or tuple(olds.get(name, name) for name in ids)
+    old_names = {new_name: old_name for old_name, new_name in settings.topic_map}
+    topics = settings.topic_names or tuple(old_names.get(name, name) for name in ids)
     topics_to_restore = {settings.new_name(name) for name in topics}
     selected_ids = tuple((name, topic_id) for name, topic_id in ids.items() if name in topics_to_restore)
     return replace(settings, topics=topics, topic_ids=(*selected_ids, *settings.topic_ids))
@@ -102,33 +102,35 @@ def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
 # --------------------------------------------------------------------------------------------------------- the report
 
 
-def _show(report: RestoreReport, settings: RestoreSettings) -> None:
+def _print_restore(report: RestoreReport, settings: RestoreSettings) -> None:
     rows = [
         (
-            f"{one.topic}-{one.partition}",
-            f"{one.segments:,}",
-            f"{one.log_start_offset:,} to {one.log_end_offset:,}"
+            f"{partition.topic}-{partition.partition}",
+            f"{partition.segments:,}",
+            f"{partition.log_start_offset:,} to {partition.log_end_offset:,}"
             if not report.dry_run
-            else f"{one.log_start_offset:,}",
-            format_size(one.bytes_read if report.dry_run else one.bytes_written),
-            report.topic_ids.get(one.topic, ""),
+            else f"{partition.log_start_offset:,}",
+            format_size(partition.bytes_read if report.dry_run else partition.bytes_written),
+            report.topic_ids.get(partition.topic, ""),
         )
-        for one in report.partitions
+        for partition in report.partitions
     ]
     print_table(("partition", "segments", "offsets", "size", "topic id"), rows)
     if not report.dry_run:
-        say(report.counted)
-    for remark in _remarks(report):
-        say(remark)
+        print_text(report.counted)
+    for remark in _list_remarks(report):
+        print_text(remark)
     if report.dry_run:
-        say("nothing was written (--dry-run)")
+        print_text("nothing was written (--dry-run)")
         return
-    say(report.ending)
-    say(_how_to_go_on(report, settings))
+    print_text(report.ending)
+    print_text(_describe_next_step(report, settings))
 
 
-def _remarks(report: RestoreReport) -> list[str]:
-    remarks = [f"{one['severity']}: {one['topic']}-{one['partition']}: {one['message']}" for one in report.decisions]
+def _list_remarks(report: RestoreReport) -> list[str]:
+    remarks = [
+        f"{loss['severity']}: {loss['topic']}-{loss['partition']}: {loss['message']}" for loss in report.decisions
+    ]
     remarks += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not selected"]
     for entry in report.partitions:
         name = f"{entry.topic}-{entry.partition}"
@@ -155,7 +157,7 @@ def _remarks(report: RestoreReport) -> list[str]:
     return remarks
 
 
-def _how_to_go_on(report: RestoreReport, settings: RestoreSettings) -> str:
+def _describe_next_step(report: RestoreReport, settings: RestoreSettings) -> str:
     destination = Path(report.destination).absolute()
     if settings.bootstrap != KRAFT:
         return (

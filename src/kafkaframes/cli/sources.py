@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from kafkaframes.cli.connecting import SERVERS, is_typed, reach_broker
+from kafkaframes.cli.connecting import SERVERS_VARIABLE, is_specified, reach_broker
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
 from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
@@ -34,12 +34,12 @@ def are_topics(sources: Sequence[str], servers: str | None) -> bool:
     if servers is not None:
         return True
     paths = [source for source in sources if "/" in source or os.path.exists(source)]
-    if not paths and os.environ.get(SERVERS):
+    if not paths and os.environ.get(SERVERS_VARIABLE):
         return True
     if len(paths) < len(sources):
         other = next(source for source in sources if source not in paths)
         raise OptionError(
-            f"{NO_SUCH_PATH_TEXT} (at {other}); for a topic, -b HOST:PORT or ${SERVERS} specifies the cluster"
+            f"{NO_SUCH_PATH_TEXT} (at {other}); for a topic, -b HOST:PORT or ${SERVERS_VARIABLE} specifies the cluster"
         )
     return False
 
@@ -55,15 +55,15 @@ def check_source_flags(log_settings: type, live_settings: type, *, is_live: bool
     Raises:
         OptionError: a flag does not apply to the source.
     """
-    kind, other = ("a topic", "a log directory") if is_live else ("a log directory", "a topic")
+    kind, other_kind = ("a topic", "a log directory") if is_live else ("a log directory", "a topic")
     names = {entry.name for entry in fields(log_settings)} - {entry.name for entry in fields(live_settings)}
     wrong_names = names if is_live else {"properties"}
     for option in click.get_current_context().command.params:
-        if option.name in wrong_names and is_typed(option.name):
-            raise OptionError(f"{max(option.opts, key=len)} is for {other}, and the source is {kind}")
+        if option.name in wrong_names and is_specified(option.name):
+            raise OptionError(f"{max(option.opts, key=len)} is for {other_kind}, and the source is {kind}")
 
 
-def topic_settings(settings: Settings, kind: type[TopicSettings]) -> TopicSettings:
+def convert_to_topic_settings(settings: Settings, kind: type[TopicSettings]) -> TopicSettings:
     """Return the settings of a job over log directories as settings of the same job over topics.
 
     Args:
@@ -74,7 +74,7 @@ def topic_settings(settings: Settings, kind: type[TopicSettings]) -> TopicSettin
     return kind(**values | {"isolation": settings.isolation or "read_committed"})
 
 
-def topic_read(
+def make_topic_read(
     topics: Sequence[str],
     settings: TopicExportSettings | TopicTableSettings,
     *,
@@ -90,4 +90,4 @@ def topic_read(
 
     isolation = {"isolation": {"isolation.level": settings.isolation}}
     client = reach_broker(servers, properties, timeout, flags=isolation, kind=ConsumerSettings)
-    return settings.topic_options(client, topics)
+    return settings.make_topic_options(client, topics)

@@ -1,4 +1,4 @@
-"""``kafkaframes spec check``, ``lint``, ``tags``: checks specs alone, against older specs, and against proposals."""
+"""``kafkaframes spec check``, ``lint``, ``tags``: check specs alone, against older specs, and against proposals."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.text import print_table, say
+from kafkaframes.cli.options import make_json_option
+from kafkaframes.cli.text import print_table, print_text
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same, next_free, registry
 from kafkaframes.protocol.spec.changes import SEVERITY, SpecChange, SpecCheck
@@ -42,14 +42,14 @@ def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> Non
 
 def _print_line(is_error: bool, line: str) -> None:
     click.secho("error:   " if is_error else "warning: ", fg="red" if is_error else "yellow", nl=False)
-    say(line)
+    print_text(line)
 
 
 @click.command("tags")
 @click.argument("pattern", required=False, default="")
 @click.option("--specs", "sources", multiple=True, metavar="DIR|FILE", help="A proposal; give several to compare them.")
-@json_option_of("One JSON object a line.")
-def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
+@make_json_option("One JSON object a line.")
+def list_tags_command(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
     """List the tags of Kafka's messages: the field that has each, its versions, its first release.
 
     PATTERN keeps the messages with names that contain it. With --specs, list the tags of proposals and compare them
@@ -60,7 +60,7 @@ def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
     table = [tag for tag in result.tags if pattern.lower() in tag.message.lower()]
     if as_json:
         for tag in table:
-            click.echo(json.dumps(tag._asdict() | {"since": _since(tag)}))
+            click.echo(json.dumps(tag._asdict() | {"since": _first_release_of(tag)}))
     else:
         _print_tags(table)
     for clash in result.collisions:
@@ -72,34 +72,39 @@ def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
 def _print_tags(table: list[Tag]) -> None:
     free = next_free([*registry().values(), *table])
     rows = [
-        (tag.message, tag.struct if tag.struct != tag.message else "", *_cells(tag), str(free[tag.message, tag.struct]))
+        (
+            tag.message,
+            tag.struct if tag.struct != tag.message else "",
+            *_format_tag(tag),
+            str(free[tag.message, tag.struct]),
+        )
         for tag in table
     ]
     print_table(("message", "struct", "tag", "field", "type", "versions", "since", "before", "next free"), rows)
     click.echo(f"{count_text(len(table), 'tag')}")
 
 
-def _cells(tag: Tag) -> tuple[str, ...]:
+def _format_tag(tag: Tag) -> tuple[str, ...]:
     earlier_releases = ", ".join(f"{name} ({release})" for name, release in tag.before)
-    return str(tag.number), tag.field, tag.type, tag.versions, _since(tag) or "", earlier_releases
+    return str(tag.number), tag.field, tag.type, tag.versions, _first_release_of(tag) or "", earlier_releases
 
 
-def _since(tag: Tag) -> str | None:
+def _first_release_of(tag: Tag) -> str | None:
     """Return the first release with a tag. The tags of a proposal are looked up."""
     registered = registry().get(tag.key)
     return tag.since or (registered.since if registered is not None and is_same(registered, tag) else None)
 
 
-_STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
+_STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
 
 
 @click.command("check")
 @click.argument("old")
 @click.argument("new")
-@json_option_of("One JSON object a line and finding.")
+@make_json_option("One JSON object a line and finding.")
 @click.option("--level", type=click.Choice(list(SEVERITY)), default="note", show_default=True, help="Least to print.")
 @click.option("--strict", is_flag=True, help="Notes fail too.")
-def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
+def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     """Compare two specs, or two sets of them, by KIP-482's rules of evolution.
 
     OLD and NEW are files, directories, jars, zips or REF:path in this git repository
@@ -109,17 +114,17 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     Exit status: 0 compatible (perhaps with notes), 1 breaking, 2 not readable.
     """
     result = check_specs(old, new)
-    rows = [one for one in result.changes if SEVERITY[one.verdict] >= SEVERITY[level]]
+    rows = [change for change in result.changes if SEVERITY[change.verdict] >= SEVERITY[level]]
     if as_json:
         for entry in rows:
-            click.echo(json.dumps(_row(entry)))
+            click.echo(json.dumps(_change_to_json(entry)))
     else:
-        _print(rows, result)
+        _print_result(rows, result)
     verdict = result.verdict
     raise SystemExit(int(verdict == "breaking" or (strict and verdict == "note")))
 
 
-def _row(entry: SpecChange) -> dict[str, Any]:
+def _change_to_json(entry: SpecChange) -> dict[str, Any]:
     return {
         "verdict": entry.verdict,
         "message": entry.message,
@@ -131,7 +136,7 @@ def _row(entry: SpecChange) -> dict[str, Any]:
     }
 
 
-def _print(rows: Iterable[SpecChange], result: SpecCheck) -> None:
+def _print_result(rows: Iterable[SpecChange], result: SpecCheck) -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -144,7 +149,7 @@ def _print(rows: Iterable[SpecChange], result: SpecCheck) -> None:
             console.print(f"[bold]{escape(message)}[/bold]")
         versions_text = f" in {entry.versions}" if entry.versions else ""
         prefix = f"{'.'.join(entry.path)}: " if entry.path else ""
-        style = _STYLES[entry.verdict]
+        style = _STYLES_BY_VERDICT[entry.verdict]
         text = escape(prefix + entry.text)
         console.print(f"  [{style}]{entry.verdict:<10}[/] {text}{versions_text} [dim]({entry.rule.name})[/dim]")
         reasons[entry.rule.name] = entry.rule.source
@@ -154,8 +159,8 @@ def _print(rows: Iterable[SpecChange], result: SpecCheck) -> None:
             console.print(f"[dim]{name}: {escape(source)}[/dim]")
         console.print()
     counts = ", ".join(
-        f"{sum(one.verdict == verdict for one in result.changes)} {verdict}"
+        f"{sum(change.verdict == verdict for change in result.changes)} {verdict}"
         for verdict in ("breaking", "note", "compatible")
     )
-    style = _STYLES[result.verdict]
+    style = _STYLES_BY_VERDICT[result.verdict]
     console.print(f"[{style}]{result.verdict}[/]: {count_text(result.messages, 'message')}, {counts} changes")

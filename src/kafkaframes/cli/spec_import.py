@@ -21,7 +21,7 @@ from kafkaframes.protocol.spec.catalog.reading import FOLDER
 @click.option(
     "-o", "--output", metavar="FILE.py", required=True, type=click.Path(path_type=Path), help="The module to write."
 )
-def stubs(specs: str, output: Path) -> None:
+def write_stubs(specs: str, output: Path) -> None:
     """Write a module of your own messages, and a stub, by which editors complete and type checkers check their fields.
 
     With -o greetings.py: `from greetings import GreetRequest`. Kafka's own messages have their stub already.
@@ -35,7 +35,7 @@ def stubs(specs: str, output: Path) -> None:
     "-o", "--output", metavar="FILE|DIR", type=click.Path(path_type=Path), default=Path("kafka-protocol.html")
 )
 @specs_option
-def guide(output: Path, specs: str | None) -> None:
+def write_guide(output: Path, specs: str | None) -> None:
     """Write the protocol guide: every message at every version, its wire layout, and what changed since the one before.
 
     One HTML page that works offline, with search over messages and fields, and with what they are made of: frames and

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli.options import json_option_of, ports_in, ports_option, workers_option
-from kafkaframes.cli.text import print_table, say
-from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
+from kafkaframes.cli.options import make_json_option, parse_ports, ports_option, workers_option
+from kafkaframes.cli.text import print_table, print_text
+from kafkaframes.cli.workers import exit_if_unread, run_traffic_tasks, spark_option, split_traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.scale import ByteRate
 
 _COUNT_HEADINGS = ("count", "before", "after", "saved", "%")
-_MAX_LINES = 60
+_MAX_CHANGE_LINES = 60
 
 
 @click.command("propose")
@@ -34,7 +34,7 @@ _MAX_LINES = 60
 @click.option("--scale", "mix", metavar="MIX", help="Bytes a second and a day of this mix of calls.")
 @click.option("-o", "--output", metavar="FILE", help="Write a page (HTML), too.")
 @ports_option
-@json_option_of("One JSON object a line, by API, version, direction, kind and --by.")
+@make_json_option("One JSON object a line, by API, version, direction, kind and --by.")
 @spark_option
 @workers_option
 def command(
@@ -72,10 +72,10 @@ def command(
     question = make_question(proposal, before, values, by)
     outcome = WeighingResult()
     if paths:
-        tasks, share_bytes = traffic_tasks(paths, ports, jobs)
+        tasks, share_bytes = split_traffic_tasks(paths, ports, jobs)
         work = [WeighingTask(task, question) for task in tasks]
-        outcome = merge_outcomes(run_measured(weigh_share, work, share_bytes, on_spark=on_spark, jobs=jobs))
-    rows = scale_mix(mix, outcome, question, ports_in(ports)) if mix is not None else []
+        outcome = merge_outcomes(run_traffic_tasks(weigh_share, work, share_bytes, on_spark=on_spark, jobs=jobs))
+    rows = scale_mix(mix, outcome, question, parse_ports(ports)) if mix is not None else []
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
     if as_json:
@@ -83,7 +83,7 @@ def command(
     else:
         if not paths or question.after is not None:
             _print_changes(question, is_whole=not paths)
-        _print(outcome, question, by)
+        _print_outcome(outcome, question, by)
         _print_scaled(rows, question)
     exit_if_unread(outcome.coverage)
 
@@ -107,26 +107,26 @@ def _print_changes(question: ProposalSettings, *, is_whole: bool) -> None:
     changed_rows = list(list_spec_changes(question))
     lines = 0
     for message, changes in changed_rows:
-        if lines > _MAX_LINES and not is_whole:
-            say(
+        if lines > _MAX_CHANGE_LINES and not is_whole:
+            print_text(
                 f"... and more: {count_text(len(changed_rows), 'message')} "
                 f"{verb_text(len(changed_rows), 'changes', 'change')}; --output lists them all"
             )
             return
         lines += 1 + len(changes)
-        say(f"{message}:" if changes else f"{message}: laid out as before")
+        print_text(f"{message}:" if changes else f"{message}: laid out as before")
         for change in changes:
-            say(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
+            print_text(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
 
 
 def _print_json(outcome: WeighingResult, rows: Sequence[ByteRate], question: ProposalSettings) -> None:
     from kafkaframes.jobs.report.proposal_page import build_json_rows
 
     for row in build_json_rows(question, outcome, rows):
-        say(json.dumps(row))
+        print_text(json.dumps(row))
 
 
-def _print(outcome: WeighingResult, question: ProposalSettings, by: tuple[str, ...]) -> None:
+def _print_outcome(outcome: WeighingResult, question: ProposalSettings, by: tuple[str, ...]) -> None:
     from kafkaframes.jobs.analyze.proposals import SAME
 
     for kind, title in question.proposal.kinds.items():
@@ -134,22 +134,24 @@ def _print(outcome: WeighingResult, question: ProposalSettings, by: tuple[str, .
         weights = {weight_group: weight for weight_group, weight in selection.items() if weight.messages}
         if not weights:
             continue
-        names = sorted({name for weight in weights.values() for name in weight.counts} - _INNER_PARTS)
+        names = sorted({name for weight in weights.values() for name in weight.counts} - _HIDDEN_COUNTS)
         rows = [
-            [f"{question.api_name(key)} {version} {direction}", *_cells(weight, names)]
+            [f"{question.api_name(key)} {version} {direction}", *_format_weight(weight, names)]
             for (key, version, direction), weight in sorted(weights.items())
             if kind != SAME
         ]
-        say(f"{title}:")
-        totals = [["all", *_cells(weight, names)] for weight in outcome.sum_weights_by(kind=kind).values()]
+        print_text(f"{title}:")
+        totals = [["all", *_format_weight(weight, names)] for weight in outcome.sum_weights_by(kind=kind).values()]
         print_table(["message", *_COUNT_HEADINGS, *names, "break-even"], [*rows, *totals])
         for dimension in by:
-            cells = [[name, *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
-            say(f"{title}, by {dimension}:")
+            cells = [
+                [name, *_format_weight(weight, names)] for name, weight in _group_weights(outcome, dimension, kind)
+            ]
+            print_text(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNT_HEADINGS, *names, "break-even"], cells)
         _print_lengths(outcome.sum_weights_by(kind=kind)[()])
-    for line in _omission_lines(outcome):
-        say(line)
+    for line in _format_omissions(outcome):
+        print_text(line)
 
 
 def _print_lengths(total: Weight) -> None:
@@ -158,24 +160,27 @@ def _print_lengths(total: Weight) -> None:
     summaries = summarize_lengths(total)
     if not summaries:
         return
-    say("Lengths of arrays (elements), strings, byte fields and record sets (bytes); null counts as one byte:")
+    print_text("Lengths of arrays (elements), strings, byte fields and record sets (bytes); null counts as one byte:")
     names = ("fields", "count", "null", "one-byte length", "at most 100", "median", "90 %", "99 %", "largest")
     rows = [
         [
-            one.kind,
-            *map(str, (one.count, one.nulls)),
-            *(f"{100 * share / one.count:.2f} %" for share in (one.one_byte, one.hundred)),
-            *("-" if length is None else str(length) for length in (one.median, one.p90, one.p99, one.maximum)),
+            summary.kind,
+            *map(str, (summary.count, summary.nulls)),
+            *(f"{100 * share / summary.count:.2f} %" for share in (summary.one_byte, summary.hundred)),
+            *(
+                "-" if length is None else str(length)
+                for length in (summary.median, summary.p90, summary.p99, summary.maximum)
+            ),
         ]
-        for one in summaries
+        for summary in summaries
     ]
     print_table(names, rows)
 
 
-_INNER_PARTS = frozenset({"bytes of unset", "moved", "moved and set"})
+_HIDDEN_COUNTS = frozenset({"bytes of unset", "moved", "moved and set"})
 
 
-def _by(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
+def _group_weights(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
     from kafkaframes.jobs.analyze.outcome import format_label
 
     for (name,), weight in sorted(outcome.sum_weights_by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
@@ -183,13 +188,18 @@ def _by(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[st
             yield format_label(name), weight
 
 
-def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
-    even = "" if weight.break_even_share is None else f"{100 * weight.break_even_share:.0f} %"
+def _format_weight(weight: Weight, names: Sequence[str]) -> list[str]:
+    break_even_text = "" if weight.break_even_share is None else f"{100 * weight.break_even_share:.0f} %"
     numbers = (weight.messages, weight.before, weight.after, weight.saved)
-    return [*map(str, numbers), f"{100 * weight.share:.2f}", *(str(weight.counts[name]) for name in names), even]
+    return [
+        *map(str, numbers),
+        f"{100 * weight.share:.2f}",
+        *(str(weight.counts[name]) for name in names),
+        break_even_text,
+    ]
 
 
-def _omission_lines(outcome: WeighingResult) -> Iterator[str]:
+def _format_omissions(outcome: WeighingResult) -> Iterator[str]:
     """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
     totals = outcome.sum_weights_by().values()
     checked_count, mismatched_count = (
@@ -234,10 +244,10 @@ def _print_scaled(rows: Sequence[ByteRate], question: ProposalSettings) -> None:
             f"{(size_before - size_after) * SECONDS_PER_DAY:,.0f}",
             "",
         ]
-        say(f"{title}, scaled:")
+        print_text(f"{title}, scaled:")
         print_table(["message", "calls/s", "bytes/s before", "after", "saved a day", "basis"], [*cells, total])
     if rows:
-        say(
+        print_text(
             "Assumed: a measured message of the mix is as large as those weighed at its version, on average; an example"
         )
-        say(f"has one element in each array, texts of {EXAMPLE_TEXT_BYTES} bytes, no error, no tagged field.")
+        print_text(f"has one element in each array, texts of {EXAMPLE_TEXT_BYTES} bytes, no error, no tagged field.")

@@ -27,7 +27,7 @@ from kafkaframes.protocol.spec_functions import change_specs
 @click.argument("file", metavar="FILE.py")
 @click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to change  [default: the catalog's].")
 @click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
-def new_kip(file: str, source: str | None, target: Path) -> None:
+def write_proposal_specs(file: str, source: str | None, target: Path) -> None:
     """Write message specs for a proposal of your own, from a few lines of Python.
 
     FILE.py has a function rewrite(kip), which selects and changes fields:
@@ -44,13 +44,13 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     Each API that changes gets a new version, request and response alike; older versions keep their bytes. The file is
     executed, so use only one that you trust. Then: kafkaframes spec propose NEW CAPTURE.
     """
-    result = change_specs(_function(file), target, source=source)
+    result = change_specs(_load_change_function(file), target, source=source)
     for name in result.changed_names:
         click.echo(
             f"{name} {result.before[name].valid_versions.highest} -> {result.after[name].valid_versions.highest}"
         )
     findings = result.check()
-    for line in _breaking(findings):
+    for line in _has_breaking_change(findings):
         click.echo(line)
     click.echo(
         f"{worst(findings)} (spec check): {count_text(len(result.changed_names), 'message')} "
@@ -58,7 +58,7 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     )
 
 
-def _function(file: str) -> Callable[[Kip], object]:
+def _load_change_function(file: str) -> Callable[[Kip], object]:
     try:
         function = runpy.run_path(file).get("rewrite")
     except OSError as error:
@@ -68,13 +68,23 @@ def _function(file: str) -> Callable[[Kip], object]:
     return function  # type: ignore[no-any-return]
 
 
-def _breaking(findings: Iterable[SpecChange]) -> Iterator[str]:
+def _has_breaking_change(findings: Iterable[SpecChange]) -> Iterator[str]:
     for finding in findings:
         if finding.verdict == "breaking":
             yield f"breaking: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})"
 
 
-_COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
+_RESULT_COLUMNS: Final = (
+    "api_key",
+    "message",
+    "field",
+    "kind",
+    "tag",
+    "tagged_versions",
+    "default",
+    "arrays",
+    "outcome",
+)
 
 
 @click.command("rewrite")
@@ -102,44 +112,44 @@ def rewrite_specs(
     rewrite_result = result.tagged_errors
     assert rewrite_result is not None
     if style == "json":
-        click.echo(json.dumps(list(_rows(rewrite_result)), indent=1))
+        click.echo(json.dumps(list(_iterate_rows(rewrite_result)), indent=1))
     elif style == "csv":
-        table = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
+        table = csv.DictWriter(sys.stdout, _RESULT_COLUMNS, lineterminator="\n")
         table.writeheader()
-        table.writerows(_rows(rewrite_result))
+        table.writerows(_iterate_rows(rewrite_result))
     else:
-        for line in _text(result.before, rewrite_result, target):
+        for line in _format_summary(result.before, rewrite_result, target):
             click.echo(line)
 
 
-def _rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
+def _iterate_rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
     """Yield a row for each tagged field, and for each message or field that was not changed."""
     for field in rewrite_result.fields:
         default = "" if field.kind == "code" else "null"
-        yield _row(
+        yield _make_row(
             rewrite_result, field.message, field.path, kind=field.kind, tag=field.tag,
             tagged_versions=f"{field.version}+",
             default=f"{default} (was empty)" if field.is_null_default_new else default, arrays=field.arrays,
             outcome="tagged",
         )  # fmt: skip
     for kept_field in rewrite_result.unchanged:
-        yield _row(rewrite_result, kept_field.message, kept_field.path, outcome=f"left: {kept_field.reason}")
+        yield _make_row(rewrite_result, kept_field.message, kept_field.path, outcome=f"left: {kept_field.reason}")
 
 
-def _row(rewrite_result: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
+def _make_row(rewrite_result: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
     row = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
-    return dict.fromkeys(_COLUMNS) | row | cells
+    return dict.fromkeys(_RESULT_COLUMNS) | row | cells
 
 
-def _text(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Path) -> Iterator[str]:
+def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Path) -> Iterator[str]:
     for api in rewrite_result.apis:
         notes = ", flexible now" if api.is_flexible_new else ""
         notes += ", in place: not released yet" if api.before == api.version else ""
         yield f"{api.response} {api.before} -> {api.version}{notes}"
         for field in rewrite_result.fields:
             if field.message == api.response:
-                null = "; null is its default now" if field.is_null_default_new else ""
-                yield f"  {'.'.join(field.path)}: tag {field.tag}{null}"
+                nullable_count = "; null is its default now" if field.is_null_default_new else ""
+                yield f"  {'.'.join(field.path)}: tag {field.tag}{nullable_count}"
     for kept_field in rewrite_result.unchanged:
         yield f"left: {'.'.join((kept_field.message, *kept_field.path))}: {kept_field.reason}"
     yield ""
@@ -148,6 +158,6 @@ def _text(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Pa
         yield f"{name:<36} {count:>6}  {TRUNK_OF_OCTOBER_2024[name]:>6}"
     yield ""
     result = list(check_sets(before, rewrite_result.specs))
-    yield from _breaking(result)
+    yield from _has_breaking_change(result)
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
     yield f"{worst(result)} (spec check): {counts} changes; {count_text(len(rewrite_result.specs), 'spec')} in {target}"

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from kafkaframes.cli.options import json_option_of, specs_option
+from kafkaframes.cli.options import make_json_option, specs_option
 from kafkaframes.cli.text import print_table
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
@@ -24,14 +24,14 @@ from kafkaframes.protocol.spec_functions import compare_versions, describe_layou
 @click.option(
     "--records", is_flag=True, help="List the records of Kafka's internal topics and files instead of the APIs."
 )
-@json_option_of("One JSON object a line.")
+@make_json_option("One JSON object a line.")
 def list_messages(pattern: str, records: bool, as_json: bool) -> None:
     """List the messages of the catalog: APIs by key with their versions, or records by module.
 
     PATTERN keeps the names that contain it, ignoring case. "Versions" are all that kafkaframes supports; "current" are
     those of the newest Kafka release in the catalog. "Flexible since" is the first release with a flexible version.
     """
-    table = _records() if records else _apis()
+    table = _list_records() if records else _list_apis()
     result = [row for row in table if pattern.lower() in str(row["name"]).lower()]
     if as_json:
         for row in result:
@@ -40,7 +40,7 @@ def list_messages(pattern: str, records: bool, as_json: bool) -> None:
         _print_list(result, "records" if records else "APIs")
 
 
-def _apis() -> list[dict[str, object]]:
+def _list_apis() -> list[dict[str, object]]:
     return [
         {
             "key": api.key,
@@ -49,7 +49,7 @@ def _apis() -> list[dict[str, object]]:
             "current": str(api.current_versions) + (" (newest unstable)" if api.is_latest_unstable else ""),
             "flexible": "-" if api.flexible_since is None else f"{api.flexible_since}+",
             "flexible since": _flexible_release(api) or "-",
-            "headers": _headers(api),
+            "headers": _format_header_versions(api),
         }
         for api in catalog.apis()
     ]
@@ -59,26 +59,26 @@ def _flexible_release(api: catalog.Api) -> str | None:
     return None if api.flexible_since is None else first_release_with(api.key, api.flexible_since)
 
 
-def _headers(api: catalog.Api) -> str:
+def _format_header_versions(api: catalog.Api) -> str:
     """Return the header versions of request/response: ``1/0``, and from the first flexible version on ``2/1``."""
     pairs = list(dict.fromkeys(api.header_versions.values()))
     return ", ".join(f"{request}/{response}" for request, response in pairs)
 
 
-def _records() -> list[dict[str, object]]:
+def _list_records() -> list[dict[str, object]]:
     entries = [catalog.entry(name) for name in catalog.names()]
-    rows = [one for one in entries if one.outline.type not in ("request", "response")]
+    rows = [record_spec for record_spec in entries if record_spec.outline.type not in ("request", "response")]
     return [
         {
-            "module": one.module.removeprefix("kafka-"),
-            "key": "-" if one.outline.api_key is None else one.outline.api_key,
-            "name": one.name,
-            "type": one.outline.type,
-            "versions": str(one.outline.valid_versions),
-            "flexible": str(one.outline.flexible_versions),
-            "last release": one.last_release,
+            "module": record_spec.module.removeprefix("kafka-"),
+            "key": "-" if record_spec.outline.api_key is None else record_spec.outline.api_key,
+            "name": record_spec.name,
+            "type": record_spec.outline.type,
+            "versions": str(record_spec.outline.valid_versions),
+            "flexible": str(record_spec.outline.flexible_versions),
+            "last release": record_spec.last_release,
         }
-        for one in sorted(rows, key=lambda entry: (entry.module, entry.outline.api_key or 0, entry.name))
+        for record_spec in sorted(rows, key=lambda entry: (entry.module, entry.outline.api_key or 0, entry.name))
     ]
 
 
@@ -102,8 +102,8 @@ _CHANGE_SIGNS = {
 @click.argument("name")
 @click.argument("before", type=int)
 @click.argument("after", type=int)
-@json_option_of("One JSON object a line and change.")
-def diff(name: str, before: int, after: int, as_json: bool) -> None:
+@make_json_option("One JSON object a line and change.")
+def print_version_diff(name: str, before: int, after: int, as_json: bool) -> None:
     """Show what differs on the wire between version BEFORE and version AFTER.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
@@ -126,7 +126,7 @@ def diff(name: str, before: int, after: int, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("version", type=int)
 @specs_option
-def show_codec(name: str, version: int, specs: str | None) -> None:
+def print_codec(name: str, version: int, specs: str | None) -> None:
     """Print the source text of the generated functions of NAME at VERSION."""
     from kafkaframes.protocol.messages.registry import message_of
 
@@ -137,8 +137,8 @@ def show_codec(name: str, version: int, specs: str | None) -> None:
 @click.argument("name")
 @click.argument("version", type=int, required=False)
 @click.option("--bnf", "as_bnf", is_flag=True, help="The notation of Kafka's protocol guide.")
-@json_option_of("JSON; without a VERSION the spec itself.")
-def show(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
+@make_json_option("JSON; without a VERSION the spec itself.")
+def print_layout(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
     """Show the wire layout of a message at VERSION, or without one its fields over all versions.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
@@ -151,7 +151,7 @@ def show(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
                 to_text(spec) if version is None else json.dumps(layout_as_json(spec, check_version(spec, version)))
             )
         elif version is None:
-            _print_all(spec)
+            _print_all_versions(spec)
         else:
             _print_version(spec, check_version(spec, version))
 
@@ -159,7 +159,7 @@ def show(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
 def _print_version(spec: MessageSpec, version: int) -> None:
     header = f", header {spec.header_version(version)}" if spec.type in RPC_TYPES else ""
     encoding = "flexible" if spec.is_flexible(version) else "inflexible"
-    _heading(spec, f"version {version} ({encoding}{header})")
+    _heading_text(spec, f"version {version} ({encoding}{header})")
     lines = [
         (
             "  " * row.depth + row.name,
@@ -172,21 +172,29 @@ def _print_version(spec: MessageSpec, version: int) -> None:
     print_table(("field", "type", "bytes", "notes"), lines)
 
 
-def _print_all(spec: MessageSpec) -> None:
-    _heading(spec, f"versions {spec.valid_versions}, flexible {spec.flexible_versions}")
+def _print_all_versions(spec: MessageSpec) -> None:
+    _heading_text(spec, f"versions {spec.valid_versions}, flexible {spec.flexible_versions}")
     lines: list[tuple[str, ...]] = []
     for path, entry in fields_of(spec):
         tag = "" if entry.tag is None else f"{entry.tag} in {entry.tagged_versions}"
-        null = "" if entry.nullable_versions.is_empty else str(entry.nullable_versions)
+        nullable_text = "" if entry.nullable_versions.is_empty else str(entry.nullable_versions)
         default = default_words(entry.default) if entry.tag is not None or is_telling(entry.default) else ""
         kinds = (("key", entry.map_key), ("ignorable", entry.ignorable))
         marks = ", ".join(word for word, is_set in kinds if is_set)
-        cells = ("  " * (len(path) - 1) + entry.name, str(entry.type), str(entry.versions), null, tag, default, marks)
+        cells = (
+            "  " * (len(path) - 1) + entry.name,
+            str(entry.type),
+            str(entry.versions),
+            nullable_text,
+            tag,
+            default,
+            marks,
+        )
         lines.append((*cells, entry.about))
     print_table(("field", "type", "versions", "nullable", "tag", "default", "marks", "about"), lines)
 
 
-def _heading(spec: MessageSpec, suffix: str) -> None:
+def _heading_text(spec: MessageSpec, suffix: str) -> None:
     key = "" if spec.api_key is None else f" {spec.api_key}"
     click.echo(f"{click.style(spec.name, bold=True)}: {spec.type}{key}, {suffix}")
     description = catalog.about(spec.name)

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import connecting
+from kafkaframes.cli.connecting import add_connection_options
 from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
     json_option,
     key_options,
     master_option,
-    opens_batches,
-    reads,
-    with_options,
     workers_option,
 )
-from kafkaframes.cli.outcome_text import lines_of, say_problems
-from kafkaframes.cli.sources import are_topics, check_source_flags, topic_read, topic_settings
-from kafkaframes.cli.text import escape_unprintable, format_size, note, say
-from kafkaframes.cli.workers import runner
+from kafkaframes.cli.outcome_text import print_problems, summarize_table
+from kafkaframes.cli.sources import are_topics, check_source_flags, convert_to_topic_settings, make_topic_read
+from kafkaframes.cli.text import escape_unprintable, format_size, print_note, print_text
+from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
 
@@ -35,21 +35,27 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.tables.job import TableJob
 
-FORMATS = ("delta", "iceberg", "parquet")
+TABLE_FORMATS = ("delta", "iceberg", "parquet")
 EXIT_INCOMPLETE = 1
-_OWN_FLAGS = ("format", "timestamp", "keys", "key_regex", "storage")  # have flags of another form, or none
+_FLAGS_NOT_FROM_SETTINGS = (
+    "format",
+    "timestamp",
+    "keys",
+    "key_regex",
+    "storage",
+)  # have flags of another form, or none
 
 
 @click.command("table")
 @click.argument("sources", nargs=-1, required=True, metavar="TOPIC|LOGDIR...")
 @click.option(
-    "--to", nargs=2, type=(click.Choice(FORMATS), str), required=True, metavar="FORMAT DIR",
-    help=f"The format ({', '.join(FORMATS)}) and the table's folder, made if missing. Extras: [delta], [iceberg].",
+    "--to", nargs=2, type=(click.Choice(TABLE_FORMATS), str), required=True, metavar="FORMAT DIR",
+    help=f"Format ({', '.join(TABLE_FORMATS)}) and the table's folder, created if missing. Extras: [delta], [iceberg].",
 )  # fmt: skip
-@connecting
-@with_options(*key_options, master_option, workers_option, json_option)
-@opens_batches
-@reads("sources", kind=TableSettings, leave_out=_OWN_FLAGS)
+@add_connection_options
+@add_click_options(*key_options, master_option, workers_option, json_option)
+@add_budget_option
+@add_log_settings("sources", kind=TableSettings, leave_out=_FLAGS_NOT_FROM_SETTINGS)
 def command(
     sources: tuple[str, ...],
     settings: TableSettings,
@@ -82,81 +88,83 @@ def command(
         --mode avro --schema order.avsc
     """
     settings = replace(settings, format=to[0], keys=tuple(key.encode() for key in keys), key_regex=key_regex)
-    job = _plan(sources, settings, to[1], connection)
+    job = _plan_table(sources, settings, to[1], connection)
     if master is not None and not as_json:
-        note(f"starting Spark at {master} ...")
+        print_note(f"starting Spark at {master} ...")
     is_complete = True
 
     def report(outcome: Outcome) -> None:
         nonlocal is_complete
         is_complete = outcome.is_complete and is_complete
-        _report(outcome, as_json=as_json)
+        _print_outcome(outcome, as_json=as_json)
 
-    with runner(master, jobs, label="exporting") as run:
+    with open_runner(master, jobs, label="exporting") as run:
         if settings.continuous:
-            with _stopping() as stop:
+            with _stop_on_signals() as stop:
                 if not as_json:
-                    note(f"a commit every {settings.interval:g} s at most; Ctrl-C ends it")
-                job.follow(run, stop=stop, report=report, retry=_say_retry)
+                    print_note(f"a commit every {settings.interval:g} s at most; Ctrl-C ends it")
+                job.run_continuously(run, stop=stop, report=report, retry=_say_retry)
         else:
-            report(job.run(run))
+            report(job.run_once(run))
     if not is_complete:
         sys.exit(EXIT_INCOMPLETE)
 
 
-def _plan(sources: tuple[str, ...], settings: TableSettings, to: str, connection: dict[str, Any]) -> TableJob:
+def _plan_table(sources: tuple[str, ...], settings: TableSettings, to: str, connection: dict[str, Any]) -> TableJob:
     from kafkaframes.jobs.tables.job import plan_log_table, plan_topic_table
 
     is_live = are_topics(sources, connection["servers"])
     check_source_flags(TableSettings, TopicTableSettings, is_live=is_live)
     if is_live:
-        own_settings = topic_settings(settings, TopicTableSettings)
-        connect = partial(topic_read, sources, own_settings, **connection)
+        own_settings = convert_to_topic_settings(settings, TopicTableSettings)
+        connect = partial(make_topic_read, sources, own_settings, **connection)
         return plan_topic_table(connect, sources, to, own_settings)
-    topics = settings.selection(settings.topics).topic_names
-    return plan_log_table(settings.read_options(sources), topics, to, settings)
+    topics = settings.make_filter(settings.topics).topic_names
+    return plan_log_table(settings.make_read_options(sources), topics, to, settings)
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
+def _stop_on_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGINT or SIGTERM sets. A second signal interrupts the current round."""
     stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def begin(number: int, _: object) -> None:
         stop.set()
-        signal.signal(number, before[signal.Signals(number)])
+        signal.signal(number, previous_handlers[signal.Signals(number)])
 
-    for number in before:
+    for number in previous_handlers:
         signal.signal(number, begin)
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
 def _say_retry(text: str) -> None:
-    say(f"kafkaframes: {text}", err=True)
+    print_text(f"kafkaframes: {text}", err=True)
 
 
-def _report(outcome: Outcome, *, as_json: bool) -> None:
-    say_problems(outcome, failure="not in the table")
+def _print_outcome(outcome: Outcome, *, as_json: bool) -> None:
+    print_problems(outcome, failure="not in the table")
     facts = dict(outcome.table or {})
     if as_json:
         counts = {"records": outcome.summary.records, "complete": outcome.is_complete}
         click.echo(json.dumps({**counts, "table": facts, **outcome.notes.as_json()}))
         return
-    dead = facts.get("dead_letters", {}).get("records", 0)
+    dead_letter_count = facts.get("dead_letters", {}).get("records", 0)
     if facts["commits"]:
-        rows = f"{count_text(outcome.summary.records - dead, 'record')}, {format_size(outcome.output_bytes)}"
-        say(f"{rows}, in {outcome.summary.seconds:.1f} s")
-    for line in lines_of(facts):
-        say(escape_unprintable(line))
-    if dead:
+        rows = (
+            f"{count_text(outcome.summary.records - dead_letter_count, 'record')}, {format_size(outcome.output_bytes)}"
+        )
+        print_text(f"{rows}, in {outcome.summary.seconds:.1f} s")
+    for line in summarize_table(facts):
+        print_text(escape_unprintable(line))
+    if dead_letter_count:
         path = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
-        say(
-            f"{count_text(dead, 'record')} {verb_text(dead, 'does', 'do')} "
+        print_text(
+            f"{count_text(dead_letter_count, 'record')} {verb_text(dead_letter_count, 'does', 'do')} "
             f"not fit the schema: see {escape_unprintable(str(path))}, "
             "with the reason"
         )

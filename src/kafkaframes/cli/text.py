@@ -30,36 +30,36 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "base64_text",
-    "console",
+    "encode_base64",
     "escape_unprintable",
     "format_size",
     "format_time",
-    "if_anybody_reads",
+    "ignore_closed_stderr",
     "is_quiet",
-    "milliseconds",
-    "note",
+    "make_console",
+    "open_record_output",
+    "parse_milliseconds",
+    "print_note",
+    "print_styled",
     "print_table",
+    "print_text",
     "quiet_option",
-    "records_out",
-    "say",
-    "show",
 ]  # fmt: skip
-_PIPED_WIDTH = 200  # width of tables in a pipe, which has no width of its own
-_QUIET = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
+_PIPED_TABLE_WIDTH = 200  # width of tables in a pipe, which has no width of its own
+_QUIET_KEY = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
 _CONTROL_CHARACTERS = re.compile(r"[^\n\t]+")
 
 
-def say(text: object = "", *, err: bool = False) -> None:
+def print_text(text: object = "", *, err: bool = False) -> None:
     """Print text after making each line printable."""
     click.echo("\n".join(map(escape_unprintable, str(text).split("\n"))), err=err)
 
 
-def _be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
+def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         from kafkaframes.kernels import demand
 
-        demand.is_quiet = context.meta[_QUIET] = True
+        demand.is_quiet = context.meta[_QUIET_KEY] = True
         context.call_on_close(partial(setattr, demand, "is_quiet", False))
 
 
@@ -67,7 +67,7 @@ quiet_option = click.Option(
     ["--quiet"],
     is_flag=True,
     expose_value=False,
-    callback=_be_quiet,
+    callback=_set_quiet,
     help="Only results, warnings and errors: no progress, no notes.",
 )
 
@@ -75,18 +75,18 @@ quiet_option = click.Option(
 def is_quiet() -> bool:
     """Return whether the current command runs with ``--quiet``."""
     context = click.get_current_context(silent=True)
-    return context is not None and _QUIET in context.meta
+    return context is not None and _QUIET_KEY in context.meta
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a message on standard error that is not a result or a warning. With ``--quiet``, print nothing."""
     if not is_quiet():
-        with if_anybody_reads():
-            say(text, err=True)
+        with ignore_closed_stderr():
+            print_text(text, err=True)
 
 
 @contextmanager
-def if_anybody_reads() -> Iterator[None]:
+def ignore_closed_stderr() -> Iterator[None]:
     """Continue if standard error is a closed pipe. Later messages are discarded.
 
     A program that starts a broker often reads only its first line, and then closes the pipe.
@@ -97,12 +97,12 @@ def if_anybody_reads() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def base64_text(raw: bytes | None) -> str | None:
+def encode_base64(raw: bytes | None) -> str | None:
     """Return record bytes in base64, for JSON."""
     return None if raw is None else b64encode(raw).decode()
 
 
-def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
+def make_console(*, stderr: bool = False, width: int = _PIPED_TABLE_WIDTH) -> Console:
     """Return a console for tables and colors. In a pipe it has the given width and no colors."""
     from rich.console import Console
 
@@ -112,17 +112,17 @@ def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
     return new_console
 
 
-def records_out(*, is_text: bool = True) -> BinaryIO:
+def open_record_output(*, is_text: bool = True) -> BinaryIO:
     """Return standard output for record data, unchanged. On a terminal it only accepts text, and makes it printable."""
     sys.stdout.flush()
     if not sys.stdout.isatty():
         return sys.stdout.buffer
     if not is_text:
         raise OptionError("an Arrow stream is no text for a terminal: pipe it, or write it to a file")
-    return cast(BinaryIO, _Shown(sys.stdout.buffer))
+    return cast(BinaryIO, _TerminalRecords(sys.stdout.buffer))
 
 
-class _Shown(RawIOBase):
+class _TerminalRecords(RawIOBase):
     """Shows bytes on a terminal. They arrive in parts, which may end within a character."""
 
     def __init__(self, terminal: BinaryIO) -> None:
@@ -150,15 +150,15 @@ def _end_closed_output() -> NoReturn:
     raise BrokenPipeError
 
 
-def show(to: Console, text: object, **options: Any) -> None:
+def print_styled(to: Console, text: object, **options: Any) -> None:
     """Print a line on a console in a style, without markup and printable."""
     to.print("\n".join(map(escape_unprintable, str(text).split("\n"))), highlight=False, markup=False, **options)
 
 
-def milliseconds(text: str) -> int:
+def parse_milliseconds(text: str) -> int:
     """Read a time: milliseconds since 1970, or a date in ISO 8601 (UTC if it has no zone).
 
-    >>> milliseconds("1760000000000"), milliseconds("2025-10-09T08:53:20Z")
+    >>> parse_milliseconds("1760000000000"), parse_milliseconds("2025-10-09T08:53:20Z")
     (1760000000000, 1760000000000)
     """
     try:
@@ -185,4 +185,4 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: S
     for number, row in enumerate(rows):
         style = "dim" if number < len(dim) and dim[number] else ""
         table.add_row(*(Text(escape_unprintable(row[index])) for index in used_columns), style=style)
-    console().print(table)
+    make_console().print(table)

@@ -9,15 +9,15 @@ import click
 
 from kafkaframes.cli.connecting import (
     Connect,
+    add_confirmation,
     as_json_option,
-    ask_to_confirm,
-    connecting_group,
+    make_connecting_group,
     pairs_of,
     print_rows,
     topic_partition_of,
     with_admin,
 )
-from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.cli.text import parse_milliseconds, print_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 
@@ -28,7 +28,7 @@ _CONFIG_KINDS = ("topic", "broker", "group", "client-metrics")
 _SPECIAL_TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
 
-command = connecting_group("topics", "List, create, describe, alter and delete topics and their records.")
+command = make_connecting_group("topics", "List, create, describe, alter and delete topics and their records.")
 
 
 @command.command("list")
@@ -40,11 +40,11 @@ def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
     with connect() as admin:
         result = admin.describe_cluster().topics
         rows = [
-            {"topic": one.name, "partitions": len(one.partitions), "id": str(one.topic_id)}
-            for one in sorted(result.values(), key=lambda entry: entry.name)
-            if internal or not one.is_internal
+            {"topic": topic.name, "partitions": len(topic.partitions), "id": str(topic.topic_id)}
+            for topic in sorted(result.values(), key=lambda entry: entry.name)
+            if internal or not topic.is_internal
         ]
-    print_rows(rows, as_json, none="no topics")
+    print_rows(rows, as_json, text_without_rows="no topics")
 
 
 @command.command("create")
@@ -67,7 +67,7 @@ def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> Non
             )
             for name in names
         )
-    say(f"created {', '.join(names)}")
+    print_text(f"created {', '.join(names)}")
 
 
 @command.command("describe")
@@ -82,7 +82,7 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
     rows: list[dict[str, Any]] = []
     with connect() as admin:
         if replicas:
-            print_rows(_replica_rows(admin, names or admin.list_topics()), as_json, none="no topics")
+            print_rows(_build_replica_rows(admin, names or admin.list_topics()), as_json, text_without_rows="no topics")
             return
         for name, topic in admin.describe_topics(names or admin.list_topics()).items():
             partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
@@ -102,10 +102,10 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
                         "log_end_offset": last[partition],
                     }
                 )
-    print_rows(rows, as_json, none="no topics")
+    print_rows(rows, as_json, text_without_rows="no topics")
 
 
-def _replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, Any]]:
+def _build_replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, Any]]:
     topics = admin.describe_topics(names)
     rows = [
         {
@@ -149,10 +149,14 @@ def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: 
     with connect() as admin:
         results = admin.elect_leaders(topic_partitions, election_type=election_type)
     rows = [
-        {"topic": one.topic, "partition": one.partition, "elected": "yes" if is_elected else "not needed"}
-        for one, is_elected in sorted(results.items())
+        {
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "elected": "yes" if is_elected else "not needed",
+        }
+        for topic_partition, is_elected in sorted(results.items())
     ]
-    print_rows(rows, as_json, none="no partition needs an election")
+    print_rows(rows, as_json, text_without_rows="no partition needs an election")
 
 
 @command.command("reassign")
@@ -180,11 +184,11 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
             admin.alter_partition_reassignments(changes)
         reassignments = admin.list_partition_reassignments()
     rows = [
-        {"topic": one.topic, "partition": one.partition}
+        {"topic": reassignment.topic, "partition": reassignment.partition}
         | {name: ",".join(map(str, numbers)) for name, numbers in change._asdict().items()}
-        for one, change in sorted(reassignments.items())
+        for reassignment, change in sorted(reassignments.items())
     ]
-    print_rows(rows, as_json, none="no reassignment is under way")
+    print_rows(rows, as_json, text_without_rows="no reassignment is under way")
 
 
 @command.command("offsets")
@@ -192,16 +196,23 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
 @with_admin
 @click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
 @as_json_option
-def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json: bool) -> None:
+def print_offsets(names: tuple[str, ...], connect: Connect, at: str, as_json: bool) -> None:
     """Show each partition's first offset at or after a time; -1 if there is none."""
     from kafkaframes.client import TopicPartition
 
-    time = _SPECIAL_TIMES[at] if at in _SPECIAL_TIMES else milliseconds(at)
+    time = _SPECIAL_TIMES[at] if at in _SPECIAL_TIMES else parse_milliseconds(at)
     with connect() as admin:
         topics = admin.describe_topics(names or admin.list_topics())
-        partitions = [TopicPartition(name, number) for name, one in topics.items() for number in sorted(one.partitions)]
+        partitions = [
+            TopicPartition(name, number)
+            for name, topic_partition in topics.items()
+            for number in sorted(topic_partition.partitions)
+        ]
         offsets = admin.list_offsets(dict.fromkeys(partitions, time))
-    rows = [{"topic": one.topic, "partition": one.partition, "offset": offsets[one]} for one in partitions]
+    rows = [
+        {"topic": topic_partition.topic, "partition": topic_partition.partition, "offset": offsets[topic_partition]}
+        for topic_partition in partitions
+    ]
     print_rows(rows, as_json)
 
 
@@ -209,17 +220,17 @@ def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json
 @click.argument("name", metavar="TOPIC")
 @with_admin
 @click.option("--partitions", type=click.IntRange(1), required=True, help="The number of partitions afterwards.")
-def alter_topic(name: str, connect: Connect, partitions: int) -> None:
+def add_partitions(name: str, connect: Connect, partitions: int) -> None:
     """Give a topic more partitions; settings are changed with `configs set topic`."""
     with connect() as admin:
         admin.create_partitions({name: partitions})
-    say(f"{name} has {count_text(partitions, 'partition')}")
+    print_text(f"{name} has {count_text(partitions, 'partition')}")
 
 
 @command.command("delete-records")
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
 @with_admin
-@ask_to_confirm("Delete all records before these offsets?")
+@add_confirmation("Delete all records before these offsets?")
 def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
     """Delete the records before an offset, or all with latest."""
     from kafkaframes.client import TopicPartition
@@ -231,21 +242,21 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
         end_offsets[TopicPartition(*topic_partition_of(name))] = -1 if text == "latest" else int(text)
     with connect() as admin:
         for partition, start in admin.delete_records(end_offsets).items():
-            say(f"{partition} begins at {start}")
+            print_text(f"{partition} begins at {start}")
 
 
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
-@ask_to_confirm("Delete these topics and all their records?")
+@add_confirmation("Delete these topics and all their records?")
 def delete_topics(names: tuple[str, ...], connect: Connect) -> None:
     """Delete topics with all their records."""
     with connect() as admin:
         admin.delete_topics(names)
-    say(f"deleted {', '.join(names)}")
+    print_text(f"deleted {', '.join(names)}")
 
 
-configs = connecting_group("configs", "Show and change settings of topics, brokers, groups and client metrics.")
+configs = make_connecting_group("configs", "Show and change settings of topics, brokers, groups and client metrics.")
 
 
 @configs.command("list")
@@ -257,7 +268,7 @@ def list_configs(kind: str | None, connect: Connect, as_json: bool) -> None:
     with connect() as admin:
         resources = admin.list_config_resources([kind] if kind else [])
     rows = [{"kind": resource.kind, "name": resource.name} for resource in resources]
-    print_rows(rows, as_json, none="nothing has settings")
+    print_rows(rows, as_json, text_without_rows="nothing has settings")
 
 
 @configs.command("show")
@@ -271,12 +282,12 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
     with connect() as admin:
         result = admin.describe_configs(kind, name)
     rows = [
-        {"name": one.name, "value": one.value, "default": "yes" if one.is_default else ""}
-        for one in sorted(result.values())
-        if flags["everything"] or not one.is_default
+        {"name": config.name, "value": config.value, "default": "yes" if config.is_default else ""}
+        for config in sorted(result.values())
+        if flags["everything"] or not config.is_default
     ]
     if not rows and not flags["as_json"]:
-        say(f"{kind} {name} has defaults only; --all shows them")
+        print_text(f"{kind} {name} has defaults only; --all shows them")
     print_rows(rows, flags["as_json"])
 
 
@@ -294,4 +305,4 @@ def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect
     """
     with connect() as admin:
         admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
-    say(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")
+    print_text(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")

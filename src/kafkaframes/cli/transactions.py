@@ -8,24 +8,24 @@ import click
 
 from kafkaframes.cli.connecting import (
     Connect,
+    add_confirmation,
     as_json_option,
-    ask_to_confirm,
-    connecting_group,
+    make_connecting_group,
     print_rows,
     topic_partition_of,
     with_admin,
 )
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.client import Admin, TopicPartition
 
-_STATES = (
+_TRANSACTION_STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
 )  # fmt: skip
 
-command = connecting_group("transactions", "List, describe and abort transactions, and find hanging ones.")
+command = make_connecting_group("transactions", "List, describe and abort transactions, and find hanging ones.")
 
 
 @command.command("list")
@@ -54,12 +54,12 @@ def list_transactions(connect: Connect, as_json: bool, duration_s: float | None,
     duration_ms = None if duration_s is None else int(duration_s * 1000)
     with connect() as admin:
         listings = admin.list_transactions(**conditions, min_duration_ms=duration_ms)
-    print_rows([listing._asdict() for listing in listings], as_json, none="no transactions")
+    print_rows([listing._asdict() for listing in listings], as_json, text_without_rows="no transactions")
 
 
 def _to_state(text: str) -> str:
     """Return a state in Kafka's spelling. Other text is returned unchanged, because newer brokers may know it."""
-    return next((state for state in _STATES if state.lower() == text.lower()), text)
+    return next((state for state in _TRANSACTION_STATES if state.lower() == text.lower()), text)
 
 
 @command.command("describe")
@@ -97,10 +97,10 @@ def list_producers(partitions: tuple[str, ...], connect: Connect, as_json: bool)
     targets = [TopicPartition(*topic_partition_of(text)) for text in partitions]
     with connect() as admin:
         producers = admin.describe_producers(targets)
-    print_rows(_producer_rows(producers), as_json, none="no producers")
+    print_rows(_build_producer_rows(producers), as_json, text_without_rows="no producers")
 
 
-def _producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str, Any]]:
+def _build_producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str, Any]]:
     return [
         {
             "topic": partition.topic,
@@ -128,7 +128,7 @@ def find_hanging_transactions(topics: tuple[str, ...], connect: Connect, as_json
     """
     with connect() as admin:
         rows = _find_hanging_rows(admin, topics or admin.list_topics())
-    print_rows(rows, as_json, none="no hanging transactions")
+    print_rows(rows, as_json, text_without_rows="no hanging transactions")
 
 
 def _find_hanging_rows(admin: Admin, topics: tuple[str, ...] | list[str]) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def _find_hanging_rows(admin: Admin, topics: tuple[str, ...] | list[str]) -> lis
     metadata = admin.describe_topics(topics)
     partitions = [TopicPartition(name, number) for name in metadata for number in sorted(metadata[name].partitions)]
     states = admin.describe_producers(partitions)
-    rows = [row for row in _producer_rows(states) if row["transaction_start_offset"] is not None]
+    rows = [row for row in _build_producer_rows(states) if row["transaction_start_offset"] is not None]
     ids = {row["producer_id"] for row in rows}
     listings = [listing for listing in admin.list_transactions() if listing.producer_id in ids] if ids else []
     open_partitions = {
@@ -157,7 +157,7 @@ def _find_hanging_rows(admin: Admin, topics: tuple[str, ...] | list[str]) -> lis
 @click.argument("partition", metavar="TOPIC:PARTITION")
 @with_admin
 @click.option("--start-offset", type=click.IntRange(0), required=True, help="First offset of the transaction.")
-@ask_to_confirm("Abort this transaction?")
+@add_confirmation("Abort this transaction?")
 def abort_transaction(partition: str, connect: Connect, start_offset: int) -> None:
     """Abort a hanging transaction in one partition. A transaction that is open at its coordinator is rejected."""
     from kafkaframes.client import TopicPartition
@@ -181,15 +181,15 @@ def abort_transaction(partition: str, connect: Connect, start_offset: int) -> No
         state = states[0]
         epoch = -1 if state.coordinator_epoch is None else state.coordinator_epoch
         admin.abort_transaction(target, state.producer_id, state.producer_epoch, epoch)
-    say(f"aborted the transaction of producer {state.producer_id} in {target}")
+    print_text(f"aborted the transaction of producer {state.producer_id} in {target}")
 
 
 @command.command("terminate")
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @with_admin
-@ask_to_confirm("Fence the producers of these transactional ids, and abort their transactions?")
+@add_confirmation("Fence the producers of these transactional ids, and abort their transactions?")
 def fence_producers(names: tuple[str, ...], connect: Connect) -> None:
     """Fence the producers of transactional ids, and abort their open transactions."""
     with connect() as admin:
         admin.fence_producers(names)
-    say(f"fenced {', '.join(names)}")
+    print_text(f"fenced {', '.join(names)}")

@@ -11,15 +11,15 @@ import click
 
 from kafkaframes.cli.connecting import (
     Connect,
+    add_confirmation,
     as_json_option,
-    ask_to_confirm,
-    connecting_group,
+    make_connecting_group,
     pairs_of,
     print_rows,
     with_admin,
 )
-from kafkaframes.cli.options import ExistingPath, with_options
-from kafkaframes.cli.text import say
+from kafkaframes.cli.options import ExistingPath, add_click_options
+from kafkaframes.cli.text import print_text
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PASSWORD_VARIABLE = "KAFKAFRAMES_NEW_PASSWORD"
 _MECHANISM_CHOICE = click.Choice(("SCRAM-SHA-256", "SCRAM-SHA-512"))
 
-command = connecting_group("users", "List, create and delete SCRAM credentials of users.")
+command = make_connecting_group("users", "List, create and delete SCRAM credentials of users.")
 
 
 @command.command("list")
@@ -45,7 +45,7 @@ def list_users(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
         for user, infos in sorted(users.items())
         for info in infos
     ]
-    print_rows(rows, as_json, none="no users")
+    print_rows(rows, as_json, text_without_rows="no users")
 
 
 @command.command("set")
@@ -70,7 +70,7 @@ def set_user(name: str, connect: Connect, password_file: str | None, **flags: An
     credential = ScramCredential(name, _read_password(password_file), **flags)
     with connect() as admin:
         admin.alter_user_scram_credentials([credential])
-    say(f"{name} can log in with {credential.mechanism}")
+    print_text(f"{name} can log in with {credential.mechanism}")
 
 
 def _read_password(path: str | None) -> str:
@@ -93,22 +93,24 @@ def _read_password(path: str | None) -> str:
 @click.argument("name", metavar="USER")
 @with_admin
 @click.option("--mechanism", type=_MECHANISM_CHOICE, help="Only this credential.  [default: all of the user's]")
-@ask_to_confirm("Delete the credentials of this user?")
+@add_confirmation("Delete the credentials of this user?")
 def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
     """Delete a user's SCRAM credentials."""
     with connect() as admin:
         mechanisms = (
-            [mechanism] if mechanism else [i.mechanism for i in admin.describe_user_scram_credentials([name])[name]]
+            [mechanism]
+            if mechanism
+            else [index.mechanism for index in admin.describe_user_scram_credentials([name])[name]]
         )
         for entry in mechanisms:  # brokers accept only one change of a user in a request
             admin.alter_user_scram_credentials(delete=[(name, entry)])
-    say(f"deleted {', '.join(mechanisms)} of {name}")
+    print_text(f"deleted {', '.join(mechanisms)} of {name}")
 
 
-quotas = connecting_group("quotas", "List, set and delete quotas of users, client ids and addresses.")
+quotas = make_connecting_group("quotas", "List, set and delete quotas of users, client ids and addresses.")
 
 
-_entity_options = with_options(
+_entity_options = add_click_options(
     click.option("--user", metavar="NAME", help="User name, or <default> for all users without their own quota."),
     click.option("--client-id", metavar="NAME", help="Client id, or <default>."),
     click.option("--ip", metavar="ADDRESS", help="Client address, or <default>. Excludes --user and --client-id."),
@@ -131,7 +133,7 @@ def list_quotas(connect: Connect, as_json: bool, **names: str | None) -> None:
         for entity, settings in sorted(entities.items(), key=lambda item: tuple(map(str, item[0])))
         for setting, value in sorted(settings.items())
     ]
-    print_rows(rows, as_json, none="no quotas")
+    print_rows(rows, as_json, text_without_rows="no quotas")
 
 
 @quotas.command("set")
@@ -153,14 +155,14 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
     entity = _to_entity(names)
     with connect() as admin:
         admin.alter_client_quotas({entity: values})
-    say(f"set {', '.join(values)} of {entity}")
+    print_text(f"set {', '.join(values)} of {entity}")
 
 
 @quotas.command("delete")
 @click.argument("settings", nargs=-1, metavar="[SETTING]...")
 @with_admin
 @_entity_options
-@ask_to_confirm("Delete these quotas?")
+@add_confirmation("Delete these quotas?")
 def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
     """Delete quotas of an entity. Default: all its quotas."""
     entity = _to_entity(names)
@@ -170,7 +172,7 @@ def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | No
         if unknown or not values:
             raise OptionError(f"{entity} has no quota {', '.join(unknown) or 'at all'}")
         admin.alter_client_quotas({entity: dict.fromkeys(settings or values)})
-    say(f"deleted {', '.join(settings or values)} of {entity}")
+    print_text(f"deleted {', '.join(settings or values)} of {entity}")
 
 
 def _to_entity(names: dict[str, str | None]) -> QuotaEntity:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
     json_option,
     master_option,
-    opens_batches,
-    reads,
-    with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, format_size, say, show
-from kafkaframes.cli.workers import runner
+from kafkaframes.cli.text import format_size, make_console, print_styled, print_text
+from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import VerifySettings
 from kafkaframes.storage.files.findings import Severity
@@ -35,9 +35,9 @@ EXIT_DAMAGED = 1
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not only the first twenty of each kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
-@with_options(workers_option, master_option, json_option)
-@opens_batches
-@reads("paths", kind=VerifySettings)
+@add_click_options(workers_option, master_option, json_option)
+@add_budget_option
+@add_log_settings("paths", kind=VerifySettings)
 def command(
     paths: tuple[str, ...],
     settings: VerifySettings,
@@ -61,49 +61,49 @@ def command(
     directories = discover(paths, options=settings.storage)
     result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
     ranges = resolve_ranges(settings.selection, result, paths)
-    with runner(master, jobs, label="verifying", small=True) as work:
+    with open_runner(master, jobs, label="verifying", small=True) as work:
         report = verify(result, ranges=ranges, deep=settings.deep, run=work)
     if settings.replicas == "merge":
         add_copies(report, result, paths, ranges=ranges, options=settings.storage)
     if report.not_merged:
-        say(f"kafkaframes: not merged: {report.not_merged}", err=True)
+        print_text(f"kafkaframes: not merged: {report.not_merged}", err=True)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
-        _print(report, show_all=show_all)
+        _print_report(report, show_all=show_all)
         if report.merge_text:
-            say(report.merge_text)
+            print_text(report.merge_text)
     limit = Severity.WARNING if strict else Severity.ERROR
     if any(finding.severity >= limit for finding in report.findings):
         sys.exit(EXIT_DAMAGED)
 
 
-MAX_FINDINGS = 20  # largest number of printed findings of one check; --all shows all
-_STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
+MAX_PRINTED_FINDINGS = 20  # largest number of printed findings of one check; --all shows all
+_STYLES_BY_SEVERITY = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
 
-def _print(report: VerifyReport, *, show_all: bool) -> None:
-    out = console()
+def _print_report(report: VerifyReport, *, show_all: bool) -> None:
+    out = make_console()
     printed_findings: Counter[tuple[Severity, str]] = Counter()
     for finding in report.findings:
         kind = finding.severity, finding.check
         printed_findings[kind] += 1
-        if show_all or printed_findings[kind] <= MAX_FINDINGS:
-            show(out, str(finding), style=_STYLES[finding.severity], soft_wrap=True)
+        if show_all or printed_findings[kind] <= MAX_PRINTED_FINDINGS:
+            print_styled(out, str(finding), style=_STYLES_BY_SEVERITY[finding.severity], soft_wrap=True)
     for (severity, check), count in printed_findings.items():
-        if count > MAX_FINDINGS and not show_all:
-            hidden_text = f"{severity.name.lower()}: {check}: and {count - MAX_FINDINGS:,} more (--all)"
-            show(out, hidden_text, style=_STYLES[severity], soft_wrap=True)
-    show(out, _summary(report), style=_style(report), soft_wrap=True)
+        if count > MAX_PRINTED_FINDINGS and not show_all:
+            hidden_text = f"{severity.name.lower()}: {check}: and {count - MAX_PRINTED_FINDINGS:,} more (--all)"
+            print_styled(out, hidden_text, style=_STYLES_BY_SEVERITY[severity], soft_wrap=True)
+    print_styled(out, _summary_text(report), style=_style_of(report), soft_wrap=True)
 
 
-def _style(report: VerifyReport) -> str:
+def _style_of(report: VerifyReport) -> str:
     if not report.is_sound:
         return "bold red"
     return "yellow" if report.caveats else "green"
 
 
-def _summary(report: VerifyReport) -> str:
+def _summary_text(report: VerifyReport) -> str:
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = ", ".join(
         count_text(by_severity[severity], severity.name.lower())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkaframes.capture.files import find_files
-from kafkaframes.cli.options import ports_in
-from kafkaframes.cli.text import console, is_quiet, say
+from kafkaframes.cli.options import parse_ports
+from kafkaframes.cli.text import is_quiet, make_console, print_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.limits import current_budget, limit_budget
 
@@ -35,10 +35,10 @@ _Answer = TypeVar("_Answer")
 MAX_SINGLE_PROCESS_BYTES = 256 << 20  # less work than this is done before other processes have started
 # Options for a JVM that compiles quickly rather than well. Spark's start and a conversion of examples/logs took 22 CPU
 # seconds of Java, and 41 without them (2 cores under other load, one run of each, 2026-11-22).
-_QUICK_JAVA: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_QUICK_JAVA_OPTIONS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
-def in_order(
+def run_in_order(
     function: Callable[[_Task], _Answer],
     tasks: Sequence[_Task],
     *,
@@ -57,17 +57,17 @@ def in_order(
     Raises:
         KafkaframesError: a process was killed.
     """
-    with staying(size_of=size_of, workers=workers, most=len(tasks), label=label) as run:
+    with keep_workers(size_of=size_of, workers=workers, max_workers=len(tasks), label=label) as run:
         yield from run(function, tasks)
 
 
 @contextmanager
-def staying(
-    *, size_of: Callable[[Any], int], workers: int | None = None, most: int | None = None, label: str = "reading"
+def keep_workers(
+    *, size_of: Callable[[Any], int], workers: int | None = None, max_workers: int | None = None, label: str = "reading"
 ) -> Iterator[Runner]:
-    """Yield a runner that calls ``in_order`` several times with the same processes, because a start takes a second.
+    """Yield a runner that calls ``run_in_order`` several times with the same processes, because a start takes a second.
 
-    ``most`` is the largest number of concurrent tasks, and so of processes.
+    ``max_workers`` is the largest number of concurrent tasks, and so of processes.
     """
     with ExitStack() as stack:
         pools: list[Executor] = []
@@ -78,15 +78,15 @@ def staying(
             answers: Iterator[Any] = map(function, tasks)
             if count > 1 and len(tasks) > 1:
                 if not pools:
-                    pools.append(stack.enter_context(_processes(min(count, most or count))))
-                answers = _in_turn(pools[0], function, tasks, max(1, len(tasks) // (count * 64)))
-            return _with_bar(answers, sizes, sum(sizes), label)
+                    pools.append(stack.enter_context(_open_pool(min(count, max_workers or count))))
+                answers = _submit_in_turn(pools[0], function, tasks, max(1, len(tasks) // (count * 64)))
+            return _show_progress(answers, sizes, sum(sizes), label)
 
         yield run
 
 
 @contextmanager
-def runner(
+def open_runner(
     master: str | None, jobs: int | None, *, label: str, small: bool = False, size_bytes: int | None = None
 ) -> Iterator[Runner]:
     """Yield a runner of a job's tasks: local processes, or Spark.
@@ -99,26 +99,26 @@ def runner(
         size_bytes: amount of work; None if it is unknown. The JVM of a small job optimizes its code less.
     """
     if master is None:
-        with staying(size_of=_size, workers=jobs, label=label) as run:
+        with keep_workers(size_of=_size_of, workers=jobs, label=label) as run:
             yield run
         return
     if jobs is not None:
         raise OptionError("--workers are processes of this machine; with --master, Spark decides")
     from kafkaframes.spark.runtime import jobs as spark_jobs
 
-    config = _QUICK_JAVA if size_bytes is not None and size_bytes < MAX_SINGLE_PROCESS_BYTES else None
-    with spark_at(master, label, config=config) as spark:
-        yield spark_jobs.create_runner(spark, size_of=_size if small else None)
+    config = _QUICK_JAVA_OPTIONS if size_bytes is not None and size_bytes < MAX_SINGLE_PROCESS_BYTES else None
+    with open_spark(master, label, config=config) as spark:
+        yield spark_jobs.create_runner(spark, size_of=_size_of if small else None)
 
 
 @contextmanager
-def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
+def open_spark(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark for a command, and stop it afterwards. A terminal shows the number of finished tasks."""
     from kafkaframes.spark.runtime.task_progress import watch_tasks
     from kafkaframes.spark.sessions.job_session import start_job_session
 
     with (
-        _bar("starting Spark", None, in_bytes=False) as show,
+        _progress_bar("starting Spark", None, in_bytes=False) as show,
         start_job_session(f"kafkaframes {label}", master, config=config) as spark,
     ):
         show(description=label)
@@ -127,19 +127,19 @@ def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -
         show(description="stopping Spark")
 
 
-def _size(task: Any) -> int:
+def _size_of(task: Any) -> int:
     size = getattr(task, "size_bytes", None)
     return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
 
 
-def _processes(count: int) -> Executor:
+def _open_pool(count: int) -> Executor:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin_worker)
 
 
-def _in_turn(
+def _submit_in_turn(
     pool: Executor, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], size: int
 ) -> Iterator[_Answer]:
     """Submit tasks, ``size`` at a time, and yield their results in order.
@@ -147,20 +147,20 @@ def _in_turn(
     After a failure no process is left, because its files would interfere with the clean-up. (``Executor.map`` cancels
     waiting tasks, after which the pool of a killed process prints an error from a thread of its own.)
     """
-    with _interrupts_waiting():  # new processes start with blocked signals, and unblock them once they can handle them
+    with _delay_interrupts():  # new processes start with blocked signals, and unblock them once they can handle them
         memory = current_budget()
         futures = [
-            pool.submit(_all_of, function, tasks[start : start + size], memory) for start in range(0, len(tasks), size)
+            pool.submit(_run_all, function, tasks[start : start + size], memory) for start in range(0, len(tasks), size)
         ]
-    return _answers_of(futures[::-1])
+    return _collect_answers(futures[::-1])
 
 
-def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
+def _run_all(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
     with limit_budget(budget_bytes):
         return [function(task) for task in tasks]
 
 
-def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]:
+def _collect_answers(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]:
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
 
@@ -182,7 +182,7 @@ def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]
 
 
 @contextmanager
-def _interrupts_waiting() -> Iterator[None]:
+def _delay_interrupts() -> Iterator[None]:
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -190,7 +190,7 @@ def _interrupts_waiting() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
-def _begin() -> None:
+def _begin_worker() -> None:
     """Let this process end silently at Ctrl-C, and if its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -204,18 +204,18 @@ def _begin() -> None:
     threading.Thread(target=watch, name="kafkaframes parent watch", daemon=True).start()
 
 
-def _with_bar(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:
+def _show_progress(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:
     if total < MAX_SINGLE_PROCESS_BYTES // 4:
         yield from answers
         return
-    with _bar(label, total, in_bytes=True) as show:
+    with _progress_bar(label, total, in_bytes=True) as show:
         for size, answer in zip(sizes, answers, strict=True):
             show(advance=size)
             yield answer
 
 
 @contextmanager
-def _bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[..., None]]:
+def _progress_bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[..., None]]:
     """Draw a progress bar on standard error if that is a terminal and the command is not quiet. Yield its update."""
     if is_quiet() or not sys.stderr.isatty():
         yield lambda **_: None
@@ -225,7 +225,7 @@ def _bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[
     bytes_at_speed = (rich.DownloadColumn(), rich.TransferSpeedColumn(), rich.TimeRemainingColumn())
     numbers = bytes_at_speed if in_bytes else (rich.MofNCompleteColumn(), rich.TimeElapsedColumn())
     columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), *numbers)
-    with rich.Progress(*columns, console=console(stderr=True), transient=True) as progress:
+    with rich.Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         yield partial(progress.update, progress.add_task(label, total=total))
 
 
@@ -236,20 +236,20 @@ spark_option = click.option(
 )
 
 
-def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[TrafficTask], int]:
+def split_traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[TrafficTask], int]:
     """Return at most ``jobs`` tasks, each for a share of the files' connections, and the size of a share in bytes.
 
     Without ``ports``, brokers are recognized by the content of their connections.
     """
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
-    files, listening = tuple(find_files(paths)), ports_in(ports)
+    files, listening = tuple(find_files(paths)), parse_ports(ports)
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _MIN_TASK_BYTES)), 1)
     return [TrafficTask(files, share, shares, listening) for share in range(shares)], size_bytes // shares
 
 
-EXIT_UNREAD: Final = 1
+EXIT_UNREAD_INPUT: Final = 1
 
 
 def exit_if_unread(coverage: Coverage) -> None:
@@ -257,22 +257,22 @@ def exit_if_unread(coverage: Coverage) -> None:
     from kafkaframes.capture.coverage import summarize_entries
 
     if coverage.unread:
-        say(f"kafkaframes: not read: {summarize_entries(coverage.unread)}", err=True)
-        sys.exit(EXIT_UNREAD)
+        print_text(f"kafkaframes: not read: {summarize_entries(coverage.unread)}", err=True)
+        sys.exit(EXIT_UNREAD_INPUT)
 
 
-def run_measured(
+def run_traffic_tasks(
     function: Callable[[_Task], _Answer], tasks: list[_Task], share_bytes: int, *, on_spark: bool, jobs: int | None
 ) -> Iterable[_Answer]:
-    """Return the results of ``function`` for the tasks of ``traffic_tasks``.
+    """Return the results of ``function`` for the tasks of ``split_traffic_tasks``.
 
     Args:
         function: function that can be imported by its name, because processes and Spark workers call it.
-        tasks: tasks of ``traffic_tasks``, or derived ones.
+        tasks: tasks of ``split_traffic_tasks``, or derived ones.
         on_spark: whether to use Spark workers instead of processes.
         jobs: largest number of concurrent tasks; by default the number of cores.
     """
     if not on_spark:
-        return in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
-    with runner(f"local[{jobs or os.cpu_count() or 1}]", None, label="analyze") as run:
+        return run_in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
+    with open_runner(f"local[{jobs or os.cpu_count() or 1}]", None, label="analyze") as run:
         return list(run(function, tasks))

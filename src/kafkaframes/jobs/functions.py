@@ -33,7 +33,7 @@ from kafkaframes.jobs.settings import (
     RewriteSettings,
     VerifySettings,
 )
-from kafkaframes.jobs.tables.settings import COMMIT_BYTES, TableSettings, TopicTableSettings
+from kafkaframes.jobs.tables.settings import COMMIT_LOG_BYTES, TableSettings, TopicTableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +167,7 @@ def describe_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    look = summary.walk if settings.deep else summary.glance
+    look = summary.summarize_all_headers if settings.deep else summary.summarize_quickly
     summaries: list[PartitionSummary] = []
     directories, decisions, reason = _select_logs(paths, settings), list[Decision](), None
     if settings.replicas == "merge" and has_copies(directories, paths_of(paths)):
@@ -182,7 +182,7 @@ def describe_log(
     lines = [
         f"{one.topic}-{one.partition}: offsets {one.log_start_offset:,} to {one.log_end_offset:,}, "
         f"{count_text(len(one.segments), 'segment')}, {count_text(one.size_bytes, 'byte')}, "
-        f"{' '.join(one.mix('codecs'))}"
+        f"{' '.join(one.sum_by_name('codecs'))}"
         for one in summaries
     ]
     notes = _limit_lines(decisions)
@@ -324,7 +324,7 @@ def export_log(
         OptionError: ``to`` is not an earlier export with the same settings or is inside a source, a setting is invalid,
             or offsets of the range are lost.
     """
-    from kafkaframes.jobs.export.job import plan_log_export, result_of
+    from kafkaframes.jobs.export.job import plan_log_export, summarize_outcome
 
     settings = ExportSettings(
         topics=topics,
@@ -351,12 +351,12 @@ def export_log(
         storage=storage,
     )
     job = plan_log_export(
-        settings.read_options(paths_of(paths), replicas=settings.replicas),
-        settings.file_settings(os.fspath(to)),
+        settings.make_read_options(paths_of(paths), replicas=settings.replicas),
+        settings.make_file_settings(os.fspath(to)),
         overwrite=settings.overwrite,
         single_file=settings.single_file,
     )
-    return result_of(job.run())
+    return summarize_outcome(job.write_files())
 
 
 def export_topics(
@@ -425,7 +425,7 @@ def export_topics(
             again since the earlier export, or offsets of the range are lost.
         NetworkError, BrokerError: the cluster does not respond, or responds with an error.
     """
-    from kafkaframes.jobs.export.job import plan_topic_export, result_of
+    from kafkaframes.jobs.export.job import plan_topic_export, summarize_outcome
     from kafkaframes.scan.topic.options import consumer_options
 
     settings = TopicExportSettings(
@@ -447,12 +447,12 @@ def export_topics(
         verify_crc=verify_crc,
     )
     job = plan_topic_export(
-        settings.topic_options(consumer_options(servers, client, isolation=settings.isolation), topics),
-        settings.file_settings(os.fspath(to)),
+        settings.make_topic_options(consumer_options(servers, client, isolation=settings.isolation), topics),
+        settings.make_file_settings(os.fspath(to)),
         overwrite=settings.overwrite,
         single_file=settings.single_file,
     )
-    return result_of(job.run(), part="range")
+    return summarize_outcome(job.write_files(), part="range")
 
 
 def table_log(
@@ -482,7 +482,7 @@ def table_log(
     dead_letters: str | None = None,
     catalog: str | None = None,
     table: str | None = None,
-    commit_bytes: int = COMMIT_BYTES,
+    commit_bytes: int = COMMIT_LOG_BYTES,
     overwrite: bool = False,
     continuous: bool = False,
     interval: float = 60.0,
@@ -586,8 +586,8 @@ def table_log(
         follow_links=follow_links,
         storage=storage,
     )
-    read = settings.read_options(paths_of(paths))
-    job = plan_log_table(read, settings.selection(topics).topic_names, os.fspath(to), settings)
+    read = settings.make_read_options(paths_of(paths))
+    job = plan_log_table(read, settings.make_filter(topics).topic_names, os.fspath(to), settings)
     return run_table(job, stop=stop, report=report)
 
 
@@ -618,7 +618,7 @@ def table_topics(
     dead_letters: str | None = None,
     catalog: str | None = None,
     table: str | None = None,
-    commit_bytes: int = COMMIT_BYTES,
+    commit_bytes: int = COMMIT_LOG_BYTES,
     overwrite: bool = False,
     continuous: bool = False,
     interval: float = 60.0,
@@ -711,8 +711,8 @@ def table_topics(
         continuous=continuous,
         interval=interval,
     )
-    read = settings.topic_options(consumer_options(servers, client, isolation=settings.isolation), topics)
-    job = plan_topic_table(lambda: read, settings.selection(topics).topic_names, os.fspath(to), settings)
+    read = settings.make_topic_options(consumer_options(servers, client, isolation=settings.isolation), topics)
+    job = plan_topic_table(lambda: read, settings.make_filter(topics).topic_names, os.fspath(to), settings)
     return run_table(job, stop=stop, report=report)
 
 
@@ -1121,7 +1121,7 @@ def mirror_topics(
         OptionError: a topic does not exist, or a setting is unknown or invalid.
     """
     from kafkaframes.client.loop import run_in_new_loop
-    from kafkaframes.jobs.mirror.job import mirror as run
+    from kafkaframes.jobs.mirror.job import mirror_clusters as run
 
     settings = MirrorSettings(
         topics=topics,

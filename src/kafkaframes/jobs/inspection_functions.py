@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE, NEWEST_STYLE
+from kafkaframes.jobs.dump.names import MAX_CHECKED_BATCH_BYTES, NEWEST_STYLE
 from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.settings import Path
 from kafkaframes.storage.files.names import escape_unprintable
@@ -41,7 +41,7 @@ def dump_log(
     index_sanity_check: bool = False,
     verify_index_only: bool = False,
     max_bytes: int | None = None,
-    max_message_size: int = MAX_MESSAGE_SIZE,
+    max_message_size: int = MAX_CHECKED_BATCH_BYTES,
     decoder: Literal["offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state"]
     | None = None,
     style: str = NEWEST_STYLE,

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.job import FileExport, plan_log_export, plan_topic_export, result_of
+from kafkaframes.jobs.export.job import FileExport, plan_log_export, plan_topic_export, summarize_outcome
 from kafkaframes.jobs.export.positions import Plan
 from kafkaframes.jobs.export.run import Outcome
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.export.topic_export import TopicExport
 from kafkaframes.jobs.job import JobResult
-from kafkaframes.jobs.tables.content import Content
+from kafkaframes.jobs.tables.content import TableContent
 from kafkaframes.jobs.tables.job import TableJob, plan_log_table, plan_topic_table, run_table
 from kafkaframes.jobs.tables.settings import LATEST, RAW, TableSettings, TopicTableSettings
 from kafkaframes.jobs.tables.state import TableState
-from kafkaframes.jobs.tables.targets import Values
+from kafkaframes.jobs.tables.targets import ValueSettings
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, limit_budget
 from kafkaframes.scan.decoded import ERROR_COLUMN
 from kafkaframes.scan.log.source import LogSource
@@ -47,12 +47,12 @@ class _Writer:
         if isinstance(scan.source, LogSource):
             log_settings = ExportSettings(**values, **_isolation_of(scan.source.options.isolation))
             read = replace(scan.source.options, row_filter=scan.conditions)
-            job = plan_log_export(read, log_settings.file_settings(to), **output)
+            job = plan_log_export(read, log_settings.make_file_settings(to), **output)
             with limit_budget(read.budget_bytes):
-                return result_of(job.run(), part=job.part)
+                return summarize_outcome(job.write_files(), part=job.part)
         read_topics = replace(_topic_source(scan).options, row_filter=scan.conditions)
-        job = plan_topic_export(read_topics, TopicExportSettings(**values).file_settings(to), **output)
-        return result_of(job.run(), part=job.part)
+        job = plan_topic_export(read_topics, TopicExportSettings(**values).make_file_settings(to), **output)
+        return summarize_outcome(job.write_files(), part=job.part)
 
     def write_table(self, scan: Scan, to: str, options: Mapping[str, Any]) -> JobResult[Outcome]:
         """Write a scan to a table."""
@@ -91,7 +91,7 @@ WRITER: ScanWriter = _Writer()
 
 
 @dataclass(frozen=True)
-class _DecodedValues(Values):
+class _DecodedValues(ValueSettings):
     """The values of a scan, whose schema is already known."""
 
     decoding: DecodingOptions | None = None
@@ -109,9 +109,9 @@ class _DecodedValues(Values):
     def check(self) -> None:
         """Do nothing: the scan has checked the schema."""
 
-    def content(self, state: TableState | None, plan: Plan, files: Settings) -> Content:
+    def content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
         """Return the kind of rows."""
-        return Content(self.decoding, self.settings.is_latest)
+        return TableContent(self.decoding, self.settings.is_latest)
 
 
 def _isolation_of(isolation: str | None) -> dict[str, Any]:

@@ -67,24 +67,24 @@ def audit_upgrade(
         DecodeError: the only file is neither a capture nor a request log.
     """
     from kafkaframes.jobs.audit import audit_text
-    from kafkaframes.jobs.audit.audit import Uses, audit, target_release
-    from kafkaframes.jobs.audit.uses import count_formats, count_uses, is_log
+    from kafkaframes.jobs.audit.audit import UsesOfInputs, audit_uses, find_release
+    from kafkaframes.jobs.audit.uses import count_log_formats, count_uses, is_log
     from kafkaframes.jobs.report.traffic_page import build_audit_page
     from kafkaframes.protocol.messages.registry import Apis
 
     settings = AuditSettings(target=target, ports=ports, specs=specs, verbose=verbose, strict=strict)
-    path_list, release = paths_of(paths), target_release(settings.target)
+    path_list, release = paths_of(paths), find_release(settings.target)
     _check_output(to, path_list, format, ("html", "json", "text"))
     listening = _port_numbers(settings.ports)
-    uses, apis = Uses(), Apis(specs)
+    uses, apis = UsesOfInputs(), Apis(specs)
     traffic = [path for path in path_list if not is_log(path)]
     if traffic:
         count_uses(_find_files(traffic), release, uses, ports=listening, apis=apis)
     logs = [path for path in path_list if path not in traffic]
     if logs:
-        count_formats(logs, uses)
-    report = audit(uses, release, apis, is_strict=settings.strict)
-    values, lines = audit_text.as_json(report), tuple(audit_text.lines(report, verbose=settings.verbose))
+        count_log_formats(logs, uses)
+    report = audit_uses(uses, release, apis, is_strict=settings.strict)
+    values, lines = audit_text.audit_to_json(report), tuple(audit_text.format_audit(report, verbose=settings.verbose))
     if to is not None:
         if format == "html":
             text = build_audit_page(report, paths=path_list, version=_version())

@@ -160,9 +160,11 @@ class _Product:
 
     def files(self, *kinds: str) -> set[str]:
         """Return the files of these kinds that the product would dump, relative to the root."""
-        from kafkaframes.jobs.dump.files import files_to_dump
+        from kafkaframes.jobs.dump.files import list_files_to_dump
 
-        return {str(Path(file.path).relative_to(self.root)) for file in files_to_dump([str(self.root)], kinds=kinds)}
+        return {
+            str(Path(file.path).relative_to(self.root)) for file in list_files_to_dump([str(self.root)], kinds=kinds)
+        }
 
 
 def _compare_section(section: Section, product: _Product) -> Iterator[str]:

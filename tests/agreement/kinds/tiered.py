@@ -375,9 +375,9 @@ def _ranges(offsets: Iterable[int]) -> list[list[int]]:
 
 def _json_lines(filesystem: Any, path: str) -> Iterator[bytes]:
     from kafkaframes.jobs.dump.files import DumpFile
-    from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
+    from kafkaframes.jobs.dump.jsonl import JsonLinesDump, JsonLinesOptions
 
-    for chunk in JsonDump(DumpFile(filesystem, path, "log", filesystem.stat(path).size_bytes), JsonOptions()):
+    for chunk in JsonLinesDump(DumpFile(filesystem, path, "log", filesystem.stat(path).size_bytes), JsonLinesOptions()):
         yield from bytes(chunk).splitlines()
 
 

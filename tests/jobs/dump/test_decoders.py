@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.decoders import DECODERS, control_json, decoder_for, in_hash_order
+from kafkaframes.jobs.dump.decoders import DECODERS, find_decoder, format_control_record, sort_by_scala_hash
 from kafkaframes.jobs.dump.styles import STYLES
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import encode_coordinator_record, encode_metadata_record, encode_versioned
@@ -74,16 +74,16 @@ def test_any_bytes_give_texts(name, style, key, value):
     kind=st.sampled_from(["LEADER_CHANGE", "SNAPSHOT_HEADER", "KRAFT_VOTERS", "COMMIT"]), value=st.binary(max_size=40)
 )
 def test_any_control_record_gives_text_or_none(kind, value):
-    text = control_json(kind, value)
+    text = format_control_record(kind, value)
     assert text is None or text.endswith("}")
 
 
 def test_partitions_come_in_the_order_of_scalas_set():
-    assert in_hash_order([("tx", 0), ("tx", 1)]) == [("tx", 1), ("tx", 0)]
+    assert sort_by_scala_hash([("tx", 0), ("tx", 1)]) == [("tx", 1), ("tx", 0)]
     many = [("t", number) for number in range(40)]
-    assert sorted(in_hash_order(many)) == many
+    assert sorted(sort_by_scala_hash(many)) == many
 
 
 def test_an_unknown_decoder_is_refused():
     with pytest.raises(OptionError, match="known: offsets, transaction-log"):
-        decoder_for("avro", STYLES["4.3"])
+        find_decoder("avro", STYLES["4.3"])

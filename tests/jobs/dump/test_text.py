@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.dump import chunks, files, text
-from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Limited, Origin, key_pattern
-from kafkaframes.jobs.dump.columns import sequences
-from kafkaframes.jobs.dump.jsonl import JsonOptions, dump_json_lines
+from kafkaframes.jobs.dump.chunks import ChunkReader, LimitedSelection, RecordFilter, SegmentOrigin, compile_key_pattern
+from kafkaframes.jobs.dump.columns import add_sequence_deltas
+from kafkaframes.jobs.dump.jsonl import JsonLinesOptions, dump_json_lines
 from kafkaframes.jobs.dump.ranges import select_files_in_range
 from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
@@ -114,7 +114,12 @@ def test_offsets_that_are_not_consecutive(tmp_path):
 
 
 def test_sequences_wrap_in_javas_ints():
-    assert sequences(np.array([2**31 - 1, 0, -1, 5]), np.array([2, 2**31 - 1, 9, 3])).tolist() == [1, 2**31 - 1, -1, 8]
+    assert add_sequence_deltas(np.array([2**31 - 1, 0, -1, 5]), np.array([2, 2**31 - 1, 9, 3])).tolist() == [
+        1,
+        2**31 - 1,
+        -1,
+        8,
+    ]
 
 
 def test_chunks_of_any_size_give_the_same_lines(tmp_path, monkeypatch):
@@ -199,8 +204,8 @@ def test_a_preallocated_tail_is_a_fault_as_in_kafka_and_nothing_is_lost(tmp_path
 
 def test_a_file_that_vanishes_is_a_fault_after_what_was_read(tmp_path, monkeypatch):
     path = segment(tmp_path / "t-0", some_records(2) * 50)
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 500)
-    reader = ChunkReader(files.files_to_dump([path])[0], chunk_bytes=500)
+    monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 500)
+    reader = ChunkReader(files.list_files_to_dump([path])[0], chunk_bytes=500)
     batch_count = 0
     for chunk in reader:
         batch_count += len(chunk.batches)
@@ -212,7 +217,7 @@ def test_a_file_that_vanishes_is_a_fault_after_what_was_read(tmp_path, monkeypat
 
 def test_a_file_that_shrinks_is_a_fault(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2) * 50)
-    reader = ChunkReader(files.files_to_dump([path])[0], chunk_bytes=500)
+    reader = ChunkReader(files.list_files_to_dump([path])[0], chunk_bytes=500)
     for _ in reader:
         os.truncate(path, 0)
     assert "became shorter" in str(reader.fault)
@@ -220,7 +225,7 @@ def test_a_file_that_shrinks_is_a_fault(tmp_path):
 
 def test_a_file_that_grows_is_read_up_to_where_it_was(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2) * 3)
-    reader = ChunkReader(files.files_to_dump([path])[0])
+    reader = ChunkReader(files.list_files_to_dump([path])[0])
     with open(path, "ab") as file:
         file.write(some_records(2))
     assert sum(len(chunk.batches) for chunk in reader) == 3
@@ -242,11 +247,11 @@ def test_a_directory_that_is_no_log_is_refused(tmp_path):
     (tmp_path / "music").mkdir()
     (tmp_path / "music" / "song.mp3").write_bytes(b"la")
     with pytest.raises(LogDirError, match="contains no Kafka log directory"):
-        files.files_to_dump([str(tmp_path)])
+        files.list_files_to_dump([str(tmp_path)])
     with pytest.raises(LogDirError, match="no such file"):
-        files.files_to_dump([str(tmp_path / "nothing")])
+        files.list_files_to_dump([str(tmp_path / "nothing")])
     with pytest.raises(LogDirError, match="nothing matches"):
-        files.files_to_dump([str(tmp_path / "*.log")])
+        files.list_files_to_dump([str(tmp_path / "*.log")])
 
 
 def test_an_unknown_style_is_refused(tmp_path):
@@ -259,28 +264,28 @@ def test_an_unknown_style_is_refused(tmp_path):
 
 def test_the_files_of_a_directory_come_partition_by_partition():
     log_dir = str(DATA / "unclean-half-finished-swap" / "before")
-    plain = [Path(file.path).name for file in files.files_to_dump([log_dir])]
-    everything = files.files_to_dump([log_dir], kinds=files.FILE_KINDS, temporary=True)
+    plain = [Path(file.path).name for file in files.list_files_to_dump([log_dir])]
+    everything = files.list_files_to_dump([log_dir], kinds=files.FILE_KINDS, temporary=True)
     assert len(plain) == 9 or all(name.endswith(".log") for name in plain)
     assert {Path(file.path).suffix for file in everything} >= {".log", ".index", ".swap", ".cleaned"}
     assert [file.path for file in everything] == sorted(file.path for file in everything)
 
 
 def test_places_are_taken_from_names():
-    assert Origin.of("/x/orders-1.3a400b54ac4a47ee86e55390ecea333b-delete/0.log").topic == "orders"
-    assert Origin.of("/x/backup/0.log") == Origin(None, None, "backup", "0.log")
+    assert SegmentOrigin.parse_path("/x/orders-1.3a400b54ac4a47ee86e55390ecea333b-delete/0.log").topic == "orders"
+    assert SegmentOrigin.parse_path("/x/backup/0.log") == SegmentOrigin(None, None, "backup", "0.log")
 
 
 @pytest.mark.parametrize(
     ("conditions", "offsets"),
     [
-        (Filter(from_offset=3), [3, 4, 5]),
-        (Filter(until_offset=2), [0, 1]),
-        (Filter(from_timestamp=1001, until_timestamp=1004), [1, 2, 3]),
-        (Filter(keys=frozenset([b"k0"])), [0, 3]),
-        (Filter(key_pattern=key_pattern("[12]$")), [1, 2, 4, 5]),
-        (Limited(Filter(from_offset=1), 2), [1, 2]),
-        (Filter(from_offset=99), []),
+        (RecordFilter(from_offset=3), [3, 4, 5]),
+        (RecordFilter(until_offset=2), [0, 1]),
+        (RecordFilter(from_timestamp=1001, until_timestamp=1004), [1, 2, 3]),
+        (RecordFilter(keys=frozenset([b"k0"])), [0, 3]),
+        (RecordFilter(key_pattern=compile_key_pattern("[12]$")), [1, 2, 4, 5]),
+        (LimitedSelection(RecordFilter(from_offset=1), 2), [1, 2]),
+        (RecordFilter(from_offset=99), []),
     ],
 )
 def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
@@ -289,7 +294,9 @@ def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
     offsets_printed = [int(line.split()[2]) for line in print_lines(path, options) if line.startswith("| ")]
     assert offsets_printed == offsets
     json_lines = (
-        b"".join(dump_json_lines([path], JsonOptions(keep=conditions))) if not isinstance(conditions, Limited) else b""
+        b"".join(dump_json_lines([path], JsonLinesOptions(keep=conditions)))
+        if not isinstance(conditions, LimitedSelection)
+        else b""
     )
     assert not json_lines or json_lines.count(b'"type":"record"') == len(offsets)
 
@@ -297,12 +304,12 @@ def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
 def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
     for first in (0, 5, 10):
         segment(tmp_path / "t-0", some_records(5, first=first), f"{first:020}.log")
-    dump_files = files.files_to_dump([str(tmp_path)])
+    dump_files = files.list_files_to_dump([str(tmp_path)])
 
     def names(**conditions) -> list[int]:
         return [
             int(Path(dump_file.file.path).stem)
-            for dump_file in select_files_in_range(dump_files, lambda _: Filter(**conditions))
+            for dump_file in select_files_in_range(dump_files, lambda _: RecordFilter(**conditions))
         ]
 
     assert names() == [0, 5, 10]
@@ -310,10 +317,10 @@ def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
     assert names(until_offset=5) == [0]
     assert names(from_offset=-3) == [10]
     assert names(from_offset=-7) == [5, 10]
-    limited_files = select_files_in_range(dump_files, lambda _: Filter(), limit=3)
+    limited_files = select_files_in_range(dump_files, lambda _: RecordFilter(), limit=3)
     first = next(limited_files)
     for chunk in ChunkReader(first.file):
-        assert len(first.keep.apply(chunk).index.offsets) == 3
+        assert len(first.keep.select_records(chunk).index.offsets) == 3
     assert list(limited_files) == []
 
 
@@ -326,7 +333,7 @@ def test_records_of_damaged_wrappers_have_their_own_crc(tmp_path):
 
 def test_java_bytes_leaves_what_is_text(tmp_path):
     raw = "päckchen 🎈\n".encode()
-    assert text.java_bytes(raw) is raw
+    assert text.encode_like_java(raw) is raw
 
 
 @pytest.mark.parametrize(

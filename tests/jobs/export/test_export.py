@@ -14,12 +14,12 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.jobs.dump.chunks import Filter, key_pattern
+from kafkaframes.jobs.dump.chunks import RecordFilter, compile_key_pattern
 from kafkaframes.jobs.export import planning, run, task, writers
-from kafkaframes.jobs.export.job import result_of
-from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED, Dropped
-from kafkaframes.jobs.export.task import ExportTask, Settings, export_file
+from kafkaframes.jobs.export.job import summarize_outcome
+from kafkaframes.jobs.export.run import export_segments
+from kafkaframes.jobs.export.tally import CONTROL_RECORDS_REASON, NOT_SELECTED_REASON, DroppedTotals
+from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, export_file
 from kafkaframes.records.json_lines import from_json_record
 from kafkaframes.records.strict_json import parse_json
 
@@ -49,7 +49,7 @@ def write_segment(directory, base, records, **options):
 @pytest.fixture(autouse=True)
 def _nothing_is_small(monkeypatch):
     """A file for each segment; ``test_export_sharing`` has the others."""
-    monkeypatch.setattr(planning, "SMALL_BYTES", 0)
+    monkeypatch.setattr(planning, "MAX_SMALL_SEGMENT_BYTES", 0)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def tasks(tmp_path):
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(str(tmp_path / "out"))
+    return ExportTaskSettings(str(tmp_path / "out"))
 
 
 def visible(settings):
@@ -87,7 +87,7 @@ def comparable(row):
 
 
 def test_every_record_is_there_as_it_was(tasks, settings):
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert visible(settings) == [f"topic=t/partition=0/{n:020}.parquet" for n in (0, 200, 400)]
     assert [comparable(row) for row in read_written(settings)] == expected_rows(range(600))
     assert Path(settings.to, "_SUCCESS").exists()
@@ -109,7 +109,7 @@ def test_every_record_is_there_as_it_was(tasks, settings):
 
 
 def test_parquet_is_laid_out_as_measured_best(tasks, settings):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     file = pq.ParquetFile(Path(settings.to, visible(settings)[1]))
     assert file.schema_arrow.metadata[b"segment"] == tasks[1].path.encode()
     columns = {file.metadata.row_group(0).column(n).path_in_schema: n for n in range(file.metadata.num_columns)}
@@ -125,7 +125,7 @@ def test_the_other_formats_hold_the_same(tasks, settings):
     wanted_rows = expected_rows(range(600))
     for form in ("arrow", "csv", "json"):
         chosen_settings = replace(settings, to=f"{settings.to}-{form}", form=form, base64=form == "csv")
-        export(tasks, chosen_settings)
+        export_segments(tasks, chosen_settings)
         paths = [Path(chosen_settings.to, name) for name in visible(chosen_settings)]
         assert [path.suffix for path in paths] == [f".{form}"] * 3
         assert [row for path in paths for row in READERS[form](path)] == wanted_rows, form
@@ -160,7 +160,7 @@ READERS = {"arrow": _from_arrow, "csv": _from_csv, "json": _from_json}
 def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, settings):
     by_form = {form: replace(settings, to=f"{settings.to}-{form}", form=form) for form in ("csv", "json")}
     for chosen_settings in by_form.values():
-        export(tasks[:1], chosen_settings)
+        export_segments(tasks[:1], chosen_settings)
     csv, lines = (
         Path(chosen_settings.to, visible(chosen_settings)[0]).read_text() for chosen_settings in by_form.values()
     )
@@ -173,35 +173,35 @@ def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, sett
 def test_an_older_export_in_json_is_not_continued_in_another_form(tasks, settings, monkeypatch):
     chosen_settings = replace(settings, form="json")
     with monkeypatch.context() as older:
-        older.setattr(task, "_JSON_LINES", 1)
-        export(tasks[:2], chosen_settings)
+        older.setattr(task, "_JSON_LINES_VERSION", 1)
+        export_segments(tasks[:2], chosen_settings)
     with pytest.raises(KafkaframesError, match="json_lines"):
-        export(tasks, chosen_settings)
+        export_segments(tasks, chosen_settings)
 
 
 @pytest.mark.parametrize(
     ("keep", "expected_numbers"),
     [
-        (Filter(from_timestamp=START + 150, until_timestamp=START + 250, control=False), range(150, 250)),
-        (Filter(keys=frozenset({b"k3"}), control=False), [n for n in range(600) if n % 7 and n % 5 == 3]),
+        (RecordFilter(from_timestamp=START + 150, until_timestamp=START + 250, control=False), range(150, 250)),
+        (RecordFilter(keys=frozenset({b"k3"}), control=False), [n for n in range(600) if n % 7 and n % 5 == 3]),
         (
-            Filter(key_pattern=key_pattern("^k[12]"), control=False),
+            RecordFilter(key_pattern=compile_key_pattern("^k[12]"), control=False),
             [n for n in range(600) if n % 7 and n % 5 in (1, 2)],
         ),
-        (Filter(keys=frozenset({b"nobody"}), control=False), []),
+        (RecordFilter(keys=frozenset({b"nobody"}), control=False), []),
     ],
 )
 def test_filters_by_time_and_key(tasks, settings, keep, expected_numbers):
     chosen_settings = replace(settings, keep=keep)
-    outcome = export(tasks, chosen_settings)
+    outcome = export_segments(tasks, chosen_settings)
     assert [comparable(row) for row in read_written(chosen_settings)] == expected_rows(expected_numbers)
     assert outcome.summary.records == len(expected_numbers)
-    assert outcome.summary.dropped == (Dropped(NOT_SELECTED, 0, 600 - len(expected_numbers), 0),)
+    assert outcome.summary.dropped == (DroppedTotals(NOT_SELECTED_REASON, 0, 600 - len(expected_numbers), 0),)
     assert (Path(chosen_settings.to) / "_SUCCESS").exists()
 
 
 def test_offsets_of_a_task(tasks, settings):
-    export([replace(tasks[0], first_offset=120), tasks[1], replace(tasks[2], end_offset=401)], settings)
+    export_segments([replace(tasks[0], first_offset=120), tasks[1], replace(tasks[2], end_offset=401)], settings)
     assert [row["offset"] for row in read_written(settings)] == list(range(120, 401))
 
 
@@ -213,9 +213,9 @@ def test_control_records_are_left_out_and_counted(tmp_path, settings):
     )
     with open(task.path, "ab") as file:
         file.write(marker)
-    outcome = export([replace(task, size_bytes=task.size_bytes + len(marker))], settings)
+    outcome = export_segments([replace(task, size_bytes=task.size_bytes + len(marker))], settings)
     assert outcome.summary.records == 3
-    assert outcome.summary.dropped == (Dropped(CONTROL_RECORDS, 1, 1, len(marker)),)
+    assert outcome.summary.dropped == (DroppedTotals(CONTROL_RECORDS_REASON, 1, 1, len(marker)),)
 
 
 def test_damage_is_told_and_the_rest_exported(tasks, settings):
@@ -225,17 +225,17 @@ def test_damage_is_told_and_the_rest_exported(tasks, settings):
     raw[second + 22] = 7  # the codec's number
     path.write_bytes(raw + b"\0" * 40)
     tasks[1] = replace(tasks[1], size_bytes=len(raw) + 40)
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert [row["offset"] for row in read_written(settings)] == [*range(250), *range(300, 600)]
     size = 12 + int.from_bytes(raw[second + 8 : second + 12], "big")
     assert outcome.summary.dropped == (
-        Dropped("the codec's number is unknown to Kafka", 1, 50, size),
-        Dropped("the size of a batch is below the least possible (14)", 1, None, 40),
+        DroppedTotals("the codec's number is unknown to Kafka", 1, 50, size),
+        DroppedTotals("the size of a batch is below the least possible (14)", 1, None, 40),
     )
     assert outcome.fault_count == 2
     assert path.name in outcome.results[1].faults[0]
     assert not outcome.failed
-    strict = export(tasks, replace(settings, to=f"{settings.to}2", on_damage="fail"))
+    strict = export_segments(tasks, replace(settings, to=f"{settings.to}2", on_damage="fail"))
     assert [result.task for result in strict.failed] == [tasks[1]]
     assert strict.summary.records == 400
     assert not Path(f"{settings.to}2", "_SUCCESS").exists()
@@ -245,7 +245,7 @@ def test_a_torn_tail_is_named_and_no_damage(tasks, settings):
     path = Path(tasks[2].path)
     path.write_bytes(path.read_bytes()[:-10])
     tasks[2] = replace(tasks[2], size_bytes=tasks[2].size_bytes - 10)
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert outcome.summary.records == 550
     assert outcome.fault_count == 0
     assert [(one.batches, one.records) for one in outcome.summary.dropped] == [(1, None)]
@@ -255,27 +255,27 @@ def test_a_segment_that_vanished_or_was_cut_fails_alone(tasks, settings):
     Path(tasks[0].path).unlink()
     with open(tasks[2].path, "ab") as file:
         file.truncate(100)
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert [result.failed.split(" (")[0] for result in outcome.failed] == [
         "has vanished since the read was planned",
         "has become shorter since the read was planned",
     ]
     assert [row["offset"] for row in read_written(settings)] == list(range(200, 400))
     assert not Path(settings.to, "_SUCCESS").exists()
-    again = export(tasks[1:2], settings)  # what a new plan has
+    again = export_segments(tasks[1:2], settings)  # what a new plan has
     assert (again.exported, again.resumed) == (0, 1)
     assert Path(settings.to, "_SUCCESS").exists()
 
 
 def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
-    monkeypatch.setattr(run, "GROUP_BYTES", 1)
+    monkeypatch.setattr(run, "JOB_LOG_BYTES", 1)
 
     def one_then_nothing(function, jobs):
         yield function(jobs[0])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export(tasks, settings, run=one_then_nothing)
+        export_segments(tasks, settings, run=one_then_nothing)
     assert len(visible(settings)) == 1
     assert not Path(settings.to, "_SUCCESS").exists()
     stray = Path(settings.to, "_kafkaframes", "tmp", "half.parquet")
@@ -283,7 +283,7 @@ def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
     (journal,) = Path(settings.to, "_kafkaframes", "journal").glob("*")
     journal.write_bytes(journal.read_bytes() + b'{"task": {"pa')  # killed while it wrote
     before = Path(settings.to, visible(settings)[0]).stat().st_ino
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert (outcome.exported, outcome.resumed) == (2, 1)
     assert Path(settings.to, visible(settings)[0]).stat().st_ino == before
     assert not stray.exists()
@@ -292,43 +292,43 @@ def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
 
 
 def test_a_later_run_takes_up_what_was_appended(tasks, settings):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     with open(tasks[2].path, "ab") as file:
         file.write(kafkaframes.build_records(rows(600, 20)))
     grown_task = replace(tasks[2], size_bytes=Path(tasks[2].path).stat().st_size)
-    outcome = export([*tasks[:2], grown_task], settings)
+    outcome = export_segments([*tasks[:2], grown_task], settings)
     assert (outcome.exported, outcome.resumed) == (1, 2)
     assert [row["offset"] for row in read_written(settings)] == list(range(620))
     missing = Path(settings.to, visible(settings)[0])
     missing.unlink()
-    assert export([*tasks[:2], grown_task], settings).exported == 1
+    assert export_segments([*tasks[:2], grown_task], settings).exported == 1
     assert missing.exists()
 
 
 def test_merged_segments_are_not_exported_twice(tasks, settings):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     with pytest.raises(OptionError, match="compacted"):
-        export([tasks[0], tasks[2]], settings)
-    assert export(tasks[1:], settings).resumed == 2  # old segments that retention deleted stay exported
-    assert export([tasks[0], tasks[2]], settings, overwrite=True).exported == 2
+        export_segments([tasks[0], tasks[2]], settings)
+    assert export_segments(tasks[1:], settings).resumed == 2  # old segments that retention deleted stay exported
+    assert export_segments([tasks[0], tasks[2]], settings, overwrite=True).exported == 2
     assert len(visible(settings)) == 2
 
 
 def test_another_question_is_refused(tasks, settings):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     with pytest.raises(OptionError, match=r"`on_damage` was keep and is fail.*`overwrite`"):
-        export(tasks, replace(settings, on_damage="fail"))
+        export_segments(tasks, replace(settings, on_damage="fail"))
     assert len(visible(settings)) == 3
 
 
 def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, settings):
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="cannot be written"):
-        export(tasks, Settings(str(tmp_path / "file" / "out")))
+        export_segments(tasks, ExportTaskSettings(str(tmp_path / "file" / "out")))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("")
     with pytest.raises(OptionError, match="holds other files"):
-        export(tasks, Settings(str(tmp_path / "mine")), overwrite=True)
+        export_segments(tasks, ExportTaskSettings(str(tmp_path / "mine")), overwrite=True)
     assert (tmp_path / "mine" / "precious").exists()
 
     def gone(function, jobs):
@@ -336,38 +336,38 @@ def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, s
         return map(function, jobs)
 
     with pytest.raises(OptionError, match="cannot be written"):
-        export(tasks, settings, run=gone)
+        export_segments(tasks, settings, run=gone)
     assert visible(settings) == []
 
 
 def test_two_exports_into_one_place_are_kept_apart(tasks, settings):
     def second(function, jobs):
         with pytest.raises(OptionError, match="another export is writing"):
-            export(tasks, settings)
+            export_segments(tasks, settings)
         return map(function, jobs)
 
-    assert export(tasks, settings, run=second).exported == 3
+    assert export_segments(tasks, settings, run=second).exported == 3
 
 
 def test_small_segments_go_together(settings):
     tasks = [ExportTask(f"{n}.log", 1 << 20, n, "t", 0) for n in range(100)]
-    jobs = run.groups([(task,) for task in tasks], settings)
+    jobs = run.group_files_into_jobs([(task,) for task in tasks], settings)
     assert [task for _, files in jobs for (task,) in files] == tasks
     assert 16 <= len(jobs) <= 18
 
 
 def test_an_empty_segment_writes_nothing(tmp_path, settings):
     task = write_segment(tmp_path / "log" / "t-0", 0, [])
-    outcome = export([task], settings)
+    outcome = export_segments([task], settings)
     assert visible(settings) == []
     assert outcome.summary.records == 0
     assert export_file((task,), settings)[0].output is None
 
 
 def test_rows_that_are_lost_on_the_way_to_a_file_fail_the_segment(tasks, tmp_path, monkeypatch):
-    real = writers.Output.write
-    monkeypatch.setattr(writers.Output, "write", lambda self, batch: real(self, batch.slice(1)))
-    outcome = export(tasks, Settings(str(tmp_path / "out"), "parquet", Filter(control=False)))
+    real = writers.OutputFile.write_rows
+    monkeypatch.setattr(writers.OutputFile, "write_rows", lambda self, batch: real(self, batch.slice(1)))
+    outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out"), "parquet", RecordFilter(control=False)))
     assert [one.failed.split(",")[:2] for one in outcome.failed] == [
         ["200 records were read", " 199 written and 0 left out"]
     ] * 3
@@ -376,14 +376,14 @@ def test_rows_that_are_lost_on_the_way_to_a_file_fail_the_segment(tasks, tmp_pat
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
 def test_an_outcome_has_the_records_read_and_those_written(tasks, tmp_path, form):
-    keep = Filter(control=False, from_timestamp=START + 5)
-    outcome = export(tasks, Settings(str(tmp_path / "out"), form, keep))
+    keep = RecordFilter(control=False, from_timestamp=START + 5)
+    outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out"), form, keep))
     assert (outcome.records_read, outcome.summary.records) == (600, 595)
     assert outcome.as_json()["records_read"] == 600
 
 
 def test_the_text_of_a_result_counts_the_faults_that_it_does_not_list(tasks, tmp_path):
-    outcome = export(tasks, Settings(str(tmp_path / "out")))
+    outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out")))
     damaged = replace(outcome.results[0], faults=["first", "second"], fault_count=5)
-    result = result_of(replace(outcome, results=(damaged, *outcome.results[1:])))
+    result = summarize_outcome(replace(outcome, results=(damaged, *outcome.results[1:])))
     assert result.lines[:3] == ("first", "second", f"{damaged.task.path}: and 3 more damaged positions")

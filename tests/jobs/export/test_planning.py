@@ -10,21 +10,21 @@ from tests.spark.truth import SHOP
 import kafkaframes
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.export import run
-from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.run import export_segments
+from kafkaframes.jobs.export.task import ExportTaskSettings
 
 
 @pytest.mark.spark
 def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
+    monkeypatch.setattr(run, "JOB_LOG_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner
 
     tasks = plan_export(parse_log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
-    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=create_runner(spark))
+    outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "spark")), run=create_runner(spark))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
-    export(tasks, Settings(str(tmp_path / "here")))
+    export_segments(tasks, ExportTaskSettings(str(tmp_path / "here")))
     assert files(tmp_path / "spark") == files(tmp_path / "here")
     names = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
     exported_frame = spark.read.parquet(str(tmp_path / "spark")).select(*names)
@@ -52,7 +52,7 @@ def test_a_failure_on_spark_is_one_line(spark, tmp_path):
         return create_runner(spark)(function, jobs)
 
     with pytest.raises(KafkaframesError, match=r"`to` .*/out: cannot be written: [^\n]*$"):
-        export(tasks, Settings(str(to)), run=break_write)
+        export_segments(tasks, ExportTaskSettings(str(to)), run=break_write)
     assert not (to / "_SUCCESS").exists()
 
 
@@ -70,12 +70,14 @@ def write_segment(path, value, *, topic_id=None):
 def test_a_segment_of_another_log_is_refused_although_it_is_as_long(tmp_path, topic_ids):
     """A size is no identity: an export of another log, or of a topic that was recreated, was taken for done."""
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.jobs.export.run import export
-    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.export.run import export_segments
+    from kafkaframes.jobs.export.task import ExportTaskSettings
     from kafkaframes.scan.log.options import ReadOptions
 
     def run():
-        return export(plan_export(ReadOptions((str(tmp_path / "log"),))).tasks, Settings(str(tmp_path / "out")))
+        return export_segments(
+            plan_export(ReadOptions((str(tmp_path / "log"),))).tasks, ExportTaskSettings(str(tmp_path / "out"))
+        )
 
     write_segment(tmp_path / "log", b"one", topic_id=topic_ids[0])
     assert (run().exported, run().resumed) == (1, 1)
@@ -126,15 +128,17 @@ def test_a_segment_of_another_log_is_refused_although_it_has_another_size(tmp_pa
 
 def test_a_swap_that_a_broker_has_put_in_its_place_is_not_exported_twice(tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.jobs.export.run import export
-    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.export.run import export_segments
+    from kafkaframes.jobs.export.task import ExportTaskSettings
     from kafkaframes.scan.log.options import ReadOptions
 
     write_segment(tmp_path / "log", b"one")
     segment = tmp_path / "log" / "t-0" / f"{0:020}.log"
     segment.rename(f"{segment}.swap")
     for _ in range(2):
-        export(plan_export(ReadOptions((str(tmp_path / "log"),))).tasks, Settings(str(tmp_path / "out")))
+        export_segments(
+            plan_export(ReadOptions((str(tmp_path / "log"),))).tasks, ExportTaskSettings(str(tmp_path / "out"))
+        )
         if not segment.exists():
             (segment.parent / f"{segment.name}.swap").rename(segment)
     assert [path.name for path in (tmp_path / "out").rglob("*.parquet")] == [f"{0:020}.parquet"]

@@ -12,11 +12,11 @@ from tests.jobs.export.test_export import read_written, rows, visible, write_seg
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export import planning
-from kafkaframes.jobs.export.planning import Done, files_of
-from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
+from kafkaframes.jobs.export.planning import FinishedSegments, plan_files
+from kafkaframes.jobs.export.run import export_segments
+from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, SegmentResult
 
-NOTHING = Done({}, {}, frozenset())
+NOTHING = FinishedSegments({}, {}, frozenset())
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def tasks(tmp_path):
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(str(tmp_path / "out"))
+    return ExportTaskSettings(str(tmp_path / "out"))
 
 
 def name(first):
@@ -48,23 +48,23 @@ def grow_segment(task, records):
 
 
 def test_closed_segments_share_a_file_and_the_last_has_its_own(tasks, settings):
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert visible(settings) == [name(0), name(80)]
     assert offsets(settings) == list(range(100))
     assert (outcome.exported, outcome.summary.records) == (5, 100)
     assert outcome.output_bytes == sum(Path(settings.to, one).stat().st_size for one in visible(settings))
     metadata = pq.ParquetFile(Path(settings.to, name(0))).schema_arrow.metadata
     assert json.loads(metadata[b"segments"]) == [task.path for task in tasks[:4]]
-    again = export(tasks, settings)
+    again = export_segments(tasks, settings)
     assert (again.exported, again.resumed, again.summary.records) == (0, 5, 100)
 
 
 def test_what_shares_a_file_stays_together_while_the_log_moves_on(tasks, settings, tmp_path):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     inode = Path(settings.to, name(0)).stat().st_ino
     last = grow_segment(tasks[4], rows(100, 5))
     more = [write_segment(tmp_path / "log" / "t-0", n, rows(n, 10)) for n in (105, 115, 125)]
-    outcome = export([*tasks[2:4], last, *more], settings)  # retention took two of the four
+    outcome = export_segments([*tasks[2:4], last, *more], settings)  # retention took two of the four
     assert (outcome.exported, outcome.resumed) == (4, 2)
     assert visible(settings) == [name(0), name(80), name(105), name(125)]
     assert offsets(settings) == list(range(135))
@@ -72,25 +72,25 @@ def test_what_shares_a_file_stays_together_while_the_log_moves_on(tasks, setting
 
 
 def test_a_file_is_written_again_from_all_its_segments_or_refused(tasks, settings):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     changed_tasks = [tasks[0], write_segment(Path(tasks[1].path).parent, 20, rows(20, 19)), *tasks[2:]]
-    outcome = export(changed_tasks, settings)
+    outcome = export_segments(changed_tasks, settings)
     assert (outcome.exported, outcome.resumed) == (4, 1)
     assert offsets(settings) == [*range(39), *range(40, 100)]
     other = write_segment(Path(tasks[1].path).parent, 20, rows(20, 18))
     with pytest.raises(
         OptionError, match=r"00020.log has changed .*into one file with .*00000.log, which is not there"
     ):
-        export([other, *tasks[2:]], settings)
+        export_segments([other, *tasks[2:]], settings)
     assert offsets(settings) == [*range(39), *range(40, 100)]
-    assert export([other, *tasks[2:]], settings, overwrite=True).summary.records == 78
+    assert export_segments([other, *tasks[2:]], settings, overwrite=True).summary.records == 78
 
 
 def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
-    export(tasks, settings)
+    export_segments(tasks, settings)
     path = Path(settings.to, name(0))
     path.write_bytes(path.read_bytes()[:100])
-    assert export(tasks[1:], settings).exported == 3
+    assert export_segments(tasks[1:], settings).exported == 3
     assert visible(settings) == [name(20), name(80)]
     assert offsets(settings) == list(range(20, 100))
 
@@ -104,41 +104,41 @@ def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export(tasks, settings, run=kill)
+        export_segments(tasks, settings, run=kill)
     assert name(0) in visible(settings)
-    export(tasks[first_kept:], settings)
+    export_segments(tasks[first_kept:], settings)
     assert offsets(settings) == list(range(20 * first_kept, 100))
 
 
 def test_one_that_cannot_be_read_leaves_the_others_files_of_their_own(tasks, settings):
     Path(tasks[1].path).write_bytes(b"")
-    outcome = export(tasks, settings)
+    outcome = export_segments(tasks, settings)
     assert [result.task for result in outcome.failed] == [tasks[1]]
     assert visible(settings) == [name(n) for n in (0, 40, 60, 80)]
     assert offsets(settings) == [*range(20), *range(40, 100)]
     mended_task = write_segment(Path(tasks[1].path).parent, 20, rows(20, 20))
-    assert export([tasks[0], mended_task, *tasks[2:]], settings).exported == 1
+    assert export_segments([tasks[0], mended_task, *tasks[2:]], settings).exported == 1
     assert offsets(settings) == [row for first in (0, 20, 40, 60, 80) for row in range(first, first + 20)]
 
 
 def test_segments_without_a_wanted_record_are_done_too(tasks, settings, tmp_path):
     nothing = [write_segment(tmp_path / "log" / "t-0", n, []) for n in (100, 101, 102)]
-    export([*tasks, *nothing], settings)
+    export_segments([*tasks, *nothing], settings)
     assert visible(settings) == [name(0)]
-    assert export([*tasks, *nothing], settings).exported == 0
+    assert export_segments([*tasks, *nothing], settings).exported == 0
     assert offsets(settings) == list(range(100))
 
 
 def test_journals_of_before_are_understood(tasks, settings):
-    small, planning.SMALL_BYTES = planning.SMALL_BYTES, 0
+    small, planning.MAX_SMALL_SEGMENT_BYTES = planning.MAX_SMALL_SEGMENT_BYTES, 0
     try:
-        export(tasks, settings)
+        export_segments(tasks, settings)
     finally:
-        planning.SMALL_BYTES = small
+        planning.MAX_SMALL_SEGMENT_BYTES = small
     for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
         lines = [json.loads(line)["segments"] for line in path.read_text().splitlines()]
         path.write_text("".join(json.dumps(one) + "\n" for line in lines for one in line))
-    assert export(tasks, settings).exported == 0
+    assert export_segments(tasks, settings).exported == 0
     assert visible(settings) == [name(n) for n in range(0, 100, 20)]
 
 
@@ -149,9 +149,11 @@ def task(topic, number, size):
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6 << 20), st.booleans()), max_size=30))
 def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given_segments):
     tasks_with_status = [(task(topic, n, size), ok) for n, (topic, size, ok) in enumerate(sorted(given_segments))]
-    finished_tasks = Done({one.name: SegmentResult(one) for one, ok in tasks_with_status if ok}, {}, frozenset())
+    finished_tasks = FinishedSegments(
+        {one.name: SegmentResult(one) for one, ok in tasks_with_status if ok}, {}, frozenset()
+    )
     tasks = [one for one, _ in tasks_with_status]
-    files = files_of(tasks, finished_tasks)
+    files = plan_files(tasks, finished_tasks)
     assert [one for file in files for one in file] == [one for one, ok in tasks_with_status if not ok]
     lasts = {task.topic: task for task in tasks}
     for file in files:
@@ -159,13 +161,13 @@ def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given
         assert places == list(range(places[0], places[0] + len(file)))
         assert len({one.topic for one in file}) == 1
         if len(file) > 1:
-            assert max(one.size_bytes for one in file) <= planning.SMALL_BYTES
-            assert sum(one.size_bytes for one in file) <= planning.SHARED_BYTES
+            assert max(one.size_bytes for one in file) <= planning.MAX_SMALL_SEGMENT_BYTES
+            assert sum(one.size_bytes for one in file) <= planning.MAX_SHARED_FILE_BYTES
             assert lasts[file[0].topic] not in file
 
 
 def test_small_neighbours_do_share():
     tasks = [task("a", n, 1 << 20) for n in range(100)]
-    assert [len(file) for file in files_of(tasks, NOTHING)] == [6] * 16 + [3, 1]
+    assert [len(file) for file in plan_files(tasks, NOTHING)] == [6] * 16 + [3, 1]
     tasks = [task("a", n, 4 << 20) for n in range(1000)]
-    assert [len(file) for file in files_of(tasks, NOTHING)][:-2] == [8] * 124
+    assert [len(file) for file in plan_files(tasks, NOTHING)][:-2] == [8] * 124

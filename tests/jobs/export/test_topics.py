@@ -82,7 +82,7 @@ def test_an_interrupted_run_continues_with_the_missing_ranges(servers, admin, tm
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 50))
     settings = TopicExportSettings()
-    read = settings.topic_options(consumer_options(servers, None, isolation="read_committed"), "t")
+    read = settings.make_topic_options(consumer_options(servers, None, isolation="read_committed"), "t")
     job = plan_topic_export(read, settings.file_settings(str(tmp_path / "out")))
 
     def run_two_and_fail(function, jobs):

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from kafkaframes.jobs.export.writers import FORMATS, ROW_GROUP_BYTES, Output
+from kafkaframes.jobs.export.writers import ROW_GROUP_BYTES, WRITERS_BY_FORMAT, OutputFile
 from kafkaframes.records.build import build_records
 
 SCHEMA = pa.schema(
@@ -26,11 +26,11 @@ def batch(count: int, value_bytes: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("rows", [batch(1, 10), batch(66, ROW_GROUP_BYTES // 64)], ids=["at its end", "in the middle"])
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", WRITERS_BY_FORMAT)
 def test_a_full_disk_is_one_error(form, rows):
     def write() -> None:
-        with Output("/dev/full", form, base64=True, metadata={}) as output:
-            output.write(rows)
+        with OutputFile("/dev/full", form, base64=True, metadata={}) as output:
+            output.write_rows(rows)
 
     with pytest.raises(OSError, match="No space left on device"):
         write()

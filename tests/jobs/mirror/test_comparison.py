@@ -10,7 +10,7 @@ from tests.waiting import wait_for
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.jobs.mirror.job import mirror
+from kafkaframes.jobs.mirror.job import mirror_clusters
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 ORDERS = TopicPartition("orders", 0)
@@ -42,7 +42,7 @@ def test_a_copy_with_other_records_is_refused_and_both_sides_are_shown(held_rows
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         write(target, *held_rows)
-        with pytest.raises(LogDirError, match="the copy holds other records") as failure:
+        with pytest.raises(LogDirError, match="the copy has other records") as failure:
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
         at = next(at for at, value in enumerate(held_rows) if value != SOURCE[at])
         for part in (f"offset {at}", repr(SOURCE[at]), repr(held_rows[at])):
@@ -294,7 +294,7 @@ class Following:
         self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
         settings = MirrorSettings(follow=True, topic_interval_s=self._interval_s, timeout_s=1.0)
         try:
-            self.report = await mirror(*self._arguments, settings, stop=self.stop)
+            self.report = await mirror_clusters(*self._arguments, settings, stop=self.stop)
         except LogDirError as failure:
             self.failure = failure
 

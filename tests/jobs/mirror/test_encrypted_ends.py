@@ -9,7 +9,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import NetworkError
-from kafkaframes.jobs.export.live_planning import live_plan
+from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
 
@@ -47,7 +47,7 @@ def test_a_mirror_uses_the_certificate_of_each_end(encrypted_broker, tmp_path):
 def test_plans_of_a_table_use_the_certificate(encrypted_broker):
     broker, properties = encrypted_broker
     client = {"bootstrap.servers": broker.bootstrap_servers, **properties, "isolation.level": "read_committed"}
-    assert len(live_plan(TopicOptions(client, subscribe=frozenset({"encrypted"})))(None).tasks) == 1
+    assert len(make_topic_planner(TopicOptions(client, subscribe=frozenset({"encrypted"})))(None).tasks) == 1
     (hidden_transaction,) = find_open_transactions(
         {TopicPartition("encrypted", 0): 0}, client
     )  # asks an admin client, too

@@ -4,14 +4,14 @@ import asyncio
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin
-from kafkaframes.jobs.mirror.ends import SourceTopic, prepare
+from kafkaframes.jobs.mirror.ends import MirroredTopic, prepare_target_topic
 from kafkaframes.jobs.mirror.settings import MirrorReport
 
 
 async def prepare_topic(configs):
-    report, topic = MirrorReport("source", "target"), SourceTopic("t", "", (0, 1), configs)
+    report, topic = MirrorReport("source", "target"), MirroredTopic("t", "", (0, 1), configs)
     async with Broker() as broker, AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        await prepare(admin, topic, report, keeps=False, holds=False)
+        await prepare_target_topic(admin, topic, report, keeps_offsets=False, holds_gaps=False)
         created_topic = (await admin.describe_cluster()).topics["t"]
         entries = await admin.describe_configs("topic", "t")
     return (

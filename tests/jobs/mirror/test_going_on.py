@@ -19,7 +19,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, NetworkError, OptionError
-from kafkaframes.jobs.mirror.job import mirror
+from kafkaframes.jobs.mirror.job import mirror_clusters
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 
@@ -117,7 +117,7 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
         async def follow() -> None:
             stop = asyncio.Event()
             settings = MirrorSettings(follow=True, group_interval_s=0.1, topic_interval_s=0.1, timeout_s=WAIT_S)
-            job = asyncio.ensure_future(mirror(a.bootstrap_servers, b.bootstrap_servers, settings, stop=stop))
+            job = asyncio.ensure_future(mirror_clusters(a.bootstrap_servers, b.bootstrap_servers, settings, stop=stop))
             while not is_done.is_set() and not job.done():
                 await asyncio.sleep(0.05)
             stop.set()

@@ -7,7 +7,13 @@ from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, FetchedBatches, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
-from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, clear_transaction, read_mapping, renumber
+from kafkaframes.jobs.mirror.mapping import (
+    OffsetMapping,
+    begin_writing,
+    clear_transaction,
+    read_mapping,
+    renumber_fetched_batches,
+)
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.layout import TRANSACTIONAL
 from kafkaframes.records.scan import check_crcs, scan_all
@@ -27,7 +33,7 @@ def rows(first: int, count: int = 3, *, step: int = 1) -> dict:
 
 def renumber_batches(data: bytes, start: int = 0, aborted_transactions=None):
     fetched_batches = FetchedBatches(PLACE, start, data, aborted_transactions=aborted_transactions)
-    return renumber(fetched_batches, start, np.zeros(len(fetched_batches.batches), bool))
+    return renumber_fetched_batches(fetched_batches, start, np.zeros(len(fetched_batches.batches), bool))
 
 
 def values_of(pieces) -> list:
@@ -42,7 +48,7 @@ def test_a_plain_batch_goes_as_it_is():
     data = build_records(rows(100), codec="zstd", leader_epoch=7)
     new_batches = renumber_batches(data, 100)
     assert new_batches.batches == [bytes(8) + data[8:]]
-    assert new_batches.runs(0).tolist() == [[100, 0, 3]]
+    assert new_batches.runs_from(0).tolist() == [[100, 0, 3]]
     assert not new_batches.decoded_batches
 
 
@@ -75,7 +81,7 @@ def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
     assert values_of(new_batches.batches) == [b"4", b"5", b"6"]
     assert new_batches.left_out == {"aborted": 3, "transaction markers": 2}
     assert new_batches.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
-    assert new_batches.runs(20).tolist() == [[4, 20, 3]]
+    assert new_batches.runs_from(20).tolist() == [[4, 20, 3]]
 
 
 @pytest.mark.parametrize("record_format", [0, 1])
@@ -85,7 +91,7 @@ def test_old_formats_are_raised(record_format, codec):
     new_batches = renumber_batches(data, 11)
     assert values_of(new_batches.batches) == [b"11", b"12"]
     assert (scan_all(new_batches.batches[0]).column("magic") == 2).all()
-    assert new_batches.runs(0).tolist() == [[11, 0, 2]]
+    assert new_batches.runs_from(0).tolist() == [[11, 0, 2]]
     assert list(new_batches.decoded_batches) == ["format 0 or 1"]
 
 
@@ -103,7 +109,7 @@ def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
     opened_count = new_batches.decoded_batches.total()
     assert set(new_batches.decoded_batches) == {reason}
     assert opened_count == len(scan_all(data))
-    assert new_batches.runs(0).tolist() == runs
+    assert new_batches.runs_from(0).tolist() == runs
     whole = b"".join(new_batches.batches)
     assert (scan_all(whole).column("attributes") == 0).all()
 
@@ -111,17 +117,17 @@ def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
 def test_a_mapping_knows_after_a_kill_which_of_its_lines_came_true(tmp_path):
     path = str(tmp_path / "state" / "t-0.offsets")
     mapping = begin_writing(read_mapping(path, "a b", target_end=0), path, "a b")
-    mapping.add(np.array([[10, 0, 5], [20, 5, 4]]))
-    mapping.reach(30)
-    mapping.add(np.array([[30, 9, 2]]))
+    mapping.add_runs(np.array([[10, 0, 5], [20, 5, 4]]))
+    mapping.advance_source(30)
+    mapping.add_runs(np.array([[30, 9, 2]]))
     mapping.close()
     with open(path, "ab") as file:
         file.write(b"40 11 7")  # torn
-    assert read_mapping(path, "a b", target_end=11).source_next == 32
-    assert read_mapping(path, "a b", target_end=9).source_next == 30
+    assert read_mapping(path, "a b", target_end=11).next_source_offset == 32
+    assert read_mapping(path, "a b", target_end=9).next_source_offset == 30
     middle = read_mapping(path, "a b", target_end=7)
-    assert (middle.source_next, middle.target_next, middle.translate(23)) == (22, 7, 7)
-    assert read_mapping(path, "a b", target_end=0).source_next == -1
+    assert (middle.next_source_offset, middle.next_target_offset, middle.translate_offset(23)) == (22, 7, 7)
+    assert read_mapping(path, "a b", target_end=0).next_source_offset == -1
     with pytest.raises(LogDirError, match="this knows of 11: something else has written to it"):
         read_mapping(path, "a b", target_end=12)
     with pytest.raises(LogDirError, match="is a mapping of other topics"):
@@ -132,7 +138,7 @@ def test_a_mapping_knows_after_a_kill_which_of_its_lines_came_true(tmp_path):
 
 
 def test_an_empty_mapping_translates_to_the_beginning():
-    assert Mapping().translate(17) == 0
+    assert OffsetMapping().translate_offset(17) == 0
 
 
 @pytest.fixture

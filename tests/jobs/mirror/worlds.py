@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.jobs.mirror.job import mirror
+from kafkaframes.jobs.mirror.job import mirror_clusters
 from kafkaframes.jobs.mirror.settings import MirrorReport, MirrorSettings
 from kafkaframes.records.scan import FILE, scan_all
 from kafkaframes.storage.log.discover import discover
@@ -19,7 +19,7 @@ WAIT_S = 60  # only against hanging
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
     """Mirror once."""
     settings_given = {"timeout_s": WAIT_S, **settings}
-    return asyncio.run(mirror(str(source), str(target), MirrorSettings(**settings_given)))
+    return asyncio.run(mirror_clusters(str(source), str(target), MirrorSettings(**settings_given)))
 
 
 def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:

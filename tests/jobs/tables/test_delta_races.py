@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from kafkaframes.jobs.tables.content import table_schema
+from kafkaframes.jobs.tables.content import build_table_schema
 from kafkaframes.jobs.tables.delta import DeltaTable
 from kafkaframes.jobs.tables.state import RacedError, TableCommit
 
-COLUMNS = table_schema(headers=False)
+COLUMNS = build_table_schema(headers=False)
 WIDER = COLUMNS.append(pa.field("extra", pa.int64()))
 
 
@@ -20,14 +20,14 @@ def commit(run, columns, *, before, after, latest):
 def test_a_column_that_another_writer_was_faster_with_is_a_race(tmp_path, latest):
     deltalake = pytest.importorskip("deltalake")
     table = DeltaTable(str(tmp_path / "table"))
-    assert table.read() is None
-    table.commit(commit("one", COLUMNS, before=None, after=5, latest=latest), None)
-    state = table.read()
+    assert table.read_state() is None
+    table.commit_files(commit("one", COLUMNS, before=None, after=5, latest=latest), None)
+    state = table.read_state()
     other = deltalake.DeltaTable(str(tmp_path / "table"))
     other.alter.add_columns(deltalake.Schema.from_arrow(pa.schema([pa.field("extra", pa.int64())])).fields)
     wider = commit("two", WIDER, before=5, after=9, latest=latest)
     with pytest.raises(RacedError):
-        table.commit(wider, state)
-    table.commit(wider, table.read())
-    assert table.read().end_of(("t", 0)) == 9
+        table.commit_files(wider, state)
+    table.commit_files(wider, table.read_state())
+    assert table.read_state().end_of(("t", 0)) == 9
     assert table.has_committed("two", since=None)

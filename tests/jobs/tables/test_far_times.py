@@ -23,7 +23,7 @@ from kafkaframes.cli.main import cli
 from kafkaframes.client import Producer
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.export import writers
-from kafkaframes.jobs.export.writers import Output
+from kafkaframes.jobs.export.writers import OutputFile
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
 
 LIMIT = (2**63 - 1) // 1000
@@ -165,11 +165,11 @@ def test_a_file_is_begun_again_with_the_column_when_a_far_timestamp_comes(rows_b
             }
         )
 
-    with Output(str(path), "parquet", base64=False, metadata={"topic": "orders"}) as output:
+    with OutputFile(str(path), "parquet", base64=False, metadata={"topic": "orders"}) as output:
         for offset in range(rows_before):
-            output.write(batch([offset], [offset]))
-        output.write(batch([rows_before, rows_before + 1], [FAR[0], 5]))
-        output.write(batch([rows_before + 2], [6]))
+            output.write_rows(batch([offset], [offset]))
+        output.write_rows(batch([rows_before, rows_before + 1], [FAR[0], 5]))
+        output.write_rows(batch([rows_before + 2], [6]))
     assert output.rows == rows_before + 3
     table = pq.read_table(path)
     assert table.column("offset").to_pylist() == list(range(rows_before + 3))

@@ -15,10 +15,10 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export import live_planning
-from kafkaframes.jobs.export.live_planning import live_plan
-from kafkaframes.jobs.export.task import Settings
-from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
-from kafkaframes.jobs.tables.run import TableExport
+from kafkaframes.jobs.export.live_planning import make_topic_planner
+from kafkaframes.jobs.export.task import ExportTaskSettings
+from kafkaframes.jobs.tables.parquet import COMMITS_DIRECTORY, ParquetTable
+from kafkaframes.jobs.tables.run import TableRun
 from kafkaframes.scan.topic.options import TopicOptions
 
 pytest.importorskip("deltalake")
@@ -39,7 +39,7 @@ class Parquet:
         return ParquetTable(str(self.root))
 
     def note(self):
-        newest = max((self.root / COMMITS).glob("*.json"))
+        newest = max((self.root / COMMITS_DIRECTORY).glob("*.json"))
         return json.loads(newest.read_text())["note"]
 
     def read(self):
@@ -181,7 +181,7 @@ def test_fingerprints_are_kept_for_partitions_and_topics_without_new_records(kin
 
 def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypatch):
     """As brokers before 2.8 have it."""
-    monkeypatch.setattr(live_planning, "_topic_ids", lambda topics, client: {})
+    monkeypatch.setattr(live_planning, "_read_topic_ids", lambda topics, client: {})
 
     def fill(producer, text, count):
         for number in range(count):
@@ -189,8 +189,10 @@ def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypat
 
     def add():
         client = {"bootstrap.servers": broker.bootstrap_servers}
-        job = TableExport(files.table(), Settings(str(files.root), on_damage="fail"), {"isolation": "read_uncommitted"})
-        job.export(live_plan(TopicOptions(client, subscribe=frozenset({"t"}))), incremental=True)
+        job = TableRun(
+            files.table(), ExportTaskSettings(str(files.root), on_damage="fail"), {"isolation": "read_uncommitted"}
+        )
+        job.add_new_offsets(make_topic_planner(TopicOptions(client, subscribe=frozenset({"t"}))), incremental=True)
 
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin, Producer(broker.bootstrap_servers) as producer:
         topic = NewTopic(name="t", num_partitions=1)

@@ -8,10 +8,10 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.live_planning import live_plan
+from kafkaframes.jobs.export.live_planning import make_log_planner
 from kafkaframes.jobs.export.positions import Gap
-from kafkaframes.jobs.export.topic_task import TopicTask, _range_reader
-from kafkaframes.jobs.tables.planning import table_plan
+from kafkaframes.jobs.export.topic_task import TopicTask, _open_range_reader
+from kafkaframes.jobs.tables.planning import make_topic_planner
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
@@ -31,7 +31,7 @@ def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
     task = TopicTask("t-0", 1, 0, "t", 0, first_offset=0, end_offset=100, client={})
     with Broker(serve=tmp_path) as broker, Consumer(broker.bootstrap_servers) as consumer:
         assert [
-            fetched_batches.next_offset for fetched_batches in iter(_range_reader(consumer, task).read_next, None)
+            fetched_batches.next_offset for fetched_batches in iter(_open_range_reader(consumer, task).read_next, None)
         ] == [1]
 
 
@@ -47,7 +47,7 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
         task = TopicTask("t-0 of here", 1, 0, "t", 0, first_offset=1, end_offset=5, client={})
         message = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
         with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=message):
-            list(iter(_range_reader(consumer, task).read_next, None))
+            list(iter(_open_range_reader(consumer, task).read_next, None))
 
 
 def test_an_open_transaction_that_ends_the_read_is_named():
@@ -57,12 +57,14 @@ def test_an_open_transaction_that_ends_the_read_is_named():
         producer.begin_transaction()
         producer.send("t", b"open", partition=0).result()
         client = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
-        (finding,) = live_plan(topic_options(client))(None).notes.findings
+        (finding,) = make_topic_planner(topic_options(client))(None).notes.findings
         assert (finding.check, finding.offset) == ("open-transaction", 1)
         assert re.search(r"t-0: the transaction of producer \d+ is open since offset 1; .*up to 1 are", finding.message)
-        assert live_plan(topic_options({**client, "isolation.level": "read_uncommitted"}))(None).notes == NO_NOTES
+        assert (
+            make_topic_planner(topic_options({**client, "isolation.level": "read_uncommitted"}))(None).notes == NO_NOTES
+        )
         producer.commit_transaction()
-        assert live_plan(topic_options(client))(None).notes == NO_NOTES
+        assert make_topic_planner(topic_options(client))(None).notes == NO_NOTES
 
 
 def test_the_first_records_that_a_new_partition_lost_are_a_loss():
@@ -70,7 +72,10 @@ def test_the_first_records_that_a_new_partition_lost_are_a_loss():
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name="t", num_partitions=1)])
         client = {"bootstrap.servers": broker.bootstrap_servers}
-        strict, lenient = live_plan(topic_options(client)), live_plan(topic_options(client, fail_on_data_loss=False))
+        strict, lenient = (
+            make_topic_planner(topic_options(client)),
+            make_topic_planner(topic_options(client, fail_on_data_loss=False)),
+        )
         assert (strict(None).gaps, lenient(None).gaps) == ((), ())
         admin.create_partitions({"t": 2})
         assert strict(None).gaps == ()
@@ -82,7 +87,7 @@ def test_the_first_records_that_a_new_partition_lost_are_a_loss():
             with pytest.raises(OptionError, match=r"offsets 0 to 2 of t-1.*fail_on_data_loss"):
                 strict(None)
         assert lenient(None).gaps == (Gap("t", 1, 0, 3),)
-        assert live_plan(topic_options(client))(None).gaps == ()
+        assert make_topic_planner(topic_options(client))(None).gaps == ()
 
 
 def test_the_first_records_that_a_new_partition_of_a_log_lost_are_a_loss(tmp_path):
@@ -92,7 +97,7 @@ def test_the_first_records_that_a_new_partition_of_a_log_lost_are_a_loss(tmp_pat
         (tmp_path / f"t-{partition}" / f"{base:020d}.log").write_bytes(raw)
 
     options = ReadOptions((str(tmp_path),))
-    strict, lenient = table_plan(options), table_plan(replace(options, fail_on_data_loss=False))
+    strict, lenient = make_log_planner(options), make_log_planner(replace(options, fail_on_data_loss=False))
     write(0, 50)
     assert (strict(None).gaps, lenient(None).gaps) == ((), ())
     write(1, 0)

@@ -12,13 +12,13 @@ from tests.spark.truth import LOGS, SHOP
 
 import kafkaframes
 from kafkaframes.errors import OptionError, UnknownOutcomeError
-from kafkaframes.jobs.dump.chunks import Filter
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.dump.chunks import RecordFilter
+from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables import run as running
-from kafkaframes.jobs.tables.planning import table_plan
-from kafkaframes.jobs.tables.run import TableExport
-from kafkaframes.jobs.tables.state import RacedError, table_settings
+from kafkaframes.jobs.tables.planning import make_log_planner
+from kafkaframes.jobs.tables.run import TableRun
+from kafkaframes.jobs.tables.state import RacedError, stored_table_settings
 from kafkaframes.scan.where import create_row_filter
 from kafkaframes.spark.options import parse_log_options
 
@@ -168,14 +168,14 @@ def export(
     options_read = replace(
         parse_log_options({"path": str(source), **options}), row_filter=create_row_filter(offset=offsets)
     )
-    settings = Settings(
+    settings = ExportTaskSettings(
         str(kind.root), on_damage=options_read.on_damage, headers=options.get("includeHeaders") != "false"
     )
     if keep is not None:
         settings = replace(settings, keep=keep)
-    chosen_settings = table_settings(settings, isolation=options_read.isolation)
-    job = TableExport(kind.table(), settings, chosen_settings, run=run, commit_bytes=commit_bytes)
-    return job.export(table_plan(options_read), incremental=incremental, overwrite=overwrite)
+    chosen_settings = stored_table_settings(settings, isolation=options_read.isolation)
+    job = TableRun(kind.table(), settings, chosen_settings, run=run, commit_bytes=commit_bytes)
+    return job.add_new_offsets(make_log_planner(options_read), incremental=incremental, overwrite=overwrite)
 
 
 def rows(table):
@@ -306,7 +306,7 @@ def test_offsets_that_are_asked_for(kind, log):
 
 
 def test_records_that_are_left_out_are_not_looked_at_again(kind, log):
-    keep = Filter(keys=frozenset({b"k3"}), control=False)
+    keep = RecordFilter(keys=frozenset({b"k3"}), control=False)
     export(kind, log, keep=keep)
     expected_offsets = [n for n in range(200) if n % 7 and n % 5 == 3]
     assert offsets_of(kind) == expected_offsets
@@ -436,7 +436,7 @@ def test_damage_is_told_and_the_rest_is_there(kind, log):
 
 
 def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeypatch):
-    monkeypatch.setattr(running, "FILE_BYTES", 1)
+    monkeypatch.setattr(running, "SHARED_FILE_LOG_BYTES", 1)
     other = log.parent / "t-1"
     other.mkdir()
     write(other, 0, 5)
@@ -487,20 +487,20 @@ class KilledError(BaseException):
 
 @pytest.mark.parametrize("step", ["after one file", "before the commit", "after the commit"])
 def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, monkeypatch):
-    monkeypatch.setattr(running, "FILE_BYTES", 1)
+    monkeypatch.setattr(running, "SHARED_FILE_LOG_BYTES", 1)
     export(kind, log, offsets=(None, 50))
     before = data_files(kind)
     with monkeypatch.context() as patch:
-        patch.setattr(TableExport, "_discard", lambda *arguments, **options: None)  # a kill does not tidy up
+        patch.setattr(TableRun, "_discard_files", lambda *arguments, **options: None)  # a kill does not tidy up
         owner = type(kind.table())
-        make = owner.commit
+        make = owner.commit_files
 
         def commit(self, *arguments):
             if step == "after the commit":
                 make(self, *arguments)
             raise KilledError
 
-        patch.setattr(owner, "commit", commit)
+        patch.setattr(owner, "commit_files", commit)
 
         def write_one(function, jobs):
             yield function(jobs[0])
@@ -523,12 +523,12 @@ def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, 
 
 def test_a_first_run_that_is_killed_before_its_commit_leaves_no_obstacle(kind, log, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(TableExport, "_discard", lambda *arguments, **options: None)
+        patch.setattr(TableRun, "_discard_files", lambda *arguments, **options: None)
 
         def commit(self, *arguments):
             raise KilledError
 
-        patch.setattr(type(kind.table()), "commit", commit)
+        patch.setattr(type(kind.table()), "commit_files", commit)
         with pytest.raises(KilledError):
             export(kind, log, incremental=False)
     (remaining_file,) = data_files(kind)
@@ -600,7 +600,7 @@ def test_two_exporters_cannot_both_add_the_same_offsets(kind, log, first):
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, is_committed, monkeypatch):
     owner = type(kind.table())
-    make = owner.commit
+    make = owner.commit_files
     calls = []
 
     def commit(self, *arguments):
@@ -610,7 +610,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, is_committed, mon
         if len(calls) == 1:
             raise RacedError("the line is dead") if not is_committed else OSError("the line is dead")
 
-    monkeypatch.setattr(owner, "commit", commit)
+    monkeypatch.setattr(owner, "commit_files", commit)
     outcome = export(kind, log)
     assert offsets_of(kind) == list(range(200))
     assert len(calls) == (1 if is_committed else 2)
@@ -620,14 +620,14 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, is_committed, mon
 def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch):
     export(kind, log, offsets=(None, 50))
     owner = type(kind.table())
-    make = owner.commit
+    make = owner.commit_files
 
     def commit(self, *arguments):
         make(self, *arguments)
         raise OSError("the line is dead")
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, "commit", commit)
+        patch.setattr(owner, "commit_files", commit)
         patch.setattr(owner, "has_committed", lambda *arguments, **options: None)
         with pytest.raises(UnknownOutcomeError, match=r"unknown whether commit \w+ succeeded"):
             export(kind, log)
@@ -668,11 +668,11 @@ def test_several_copies_are_one_log(kind, log, tmp_path):
     shutil.copytree(log, other)
     append(log, 200, 30)
     both = parse_log_options({"paths": json.dumps([str(log.parent), str(other.parent)])})
-    settings = Settings(str(kind.root))
+    settings = ExportTaskSettings(str(kind.root))
 
     def run():
-        job = TableExport(kind.table(), settings, table_settings(settings, isolation=both.isolation))
-        return job.export(table_plan(both), incremental=True)
+        job = TableRun(kind.table(), settings, stored_table_settings(settings, isolation=both.isolation))
+        return job.add_new_offsets(make_log_planner(both), incremental=True)
 
     assert run().summary.records == 230
     append(other, 200, 30)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
+from kafkaframes.jobs.dump.summary import list_tasks, summarize_all_headers, summarize_quickly
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.headers import HeaderWalk
@@ -89,8 +89,8 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
 
 
 def test_a_glance_sees_the_ends_that_a_walk_sees():
-    for filesystem, segment in tasks_of(discover([str(LOGS / "kraft-4x-transactions"), str(LOGS / "zk-28-mixed")])):
-        one, other = glance(filesystem, segment), walk(filesystem, segment)
+    for filesystem, segment in list_tasks(discover([str(LOGS / "kraft-4x-transactions"), str(LOGS / "zk-28-mixed")])):
+        one, other = summarize_quickly(filesystem, segment), summarize_all_headers(filesystem, segment)
         assert (one.first_offset, one.last_offset, one.tail_bytes) == (
             other.first_offset,
             other.last_offset,
@@ -105,7 +105,7 @@ def test_a_segment_that_vanished_is_a_problem_not_an_exception(tmp_path):
     (tmp_path / "t-0").mkdir()
     path = tmp_path / "t-0" / f"{0:020d}.log"
     path.write_bytes(MIXED)
-    ((_, segment),) = tasks_of(discover(str(tmp_path)))
+    ((_, segment),) = list_tasks(discover(str(tmp_path)))
     path.unlink()
-    for look in (glance, walk):
+    for look in (summarize_quickly, summarize_all_headers):
         assert str(path) in look(LocalFileSystem(), segment).problem

@@ -31,7 +31,7 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import Release, release, releases
 
 
-class Guess(NamedTuple):
+class LibraryGuess(NamedTuple):
     """A library that a client probably uses, its release if that can be guessed, and the evidence."""
 
     library: str
@@ -41,7 +41,7 @@ class Guess(NamedTuple):
 
 BROKER: Final = "an Apache Kafka broker"
 # Default client ids of libraries. The first group, if there is one, is the library's release.
-_IDS: Final = (
+_CLIENT_ID_PATTERNS: Final = (
     (re.compile(r"^kafka-python-(\d[\w.]*)$"), "kafka-python", "its default client id, with its release"),
     (re.compile(r"^aiokafka-(\d[\w.]*)$"), "aiokafka", "its default client id, with its release"),
     (re.compile(r"^rdkafka$"), "librdkafka", "its default client id"),
@@ -57,39 +57,41 @@ _IDS: Final = (
     (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "its own client id"),
     (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "a stream thread's client id"),
 )
-_MIN_APIS: Final = 3  # with fewer APIs, many releases fit
+_MIN_APIS_FOR_GUESS: Final = 3  # with fewer APIs, many releases fit
 
 
-def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Guess | None:
+def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> LibraryGuess | None:
     """Return the probable library of a client, from its id and the versions in use by API key.
 
     >>> guess_library("kafka-python-1.4.7", {})[:2]
     ('kafka-python', '1.4.7')
     """
-    for pattern, library, why in _IDS:
+    for pattern, library, evidence in _CLIENT_ID_PATTERNS:
         match = pattern.search(client_id or "")
         if match is not None:
             result = match.group(1) if match.groups() else None
             if library == "kafka-clients" and result is None:
-                result = _release_by_versions(versions)
-            return Guess(library, result, f"client id {client_id!r}: {why}")
-    result = _release_by_versions(versions)
+                result = _guess_release(versions)
+            return LibraryGuess(library, result, f"client id {client_id!r}: {evidence}")
+    result = _guess_release(versions)
     if result is None:
         return None
-    return Guess("kafka-clients", result, f"all {len(versions)} APIs are used at the highest versions of {result}")
+    return LibraryGuess(
+        "kafka-clients", result, f"all {len(versions)} APIs are used at the highest versions of {result}"
+    )
 
 
-def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
+def _guess_release(versions: Mapping[int, set[int]]) -> str | None:
     """Return the release, or range of two, whose highest versions are those in use; None if more releases fit."""
-    if len(versions) < _MIN_APIS or any(len(versions_in_use) != 1 for versions_in_use in versions.values()):
+    if len(versions) < _MIN_APIS_FOR_GUESS or any(len(versions_in_use) != 1 for versions_in_use in versions.values()):
         return None
-    fitting = [name for name in releases() if _fits(release(name), versions)]
+    fitting = [name for name in releases() if _matches_versions(release(name), versions)]
     if not fitting or len(fitting) > 2:
         return None
     return fitting[0] if len(fitting) == 1 else f"{fitting[0]} - {fitting[-1]}"
 
 
-def _fits(entry: Release, versions: Mapping[int, set[int]]) -> bool:
+def _matches_versions(entry: Release, versions: Mapping[int, set[int]]) -> bool:
     apis = entry.all_apis
     return all(
         key in apis and apis[key].accepted_versions.highest == max(versions_in_use)
@@ -110,7 +112,7 @@ _BROKER_APIS: Final = frozenset({27, 83, 84, 85, 86, 87})
 _OLD_FORMATS_REMOVED_IN: Final = (4, 0)
 
 
-class Client(NamedTuple):
+class ClientIdentity(NamedTuple):
     """A client's id, address and software, as far as the traffic has them."""
 
     client_id: str | None
@@ -119,14 +121,14 @@ class Client(NamedTuple):
     software_version: str | None
 
 
-class Use(NamedTuple):
+class ApiUse(NamedTuple):
     """A client's use of one version of one API.
 
     Attributes:
         at_broker_limit: whether it is the highest version that the broker advertised on that connection.
     """
 
-    client: Client
+    client: ClientIdentity
     api_key: int
     api_version: int
     at_broker_limit: bool = False
@@ -135,21 +137,21 @@ class Use(NamedTuple):
 class FormatUse(NamedTuple):
     """Records of an old format. ``where`` is ``produce``, ``fetch`` or ``disk``; ``topic`` is set only for ``disk``."""
 
-    client: Client | None
+    client: ClientIdentity | None
     where: str
     magic: int
     topic: str | None = None
 
 
 @dataclass
-class UseCount:
+class UseCounts:
     """The number of uses, and the first and last time, in microseconds since 1970; None if unknown."""
 
     count: int = 0
     first: int | None = None
     last: int | None = None
 
-    def add(self, count: int, first: int | None, last: int | None) -> None:
+    def add_uses(self, count: int, first: int | None, last: int | None) -> None:
         """Add uses, and extend the time range."""
         self.count += count
         self.first = min((time for time in (self.first, first) if time is not None), default=None)
@@ -157,22 +159,22 @@ class UseCount:
 
 
 @dataclass
-class Uses:
+class UsesOfInputs:
     """The uses of APIs and record formats in all inputs."""
 
-    apis: dict[Use, UseCount] = field(default_factory=dict)
-    formats: dict[FormatUse, UseCount] = field(default_factory=dict)
+    apis: dict[ApiUse, UseCounts] = field(default_factory=dict)
+    formats: dict[FormatUse, UseCounts] = field(default_factory=dict)
     without_api: int = 0  # requests whose API key is missing in the input
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)  # parts of the input that could not be read
 
-    def add(self, use: Use, count: int, first: int | None, last: int | None) -> None:
+    def add_use(self, use: ApiUse, count: int, first: int | None, last: int | None) -> None:
         """Count uses of an API."""
-        self.apis.setdefault(use, UseCount()).add(count, first, last)
+        self.apis.setdefault(use, UseCounts()).add_uses(count, first, last)
 
-    def add_format(self, use: FormatUse, count: int, first: int | None, last: int | None) -> None:
+    def add_format_use(self, use: FormatUse, count: int, first: int | None, last: int | None) -> None:
         """Count batches or messages of a format."""
-        self.formats.setdefault(use, UseCount()).add(count, first, last)
+        self.formats.setdefault(use, UseCounts()).add_uses(count, first, last)
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class AuditVerdict:
     verdict: str
     subject: str
     reason: str
-    use_count: UseCount
+    use_count: UseCounts
     api_key: int | None = None
     api_version: int | None = None
     lowest: int | None = None
@@ -194,14 +196,14 @@ class AuditVerdict:
 class ClientAudit:
     """The findings on one client. ``guess`` is its probable library if the client does not send a software name."""
 
-    client: Client
+    client: ClientIdentity
     findings: tuple[AuditVerdict, ...]
-    guess: Guess | None
+    guess: LibraryGuess | None
 
     @property
     def verdict(self) -> str:
         """The most severe of the findings' verdicts."""
-        return worst(finding.verdict for finding in self.findings)
+        return worst_of(finding.verdict for finding in self.findings)
 
     @property
     def is_broker(self) -> bool:
@@ -247,7 +249,7 @@ class Audit:
         """The most severe of all verdicts; ``unknown`` if nothing was judged."""
         if self.judged == NOTHING:
             return UNKNOWN
-        return worst([*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)])
+        return worst_of([*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)])
 
     @property
     def exit_status(self) -> int:
@@ -257,10 +259,10 @@ class Audit:
         return EXIT_STATUS[self.verdict]
 
 
-def worst(verdicts: Iterable[str]) -> str:
+def worst_of(verdicts: Iterable[str]) -> str:
     """Return the most severe verdict.
 
-    >>> worst(["fine", "removed", "deprecated"]), worst([])
+    >>> worst_of(["fine", "removed", "deprecated"]), worst_of([])
     ('removed', 'fine')
     """
     return max(verdicts, key=VERDICTS.index, default=FINE)
@@ -276,7 +278,7 @@ def is_between_brokers(api_key: int) -> bool:
     return api_key in _BROKER_APIS or (api is not None and "broker" not in api.listeners)
 
 
-def target_release(name: str | None) -> Release:
+def find_release(name: str | None) -> Release:
     """Return the release with this name, or the newest for None.
 
     Raises:
@@ -288,23 +290,23 @@ def target_release(name: str | None) -> Release:
         raise OptionError(f"`target` {name}: {error}") from None
 
 
-def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool = False) -> Audit:
+def audit_uses(uses: UsesOfInputs, target: Release, apis: Apis = CATALOG, *, is_strict: bool = False) -> Audit:
     """Judge all uses against a release. If ``is_strict``, the exit status is 5 if parts of the input are unread."""
-    by_client: dict[Client, list[AuditVerdict]] = {}
-    versions: dict[Client, dict[int, set[int]]] = {}
+    findings_by_client: dict[ClientIdentity, list[AuditVerdict]] = {}
+    versions: dict[ClientIdentity, dict[int, set[int]]] = {}
     for use, occurrences in uses.apis.items():
-        by_client.setdefault(use.client, []).append(judge(use, occurrences, target, apis))
+        findings_by_client.setdefault(use.client, []).append(judge_api_use(use, occurrences, target, apis))
         versions.setdefault(use.client, {}).setdefault(use.api_key, set()).add(use.api_version)
-    disk = []
+    uses_on_disk = []
     for format_use, occurrences in uses.formats.items():
-        finding = judge_format(format_use, occurrences, target)
+        finding = judge_format_use(format_use, occurrences, target)
         if format_use.client is None:
-            disk.append(finding)
+            uses_on_disk.append(finding)
         else:
-            by_client.setdefault(format_use.client, []).append(finding)
+            findings_by_client.setdefault(format_use.client, []).append(finding)
     clients = [
-        ClientAudit(client, tuple(sorted(findings, key=_order)), _guess(client, versions.get(client, {})))
-        for client, findings in by_client.items()
+        ClientAudit(client, tuple(sorted(findings, key=_sort_key)), _guess(client, versions.get(client, {})))
+        for client, findings in findings_by_client.items()
     ]
     clients.sort(key=lambda judged: (-VERDICTS.index(judged.verdict), *(text or "" for text in judged.client)))
     brokers = tuple(client_audit for client_audit in clients if client_audit.is_broker)
@@ -312,8 +314,8 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool 
     return Audit(
         target,
         others,
-        tuple(sorted(disk, key=_order)),
-        tuple(_notes(uses)),
+        tuple(sorted(uses_on_disk, key=_sort_key)),
+        tuple(_list_notes(uses)),
         brokers,
         unread=tuple(uses.coverage.unread),
         harmless=tuple(uses.coverage.harmless),
@@ -321,7 +323,7 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool 
     )
 
 
-def _order(finding: AuditVerdict) -> tuple[Any, ...]:
+def _sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
     return (
         -VERDICTS.index(finding.verdict),
         finding.api_key is None,
@@ -331,80 +333,86 @@ def _order(finding: AuditVerdict) -> tuple[Any, ...]:
     )
 
 
-def _notes(uses: Uses) -> Iterator[str]:
+def _list_notes(uses: UsesOfInputs) -> Iterator[str]:
     yield from uses.notes
     if uses.without_api:
         yield f"{uses.without_api} requests are not in the input as far as their API: they are not judged"
 
 
-def judge(use: Use, occurrences: UseCount, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
+def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
     """Judge one version of one API.
 
-    >>> judge(Use(Client("a", None, None, None), 1, 3), UseCount(1), release("4.0.1")).verdict
+    >>> judge_api_use(ApiUse(ClientIdentity("a", None, None, None), 1, 3), UseCounts(1), release("4.0.1")).verdict
     'removed'
     """
     key, version = use.api_key, use.api_version
-    name = apis.name(key) or api_name(key)
+    name = apis.name(key) or api_name_of(key)
     subject = f"{name} {version}"
     accepted_range = target.all_apis.get(key)
     if accepted_range is None:
-        verdict, reason = _of_missing_api(key, target)
+        verdict, reason = _judge_missing_api(key, target)
         return AuditVerdict(verdict, subject, reason, occurrences, key, version)
-    lowest, highest = accepted_range.accepted_versions.lowest, accepted_range.accepted_versions.highest
-    bounds = key, version, lowest, highest
-    if key == API_VERSIONS or lowest <= version <= highest:
-        verdict, reason = FINE, f"{target.name} accepts {name} {lowest} to {highest}"
+    min_version, max_version = accepted_range.accepted_versions.lowest, accepted_range.accepted_versions.highest
+    bounds = key, version, min_version, max_version
+    if key == API_VERSIONS or min_version <= version <= max_version:
+        verdict, reason = FINE, f"{target.name} accepts {name} {min_version} to {max_version}"
         if version in accepted_range.deprecated_versions:
             verdict, reason = DEPRECATED, f"{target.name} calls it deprecated; later releases do not have it"
-    elif version > highest:
-        verdict, reason = _judge_newer_version(use, name, target, highest)
+    elif version > max_version:
+        verdict, reason = _judge_newer_version(use, name, target, max_version)
     elif use.at_broker_limit and use.client.software_name is not None:
         verdict = FINE
         reason = f"fine after the upgrade: it asks for versions, and the broker offered no more than {version}"
     elif use.at_broker_limit:
         verdict = UNKNOWN
         reason = (
-            f"{target.name} accepts {name} from {lowest} on; the broker offered no more than {version}, "
+            f"{target.name} accepts {name} from {min_version} on; the broker offered no more than {version}, "
             "so the client may support newer versions"
         )
     else:
-        verdict, reason = REMOVED, f"{target.name} accepts {name} from {lowest} on"
+        verdict, reason = REMOVED, f"{target.name} accepts {name} from {min_version} on"
     return AuditVerdict(verdict, subject, reason, occurrences, *bounds)
 
 
-def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
+def _judge_missing_api(key: int, target: Release) -> tuple[str, str]:
     """Return verdict and reason for an API that the target does not have: it was removed, or is newer."""
     known_releases = releases()
-    having = [name for name in known_releases if key in release(name).all_apis]
-    if not having:
+    releases_with_api = [name for name in known_releases if key in release(name).all_apis]
+    if not releases_with_api:
         return UNKNOWN, f"no known release has API {key}"
-    if known_releases.index(having[0]) > known_releases.index(target.name):
-        reason = f"{target.name} does not have it yet ({having[0]} has); clients that negotiate versions adapt"
+    if known_releases.index(releases_with_api[0]) > known_releases.index(target.name):
+        reason = (
+            f"{target.name} does not have it yet ({releases_with_api[0]} has); clients that negotiate versions adapt"
+        )
         return UNKNOWN, reason
-    return REMOVED, f"{target.name} does not have it any more; {having[-1]} was the last release known that had"
+    return (
+        REMOVED,
+        f"{target.name} does not have it any more; {releases_with_api[-1]} was the last release known that had",
+    )
 
 
-def _judge_newer_version(use: Use, name: str, target: Release, highest: int) -> tuple[str, str]:
+def _judge_newer_version(use: ApiUse, name: str, target: Release, highest: int) -> tuple[str, str]:
     """Return verdict and reason for a version above the target's highest."""
-    client_release = _java_release(use.client)
+    client_release = _java_release_of(use.client)
     if client_release is None:
         reason = f"{target.name} accepts {name} up to {highest} only; it is unknown whether the client supports that"
         return UNKNOWN, reason
-    lowest = (
+    min_version = (
         client_release.all_apis[use.api_key].accepted_versions.lowest if use.api_key in client_release.all_apis else 0
     )
-    if lowest > highest:
+    if min_version > highest:
         reason = (
-            f"{target.name} accepts {name} up to {highest}, kafka-clients {client_release.name} sends at least {lowest}"
+            f"{target.name} accepts {name} up to {highest}, kafka-clients {client_release.name} sends at least "
+            f"{min_version}"
         )
         return REMOVED, reason
     return (
         FINE,
-        f"kafka-clients {client_release.name} goes down to {name} {lowest}, {target.name} accepts up to {highest}",
+        f"kafka-clients {client_release.name} goes down to {name} {min_version}, {target.name} accepts up to {highest}",
     )
 
 
-def _java_release(client: Client) -> Release | None:
+def _java_release_of(client: ClientIdentity) -> Release | None:
     if client.software_name != JAVA_SOFTWARE_NAME or not client.software_version:
         return None
     try:
@@ -413,7 +421,7 @@ def _java_release(client: Client) -> Release | None:
         return None
 
 
-def judge_format(use: FormatUse, occurrences: UseCount, target: Release) -> AuditVerdict:
+def judge_format_use(use: FormatUse, occurrences: UseCounts, target: Release) -> AuditVerdict:
     """Judge a record format. Brokers since 4.0 read formats 0 and 1 from disk, and do not write them (KIP-724)."""
     subject = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
@@ -436,33 +444,35 @@ def _numbers(release: Release) -> tuple[int, ...]:
     return tuple(int(part) for part in release.name.split("."))
 
 
-def api_name(key: int) -> str:
+def api_name_of(key: int) -> str:
     """Return an API's name, or "API" and its key if the name is unknown.
 
-    >>> api_name(3), api_name(999)
+    >>> api_name_of(3), api_name_of(999)
     ('Metadata', 'API 999')
     """
     return CATALOG.name(key) or f"API {key}"
 
 
-def _guess(client: Client, versions: Mapping[int, set[int]]) -> Guess | None:
+def _guess(client: ClientIdentity, versions: Mapping[int, set[int]]) -> LibraryGuess | None:
     return None if client.software_name else guess_library(client.client_id, versions)
 
 
-def first_fit(target: Release) -> str | None:
+def find_first_fitting_release(target: Release) -> str | None:
     """Return the oldest release of Kafka's Java client whose APIs all work with the target.
 
     A client that supports version N of an API also negotiates lower versions. Therefore the result is the first release
     whose highest versions all reach the lowest versions that the target accepts.
 
-    >>> first_fit(release("4.0.1"))
+    >>> find_first_fitting_release(release("4.0.1"))
     '2.1.1'
     """
-    lowest = {key: api.accepted_versions.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)}
+    min_version = {
+        key: api.accepted_versions.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)
+    }
     for name in releases():
         release_apis = release(name).apis()
         if all(
-            release_apis[key].accepted_versions.highest >= lowest.get(key, 0)
+            release_apis[key].accepted_versions.highest >= min_version.get(key, 0)
             for key in release_apis
             if not is_between_brokers(key)
         ):
@@ -470,20 +480,20 @@ def first_fit(target: Release) -> str | None:
     return None
 
 
-def advice(client_audit: ClientAudit, target: Release) -> str | None:
+def find_required_upgrade(client_audit: ClientAudit, target: Release) -> str | None:
     """Return the version to which a client must be upgraded; None if the upgrade does not break it."""
     removed_findings = [finding for finding in client_audit.findings if finding.verdict == REMOVED]
     if not removed_findings:
         return None
-    name = first_fit(target)
+    name = find_first_fitting_release(target)
     is_java = client_audit.client.software_name == JAVA_SOFTWARE_NAME or (
         client_audit.guess is not None and client_audit.guess.library == "kafka-clients"
     )
     if name is not None and is_java:
         return f"kafka-clients {name} or later"
-    needs = dict.fromkeys(  # removes duplicates: an API has a finding for each version
-        f"{api_name(finding.api_key)} {finding.lowest}"
+    required_releases = dict.fromkeys(  # removes duplicates: an API has a finding for each version
+        f"{api_name_of(finding.api_key)} {finding.lowest}"
         for finding in removed_findings
         if finding.api_key is not None and finding.lowest is not None
     )
-    return f"a release that supports {', '.join(needs)} or later" if needs else None
+    return f"a release that supports {', '.join(required_releases)} or later" if required_releases else None

@@ -17,39 +17,39 @@ from kafkaframes.jobs.audit.audit import (
     UNKNOWN,
     Audit,
     AuditVerdict,
-    Client,
     ClientAudit,
-    advice,
+    ClientIdentity,
+    find_required_upgrade,
 )
 from kafkaframes.protocol.spec.releases import Release
 
 NO_CLIENT_ID_TEXT: Final = "(no client id)"
 
 
-def second_text(microseconds: int | None) -> str | None:
+def format_second(microseconds: int | None) -> str | None:
     """Return a time in microseconds as UTC text with seconds."""
     if microseconds is None:
         return None
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def as_json(audit: Audit) -> dict[str, Any]:
+def audit_to_json(audit: Audit) -> dict[str, Any]:
     """Return an audit as a JSON object."""
     return {
         "judged": audit.judged,
         "target": audit.target.name,
         "verdict": audit.verdict,
         "exitStatus": audit.exit_status,
-        "clients": [_client(client_audit, audit.target) for client_audit in audit.clients],
-        "brokers": [_client(client_audit, audit.target) for client_audit in audit.brokers],
-        "disk": [_finding(finding) for finding in audit.disk],
+        "clients": [_client_to_json(client_audit, audit.target) for client_audit in audit.clients],
+        "brokers": [_client_to_json(client_audit, audit.target) for client_audit in audit.brokers],
+        "disk": [_finding_to_json(finding) for finding in audit.disk],
         "unread": [entry_to_json(entry) for entry in audit.unread],
         "harmless": [entry_to_json(entry) for entry in audit.harmless],
         "notes": list(audit.notes),
     }
 
 
-def _client(client_audit: ClientAudit, target: Release) -> dict[str, Any]:
+def _client_to_json(client_audit: ClientAudit, target: Release) -> dict[str, Any]:
     client = client_audit.client
     return {
         "clientId": client.client_id,
@@ -58,12 +58,12 @@ def _client(client_audit: ClientAudit, target: Release) -> dict[str, Any]:
         "softwareVersion": client.software_version,
         "guess": None if client_audit.guess is None else client_audit.guess._asdict(),
         "verdict": client_audit.verdict,
-        "upgradeTo": advice(client_audit, target),
-        "findings": [_finding(finding) for finding in client_audit.findings],
+        "upgradeTo": find_required_upgrade(client_audit, target),
+        "findings": [_finding_to_json(finding) for finding in client_audit.findings],
     }
 
 
-def _finding(finding: AuditVerdict) -> dict[str, Any]:
+def _finding_to_json(finding: AuditVerdict) -> dict[str, Any]:
     use = finding.format_use
     return {
         "verdict": finding.verdict,
@@ -77,15 +77,15 @@ def _finding(finding: AuditVerdict) -> dict[str, Any]:
         "where": None if use is None else use.where,
         "topic": None if use is None else use.topic,
         "count": finding.use_count.count,
-        "first": second_text(finding.use_count.first),
-        "last": second_text(finding.use_count.last),
+        "first": format_second(finding.use_count.first),
+        "last": format_second(finding.use_count.last),
     }
 
 
-def client_text(client: Client) -> str:
+def format_client(client: ClientIdentity) -> str:
     """Return a client's id, address and software as text.
 
-    >>> client_text(Client("billing", "10.0.0.7", None, None))
+    >>> format_client(ClientIdentity("billing", "10.0.0.7", None, None))
     'billing at 10.0.0.7'
     """
     name = client.client_id or NO_CLIENT_ID_TEXT
@@ -95,7 +95,7 @@ def client_text(client: Client) -> str:
     return f"{name}{'' if client.address is None else ' at ' + client.address}{software}"
 
 
-def library_text(client_audit: ClientAudit) -> str:
+def format_library(client_audit: ClientAudit) -> str:
     """Return the name and release of a client's library, with "probably" for a guess."""
     if client_audit.client.software_name is not None:
         return f"{client_audit.client.software_name} {client_audit.client.software_version or ''}".rstrip()
@@ -104,7 +104,7 @@ def library_text(client_audit: ClientAudit) -> str:
     return f"probably {client_audit.guess.library} {client_audit.guess.release or ''}".rstrip()
 
 
-def action_text(client_audit: ClientAudit, target: Release) -> str:
+def format_action(client_audit: ClientAudit, target: Release) -> str:
     """Return the necessary action for a client in a few words; "" if its verdict is ``fine``."""
     if client_audit.verdict == FINE:
         return ""
@@ -112,7 +112,7 @@ def action_text(client_audit: ClientAudit, target: Release) -> str:
         dict.fromkeys(finding.subject for finding in client_audit.findings if finding.verdict == client_audit.verdict)
     )
     uses = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
-    upgrade = advice(client_audit, target)
+    upgrade = find_required_upgrade(client_audit, target)
     return (
         f"{_ACTION_TEXTS[client_audit.verdict]} {upgrade} ({uses})"
         if upgrade
@@ -128,27 +128,27 @@ _ACTION_TEXTS: Final = {
 _MAX_NAMES: Final = 3
 
 
-def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
+def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
     """Yield an audit as lines: one for each client that is not fine. ``verbose`` adds other clients and all findings.
 
     If parts of the input were not judged, the first line describes them.
     """
     if audit.judged != ALL:
         yield describe_coverage(audit)
-    yield f"Upgrade to {audit.target.name}: {_summary(audit)}"
+    yield f"Upgrade to {audit.target.name}: {_summarize(audit)}"
     shown_clients = [client_audit for client_audit in audit.clients if verbose or client_audit.verdict != FINE]
-    rows = [_columns(client_audit, audit.target) for client_audit in shown_clients]
+    rows = [_columns_of(client_audit, audit.target) for client_audit in shown_clients]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
     for client_audit, row in zip(shown_clients, rows, strict=True):
         yield ("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[4]])).rstrip()
         if verbose:
-            yield from _details(client_audit)
+            yield from _format_details(client_audit)
     for finding in audit.disk:
         if verbose or finding.verdict != FINE:
-            yield f"{finding.verdict:10}  {finding.subject}: {_often(finding)}; {finding.reason}"
+            yield f"{finding.verdict:10}  {finding.subject}: {_format_occurrences(finding)}; {finding.reason}"
     if shown_clients and not verbose:
         yield "-v lists each request with its reason."
-    yield from (f"note: {note}" for note in notes(audit))
+    yield from (f"note: {note}" for note in list_notes(audit))
 
 
 def describe_coverage(audit: Audit) -> str:
@@ -161,28 +161,28 @@ def describe_coverage(audit: Audit) -> str:
     return f"Judged: part. Not read: {unread}."
 
 
-def notes(audit: Audit) -> list[str]:
+def list_notes(audit: Audit) -> list[str]:
     """Return the limits of the verdicts as sentences. The first names the brokers that are not judged."""
-    names = ", ".join(sorted({client_text(client_audit.client) for client_audit in audit.brokers}))
+    names = ", ".join(sorted({format_client(client_audit.client) for client_audit in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
-    harmless = [f"not read, and not needed: {summarize_entries(audit.harmless)}"] if audit.harmless else []
-    return [*brokers, *audit.notes, *harmless]
+    unaffected_clients = [f"not read, and not needed: {summarize_entries(audit.harmless)}"] if audit.harmless else []
+    return [*brokers, *audit.notes, *unaffected_clients]
 
 
-def _columns(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
+def _columns_of(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
     client = client_audit.client
     name, host = client.client_id or NO_CLIENT_ID_TEXT, client.address or ""
-    return f"{client_audit.verdict:10}", name, host, library_text(client_audit), action_text(client_audit, target)
+    return f"{client_audit.verdict:10}", name, host, format_library(client_audit), format_action(client_audit, target)
 
 
-def _details(client_audit: ClientAudit) -> Iterator[str]:
+def _format_details(client_audit: ClientAudit) -> Iterator[str]:
     if client_audit.guess is not None:
         yield f"    a guess: {client_audit.guess.evidence}"
     for finding in client_audit.findings:
-        yield f"    {finding.verdict:10}  {finding.subject}: {_often(finding)}; {finding.reason}"
+        yield f"    {finding.verdict:10}  {finding.subject}: {_format_occurrences(finding)}; {finding.reason}"
 
 
-def _summary(audit: Audit) -> str:
+def _summarize(audit: Audit) -> str:
     if audit.judged == NOTHING:
         return "nothing could be judged"
     counts = {
@@ -202,8 +202,8 @@ _VERDICT_TEXTS: Final = {
 }
 
 
-def _often(finding: AuditVerdict) -> str:
+def _format_occurrences(finding: AuditVerdict) -> str:
     occurrences = finding.use_count
-    first, last = second_text(occurrences.first), second_text(occurrences.last)
-    when = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"
-    return f"{occurrences.count} times{when}" if occurrences.count != 1 else f"once{when}"
+    first, last = format_second(occurrences.first), format_second(occurrences.last)
+    time_text = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"
+    return f"{occurrences.count} times{time_text}" if occurrences.count != 1 else f"once{time_text}"

@@ -17,7 +17,7 @@ from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.capture.request_log import LogReader
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.audit.audit import Client, FormatUse, Use, Uses
+from kafkaframes.jobs.audit.audit import ApiUse, ClientIdentity, FormatUse, UsesOfInputs
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import Release
@@ -46,12 +46,12 @@ _USE_COLUMNS: Final = (
     "apiVersion",
     "atLimit",
 )
-_PLACE_BY_API: Final = {0: "produce", 1: "fetch", 78: "fetch"}
-_CHUNK_BYTES: Final = 1 << 20
+_WHERE_BY_API: Final = {0: "produce", 1: "fetch", 78: "fetch"}
+_READ_CHUNK_BYTES: Final = 1 << 20
 
 
 def count_uses(
-    files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = (), apis: Apis = CATALOG
+    files: Sequence[str], target: Release, uses: UsesOfInputs, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> None:
     """Count the API calls in files. Unread parts of the files are added to the coverage of ``uses``.
 
@@ -60,9 +60,9 @@ def count_uses(
         DecodeError: the only file is neither a capture nor a request log.
     """
     options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=apis)
-    limits = broker_limits(files, target, ports=ports, apis=apis)
+    limits = find_broker_limits(files, target, ports=ports, apis=apis)
     for batch in read_traffic(files, options, uses.coverage):
-        _count(batch, uses, limits)
+        _count_batch(batch, uses, limits)
     _, logs = split_traffic(files)
     if logs:
         uses.notes.append(
@@ -71,20 +71,22 @@ def count_uses(
         )
 
 
-def broker_limits(
+def find_broker_limits(
     files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> dict[tuple[str, int], int]:
     """Return the highest advertised versions by connection and API key, if they are below the target's lowest."""
     result: dict[tuple[str, int], int] = {}
-    for connection, advertised_versions in _offers(files, ports, apis):
-        for key, highest in advertised_versions.items():
+    for connection, advertised_versions in _read_advertised_versions(files, ports, apis):
+        for key, max_versions in advertised_versions.items():
             accepted_range = target.all_apis.get(key)
-            if accepted_range is not None and highest < accepted_range.accepted_versions.lowest:
-                result[connection, key] = highest
+            if accepted_range is not None and max_versions < accepted_range.accepted_versions.lowest:
+                result[connection, key] = max_versions
     return result
 
 
-def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[tuple[str, dict[int, int]]]:
+def _read_advertised_versions(
+    files: Sequence[str], ports: Sequence[int], apis: Apis
+) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield (connection, highest version by API key) for each ApiVersions response."""
     captures, logs = split_traffic(files)
     if captures:
@@ -94,49 +96,53 @@ def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[
     for path in logs:
         for row in LogReader(path, Coverage(), is_alone=len(files) == 1).rows():
             if row["apiKey"] == API_VERSIONS and row["response"]:
-                yield row["connection"], _highest(json.loads(row["response"]))
+                yield row["connection"], _parse_max_versions(json.loads(row["response"]))
 
 
 def _parse_advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield (connection, highest version by API key) for a batch. Identical responses are parsed once."""
-    highest_by_response: dict[tuple[bytes, bytes], dict[int, int]] = {}
+    versions_by_response: dict[tuple[bytes, bytes], dict[int, int]] = {}
     lists = batch.column("response").field("apiKeys")
     values, offsets = lists.values, lists.offsets.to_numpy()
-    keys, highest = (values.field(name).to_numpy(zero_copy_only=False) for name in ("apiKey", "maxVersion"))
+    keys, max_versions = (values.field(name).to_numpy(zero_copy_only=False) for name in ("apiKey", "maxVersion"))
     for row, connection in enumerate(batch.column("connection").to_pylist()):
         start, end = offsets[row], offsets[row + 1]
-        mark = keys[start:end].tobytes(), highest[start:end].tobytes()
-        if mark not in highest_by_response:
-            highest_by_response[mark] = dict(zip(keys[start:end].tolist(), highest[start:end].tolist(), strict=True))
-        if highest_by_response[mark]:
-            yield connection, highest_by_response[mark]
+        mark = keys[start:end].tobytes(), max_versions[start:end].tobytes()
+        if mark not in versions_by_response:
+            versions_by_response[mark] = dict(
+                zip(keys[start:end].tolist(), max_versions[start:end].tolist(), strict=True)
+            )
+        if versions_by_response[mark]:
+            yield connection, versions_by_response[mark]
 
 
-def _highest(response: Any) -> dict[int, int]:
+def _parse_max_versions(response: Any) -> dict[int, int]:
     """Return the highest versions of an ApiVersions response. Invalid JSON in a log gives no versions."""
     api_keys = response.get("apiKeys") if isinstance(response, dict) else None
     entries = [entry for entry in api_keys if isinstance(entry, dict)] if isinstance(api_keys, list) else []
     pairs = [(entry.get("apiKey"), entry.get("maxVersion")) for entry in entries]
-    return {key: highest for key, highest in pairs if isinstance(key, int) and isinstance(highest, int)}
+    return {key: max_versions for key, max_versions in pairs if isinstance(key, int) and isinstance(max_versions, int)}
 
 
-def _count(batch: pa.RecordBatch, uses: Uses, limits: Mapping[tuple[str, int], int]) -> None:
+def _count_batch(batch: pa.RecordBatch, uses: UsesOfInputs, limits: Mapping[tuple[str, int], int]) -> None:
     table = pa.Table.from_batches([batch.drop_columns(["records"])])
     has_api = table.column("apiKey").is_valid()
     uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0
-    table = table.append_column("atLimit", pa.array(_at_limit(table, limits), pa.bool_())).filter(has_api)
+    table = table.append_column("atLimit", pa.array(_mask_limited_calls(table, limits), pa.bool_())).filter(has_api)
     groups = table.group_by(list(_USE_COLUMNS)).aggregate(
         [("requestTime", "min"), ("requestTime", "max"), ("apiKey", "count")]
     )
     for row in groups.to_pylist():
-        client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
-        use = Use(client, row["apiKey"], row["apiVersion"], bool(row["atLimit"]))
+        client = ClientIdentity(
+            row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"]
+        )
+        use = ApiUse(client, row["apiKey"], row["apiVersion"], bool(row["atLimit"]))
         times = (_microseconds(row[f"requestTime_{limit}"]) for limit in ("min", "max"))
-        uses.add(use, row["apiKey_count"], *times)
-    _count_formats(batch, uses)
+        uses.add_use(use, row["apiKey_count"], *times)
+    _count_record_formats(batch, uses)
 
 
-def _at_limit(table: pa.Table, limits: Mapping[tuple[str, int], int]) -> list[bool]:
+def _mask_limited_calls(table: pa.Table, limits: Mapping[tuple[str, int], int]) -> list[bool]:
     if not limits:
         return [False] * len(table)
     columns = (table.column(name).to_pylist() for name in ("connection", "apiKey", "apiVersion"))
@@ -147,23 +153,27 @@ def _microseconds(time: Any) -> int | None:
     return None if time is None else pa.scalar(time, TIMESTAMP_TYPE).cast(pa.int64()).as_py()
 
 
-def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
+def _count_record_formats(batch: pa.RecordBatch, uses: UsesOfInputs) -> None:
     """Count record sets of formats 0 and 1."""
     records = batch.column("records")
     if records.null_count == len(records):
         return
     lists = records.field("sets")
     sets = lists.values
-    old = np.flatnonzero(sets.field("magic").to_numpy(zero_copy_only=False) < 2)
-    owners = np.searchsorted(lists.offsets.to_numpy(), old, side="right") - 1
-    for index, owner in zip(old.tolist(), owners.tolist(), strict=True):
+    is_old = np.flatnonzero(sets.field("magic").to_numpy(zero_copy_only=False) < 2)
+    owners = np.searchsorted(lists.offsets.to_numpy(), is_old, side="right") - 1
+    for index, owner in zip(is_old.tolist(), owners.tolist(), strict=True):
         if not records[owner].is_valid:
             continue
         row = {name: batch.column(name)[owner].as_py() for name in _COLUMNS[:6]}
-        client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
+        client = ClientIdentity(
+            row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"]
+        )
         result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
-        uses.add_format(FormatUse(client, _PLACE_BY_API[row["apiKey"]], result["magic"]), result["batches"], time, time)
+        uses.add_format_use(
+            FormatUse(client, _WHERE_BY_API[row["apiKey"]], result["magic"]), result["batches"], time, time
+        )
 
 
 def is_log(path: str) -> bool:
@@ -174,7 +184,7 @@ def is_log(path: str) -> bool:
     return location.suffix == ".log" and location.stem.isdecimal()
 
 
-def count_formats(paths: Sequence[str], uses: Uses) -> None:
+def count_log_formats(paths: Sequence[str], uses: UsesOfInputs) -> None:
     """Count the batches and messages of logs by topic and format, from the batch headers.
 
     Unreadable segments, and bytes after the last batch, are added to the coverage of ``uses``.
@@ -192,36 +202,36 @@ def count_formats(paths: Sequence[str], uses: Uses) -> None:
                     uses.coverage.add(UnreadData(DAMAGED, getattr(error, "reason", str(error)), segment.path))
                     continue
                 aggregates = [("max_timestamp", "min"), ("max_timestamp", "max"), ("magic", "count")]
-                for row in _with_times(table).group_by("magic").aggregate(aggregates).to_pylist():
+                for row in _add_times(table).group_by("magic").aggregate(aggregates).to_pylist():
                     use = FormatUse(None, "disk", row["magic"], partition.topic)
-                    times = (_microseconds(row[f"max_timestamp_{bound}"]) for bound in ("min", "max"))
-                    uses.add_format(use, row["magic_count"], *times)
-                _add_rest(segment, table.schema.metadata or {}, uses.coverage)
+                    times = (_microseconds(row[f"max_timestamp_{min_count}"]) for min_count in ("min", "max"))
+                    uses.add_format_use(use, row["magic_count"], *times)
+                _add_unread_tail(segment, table.schema.metadata or {}, uses.coverage)
 
 
-def _with_times(table: pa.Table) -> pa.Table:
+def _add_times(table: pa.Table) -> pa.Table:
     """Return the formats of batches and their largest record timestamps, null for batches without timestamps."""
     times = table.column("max_timestamp")
     has_time = pc.greater_equal(times.cast(pa.int64()), 0)
     return pa.table({"magic": table.column("magic"), "max_timestamp": pc.if_else(has_time, times, None)})
 
 
-def _add_rest(segment: Segment, metadata: Mapping[bytes, bytes], coverage: Coverage) -> None:
+def _add_unread_tail(segment: Segment, metadata: Mapping[bytes, bytes], coverage: Coverage) -> None:
     """Add the bytes after the last batch to the coverage, unless they are the zeros of a preallocated file."""
     end = int(metadata.get(b"end_position", b"0"))
     size = segment.size_bytes - end
-    if size > 0 and not _is_zero(segment.path, end):
+    if size > 0 and not _is_zero_filled(segment.path, end):
         reason = metadata.get(b"end_reason", b"").decode()
         coverage.add(UnreadData(DAMAGED, f"bytes after the last batch: {reason}", segment.path, end, size))
 
 
-def _is_zero(path: str, position: int) -> bool:
+def _is_zero_filled(path: str, position: int) -> bool:
     """Return whether a local file has only zeros after a position."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
         file.seek(position)
-        while chunk := file.read(_CHUNK_BYTES):
+        while chunk := file.read(_READ_CHUNK_BYTES):
             if chunk.count(0) != len(chunk):
                 return False
     return True

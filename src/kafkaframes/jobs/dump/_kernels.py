@@ -26,7 +26,7 @@ from kafkaframes.wire._kernels import copy_bytes
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
 MAX_BYTES_COLUMNS = 8  # fixed, because in numba the length is part of a tuple's type
-_DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_BASE64_DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
 @device
@@ -37,10 +37,10 @@ def _write_integer(out, position, value):
         position += 1
         magnitude = np.uint64(0) - magnitude
     end = position + 1
-    rest = magnitude // np.uint64(10)
-    while rest > 0:
+    remaining_digits = magnitude // np.uint64(10)
+    while remaining_digits > 0:
         end += 1
-        rest //= np.uint64(10)
+        remaining_digits //= np.uint64(10)
     start = end
     while start > position:
         start -= 1
@@ -54,22 +54,22 @@ def _write_base64(out, position, data, start, end):
     whole = end - (end - start) % 3
     for i in range(start, whole, 3):
         bits = (np.uint32(data[i]) << 16) | (np.uint32(data[i + 1]) << 8) | np.uint32(data[i + 2])
-        out[position] = _DIGITS[bits >> 18]
-        out[position + 1] = _DIGITS[(bits >> 12) & 63]
-        out[position + 2] = _DIGITS[(bits >> 6) & 63]
-        out[position + 3] = _DIGITS[bits & 63]
+        out[position] = _BASE64_DIGITS[bits >> 18]
+        out[position + 1] = _BASE64_DIGITS[(bits >> 12) & 63]
+        out[position + 2] = _BASE64_DIGITS[(bits >> 6) & 63]
+        out[position + 3] = _BASE64_DIGITS[bits & 63]
         position += 4
     if end - whole == 1:
-        out[position] = _DIGITS[data[whole] >> 2]
-        out[position + 1] = _DIGITS[(data[whole] & 3) << 4]
+        out[position] = _BASE64_DIGITS[data[whole] >> 2]
+        out[position + 1] = _BASE64_DIGITS[(data[whole] & 3) << 4]
         out[position + 2] = 61
         out[position + 3] = 61
         position += 4
     elif end - whole == 2:
         bits = (np.uint32(data[whole]) << 8) | np.uint32(data[whole + 1])
-        out[position] = _DIGITS[bits >> 10]
-        out[position + 1] = _DIGITS[(bits >> 4) & 63]
-        out[position + 2] = _DIGITS[(bits & 15) << 2]
+        out[position] = _BASE64_DIGITS[bits >> 10]
+        out[position + 1] = _BASE64_DIGITS[(bits >> 4) & 63]
+        out[position + 2] = _BASE64_DIGITS[(bits & 15) << 2]
         out[position + 3] = 61
         position += 4
     return position
@@ -79,14 +79,14 @@ def _columns(kind):
     return types.UniTuple(kind, MAX_BYTES_COLUMNS)
 
 
-_RENDER = types.UniTuple(types.int64, 2)(
+_RENDER_SIGNATURE = types.UniTuple(types.int64, 2)(
     *(TABLE, BYTES, INT64S, INT64S, TABLE),  # the program, its pool and words, the number columns
     *(_columns(BYTES), _columns(INT64S), _columns(INT32S)),  # the bytes columns: data, starts, sizes
     *(OUT_BYTES, OUT_INT64S),
 )
 
 
-@kernel(_RENDER)
+@kernel(_RENDER_SIGNATURE)
 def render(program, pool, word_starts, word_ends, numbers, datas, starts, sizes, out, ends):
     """Run ``program`` for each row. ``ends[row]`` is set to the end of the row's line in ``out``."""
     position = 0

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.jobs.dump.chunks import Origin, keys_of, values_of
-from kafkaframes.jobs.dump.columns import index_headers, record_columns
-from kafkaframes.jobs.dump.lines import Base64, Line, Slices, plan_line, slices_of
+from kafkaframes.jobs.dump.chunks import SegmentOrigin, keys_of, values_of
+from kafkaframes.jobs.dump.columns import build_record_columns, index_headers
+from kafkaframes.jobs.dump.lines import Base64Part, BytesSlices, CompiledLine, plan_line, slices_of
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.makers import binary_array
 from kafkaframes.wire.primitives import decode_java_text
@@ -40,13 +40,13 @@ CSV_SCHEMA = pa.schema(
 )
 NO_TIMESTAMP = -1
 MAX_TABLE_BYTES = 1 << 30  # keys or values in one table: an Arrow binary array holds less than 2 GiB
-_BASE64_LINE = plan_line(Base64("value"))
+_BASE64_LINE = plan_line(Base64Part("value"))
 
 
-def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
+def chunk_tables(chunk: Decoded, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records as one table, or as several if one would be too large."""
     for part in _portions(chunk):
-        columns = record_columns(part)
+        columns = build_record_columns(part)
         count = len(part.index.offsets)
         yield pa.RecordBatch.from_arrays(
             [
@@ -63,7 +63,7 @@ def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
         )
 
 
-def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.RecordBatch]:
+def csv_tables(chunk: Decoded, origin: SegmentOrigin, *, base64: bool) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records in text columns. ``base64`` encodes keys, values and header values without loss."""
     for table in chunk_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
@@ -86,14 +86,14 @@ def _portions(chunk: Decoded) -> Iterator[Decoded]:
         yield chunk.select(portion == number)
 
 
-def _binary(values: Slices) -> pa.Array:
+def _binary(values: BytesSlices) -> pa.Array:
     """Copy a bytes column to an Arrow array."""
     return binary_array(values.data, values.starts, values.sizes)
 
 
-def _array(line: Line, values: Slices, kind: pa.DataType) -> pa.Array:
+def _array(line: CompiledLine, values: BytesSlices, kind: pa.DataType) -> pa.Array:
     """Render a bytes column to an Arrow array. Null values stay null."""
-    lines = line.render({"value": values}, len(values))
+    lines = line.render_lines({"value": values}, len(values))
     offsets = np.concatenate([np.zeros(1, np.int64), lines.ends]).astype(np.int32)
     buffers = [_bitmap(values.sizes >= 0), pa.py_buffer(offsets), pa.py_buffer(lines.data)]
     return pa.Array.from_buffers(kind, len(values), buffers)

@@ -17,19 +17,19 @@ import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError, OptionError
 from kafkaframes.jobs.dump.files import DumpFile
-from kafkaframes.jobs.dump.lines import Slices
+from kafkaframes.jobs.dump.lines import BytesSlices
 from kafkaframes.records import decode, scan
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName, escape_unprintable
 
-MAX_LINES = 1 << 18  # records to render at once
-CHUNK_BYTES = 1 << 20  # the lines of a chunk fit into the CPU caches: 4 MiB were slower by a third
+MAX_RENDERED_RECORDS = 1 << 18  # records to render at once
+MAX_CHUNK_BYTES = 1 << 20  # the lines of a chunk fit into the CPU caches: 4 MiB were slower by a third
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SegmentOrigin:
     """A segment's location, parsed from its path. Topic and partition are None outside of a partition's directory."""
 
     topic: str | None
@@ -38,14 +38,14 @@ class Origin:
     segment: str
 
     @classmethod
-    def of(cls, path: str) -> Origin:
+    def parse_path(cls, path: str) -> SegmentOrigin:
         """Parse the path of a segment.
 
-        >>> Origin.of("/logs/orders-3/00000000000000000000.log")
-        Origin(topic='orders', partition=3, directory='orders-3', segment='00000000000000000000.log')
+        >>> SegmentOrigin.parse_path("/logs/orders-3/00000000000000000000.log")
+        SegmentOrigin(topic='orders', partition=3, directory='orders-3', segment='00000000000000000000.log')
         """
-        above, segment = split_path(path)
-        directory = split_path(above)[1]
+        parent, segment = split_path(path)
+        directory = split_path(parent)[1]
         name = DirectoryName.parse(directory)
         if name is None:
             return cls(None, None, escape_unprintable(directory), escape_unprintable(segment))
@@ -53,12 +53,12 @@ class Origin:
         return cls(topic, partition, escape_unprintable(directory), escape_unprintable(segment))
 
 
-def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[tuple[Decoded, bool]]:
+def split_for_lines(chunk: Decoded, max_records: int = MAX_RENDERED_RECORDS) -> Iterator[tuple[Decoded, bool]]:
     """Yield a chunk in parts with lines that fit into memory, each with a flag: whether it continues a batch.
 
     A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
     """
-    if len(chunk.index.offsets) <= most_records:
+    if len(chunk.index.offsets) <= max_records:
         yield chunk, False
         return
     is_control = chunk.batches.is_control
@@ -67,29 +67,29 @@ def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[t
         if is_control[batch]:  # the lines of control records depend on each other
             yield chunk.part(batch, start, start + count), False
             continue
-        for first in range(start, start + max(count, 1), most_records):
-            last = min(first + most_records, start + count)
+        for first in range(start, start + max(count, 1), max_records):
+            last = min(first + max_records, start + count)
             run = chunk.part(batch, first, last)
-            yield run if last == start + count else _without_damage(run), first > start
+            yield run if last == start + count else _remove_damage(run), first > start
 
 
-def _without_damage(run: Decoded) -> Decoded:
+def _remove_damage(run: Decoded) -> Decoded:
     """Remove the damage from a run of a batch's records, because it belongs to the last run."""
     run.index, run.sections = run.index._replace(statuses=np.zeros(1, np.int64)), run.sections._replace(problems={})
     return run
 
 
-def keys_of(chunk: Decoded) -> Slices:
+def keys_of(chunk: Decoded) -> BytesSlices:
     """Return the key of each record."""
-    return Slices(chunk.sections.buf, chunk.index.key_at, chunk.index.key_size)
+    return BytesSlices(chunk.sections.buf, chunk.index.key_at, chunk.index.key_size)
 
 
-def values_of(chunk: Decoded) -> Slices:
+def values_of(chunk: Decoded) -> BytesSlices:
     """Return the value of each record."""
-    return Slices(chunk.sections.buf, chunk.index.value_at, chunk.index.value_size)
+    return BytesSlices(chunk.sections.buf, chunk.index.value_at, chunk.index.value_size)
 
 
-def errors_in(chunk: Decoded) -> dict[int, DecodeError]:
+def errors_by_batch(chunk: Decoded) -> dict[int, DecodeError]:
     """Return the errors by batch number, with file and position."""
     result = ((batch, chunk.error(batch)) for batch in chunk.problems)
     return {batch: error for batch, error in result if error is not None}
@@ -128,7 +128,7 @@ class ChunkReader:
 
     file: DumpFile
     max_bytes: int | None = None
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int = MAX_CHUNK_BYTES
     bytes_read: int = 0
     fault: DecodeError | LogDirError | None = field(default=None)
 
@@ -149,12 +149,12 @@ class ChunkReader:
                 self.fault = error
                 return
             if chunk is None:
-                self._stop(chunks.end)
+                self._stop_at(chunks.end)
                 return
             yield from decode.decode_steps(chunk.data, chunk.batches, base=chunk.base, file=self.file.path)
             self.bytes_read = chunk.base + chunk.batches.end.position
 
-    def _stop(self, end: scan.ScanEnd | None) -> None:
+    def _stop_at(self, end: scan.ScanEnd | None) -> None:
         if end is not None and end.status == scan.SHORTENED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.corrupt:
@@ -164,23 +164,23 @@ class ChunkReader:
 Flags = npt.NDArray[np.bool_]
 
 
-class Selection(Protocol):
+class RecordSelection(Protocol):
     """Chooses records, chunk by chunk."""
 
-    def apply(self, chunk: Decoded) -> Decoded:
+    def select_records(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the selected records."""
         ...
 
-    def is_done(self, chunk: Decoded) -> bool:
+    def is_exhausted(self, chunk: Decoded) -> bool:
         """Return whether the rest of the segment after ``chunk`` has no selected records."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RecordFilter:
     """Conditions on records, all of which must hold. A condition of None is not checked.
 
-    Offsets and timestamps (milliseconds) have an exclusive end. ``key_pattern`` may match any part of the key.
+    Offsets and timestamps (milliseconds) have an exclusive end. ``compile_key_pattern`` may match any part of the key.
     """
 
     from_offset: int | None = None
@@ -191,76 +191,76 @@ class Filter:
     key_pattern: re.Pattern[bytes] | None = None
     control: bool = True
 
-    def apply(self, chunk: Decoded) -> Decoded:
+    def select_records(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the records that meet all conditions. Without conditions it is the same object."""
         if self == NO_FILTER:
             return chunk
-        keep = self._in_ranges(chunk)
+        is_selected = self._mask_ranges(chunk)
         if not self.control:
-            keep &= ~chunk.batches.is_control[chunk.owners]
+            is_selected &= ~chunk.batches.is_control[chunk.owners]
         if self.keys is not None:
-            _narrow(chunk, keep, self.keys.__contains__)
+            _filter_by_key(chunk, is_selected, self.keys.__contains__)
         if self.key_pattern is not None:
             pattern = self.key_pattern
-            _narrow(chunk, keep, lambda key: pattern.search(key) is not None)
-        return chunk if keep.all() else chunk.select(keep)
+            _filter_by_key(chunk, is_selected, lambda key: pattern.search(key) is not None)
+        return chunk if is_selected.all() else chunk.select(is_selected)
 
-    def _in_ranges(self, chunk: Decoded) -> Flags:
-        keep = np.ones(len(chunk.index.offsets), np.bool_)
+    def _mask_ranges(self, chunk: Decoded) -> Flags:
+        is_selected = np.ones(len(chunk.index.offsets), np.bool_)
         for values, minimum, limit in (
             (chunk.index.offsets, self.from_offset, self.until_offset),
             (chunk.index.timestamps, self.from_timestamp, self.until_timestamp),
         ):
             if minimum is not None:
-                keep &= values >= minimum
+                is_selected &= values >= minimum
             if limit is not None:
-                keep &= values < limit
-        return keep
+                is_selected &= values < limit
+        return is_selected
 
-    def is_done(self, chunk: Decoded) -> bool:
+    def is_exhausted(self, chunk: Decoded) -> bool:
         """Return whether all later batches are at or above ``until_offset``."""
         if self.until_offset is None or len(chunk.batches) == 0:
             return False
         return int(chunk.batches.column("last_offset")[-1]) + 1 >= self.until_offset
 
 
-NO_FILTER = Filter()
+NO_FILTER = RecordFilter()
 
 
 @dataclass
-class Limited:
+class LimitedSelection:
     """A selection with a limit on its number of records, over all segments.
 
     Attributes:
         remaining_records: number of records that may still be selected.
     """
 
-    selection: Selection
+    selection: RecordSelection
     remaining_records: int
 
-    def apply(self, chunk: Decoded) -> Decoded:
+    def select_records(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the selected records, up to the limit."""
-        selected_records = self.selection.apply(chunk)
+        selected_records = self.selection.select_records(chunk)
         count = len(selected_records.index.offsets)
         if count > self.remaining_records:
             selected_records = selected_records.select(np.arange(count) < self.remaining_records)
         self.remaining_records -= min(count, self.remaining_records)
         return selected_records
 
-    def is_done(self, chunk: Decoded) -> bool:
+    def is_exhausted(self, chunk: Decoded) -> bool:
         """Return whether the limit is reached or the selection is done."""
-        return self.remaining_records == 0 or self.selection.is_done(chunk)
+        return self.remaining_records == 0 or self.selection.is_exhausted(chunk)
 
 
-def _narrow(chunk: Decoded, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
+def _filter_by_key(chunk: Decoded, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
     """Clear the flag of each row with a key that is not selected. Records without a key are never selected."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
-        key = keys.at(row)
+        key = keys.value_at(row)
         keep[row] = key is not None and is_selected(key)
 
 
-def key_pattern(text: str) -> re.Pattern[bytes]:
+def compile_key_pattern(text: str) -> re.Pattern[bytes]:
     """Compile a regular expression for keys.
 
     Raises:

@@ -17,7 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.jobs.dump.chunks import keys_of, values_of
-from kafkaframes.jobs.dump.lines import Base64, Column, IfNull, Line, Raw, Slices, Text, plan_line
+from kafkaframes.jobs.dump.lines import (
+    Base64Part,
+    BytesPart,
+    BytesSlices,
+    Column,
+    CompiledLine,
+    NullBranchPart,
+    TextPart,
+    plan_line,
+)
 from kafkaframes.records import _kernels_gather as kernels
 from kafkaframes.records import scan
 from kafkaframes.records.decoded import Decoded
@@ -30,11 +39,11 @@ Columns = Mapping[str, Any]
 NO_SEQUENCE = -1
 
 
-def batch_columns(chunk: Decoded) -> dict[str, Any]:
+def build_batch_columns(chunk: Decoded) -> dict[str, Any]:
     """Return a column with one value per batch for each batch field. Positions are absolute."""
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
-    modern = batches.is_v2
+    is_v2 = batches.is_v2
     base_offsets, last_offsets = chunk.base_offsets, batches.column("last_offset")
     base_sequences = batches.column("base_sequence")
     return {
@@ -51,27 +60,27 @@ def batch_columns(chunk: Decoded) -> dict[str, Any]:
         "producer_id": batches.column("producer_id"),
         "producer_epoch": batches.column("producer_epoch"),
         "base_sequence": base_sequences,
-        "last_sequence": sequences(base_sequences, last_offsets - base_offsets),
+        "last_sequence": add_sequence_deltas(base_sequences, last_offsets - base_offsets),
         "leader_epoch": batches.column("leader_epoch"),
         "transactional": batches.is_transactional,
         "control": chunk.batches.is_control,
-        "delete_horizon": _horizons(batches.flag(DELETE_HORIZON), batches.column("base_timestamp")),
+        "delete_horizon": _format_delete_horizons(batches.flag(DELETE_HORIZON), batches.column("base_timestamp")),
         "base_ts": batches.column("base_timestamp"),
-        "count": np.where(modern, batches.column("count"), chunk.reached),
+        "count": np.where(is_v2, batches.column("count"), chunk.reached),
     }
 
 
-def record_columns(chunk: Decoded) -> dict[str, Any]:
+def build_record_columns(chunk: Decoded) -> dict[str, Any]:
     """Return columns with one value per record: offset, timestamp and its type, sequence, key, value and sizes."""
     index, batches = chunk.index, chunk.batches
     types = scan.timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
     base_sequences = batches.column("base_sequence")[chunk.owners]
-    deltas = index.offsets - batches.column("base_offset")[chunk.owners]
+    sequence_deltas = index.offsets - batches.column("base_offset")[chunk.owners]
     return {
         "offset": index.offsets,
         "timestamp": index.timestamps,
         "ts_type": types[chunk.owners],
-        "sequence": np.where(base_sequences >= 0, sequences(base_sequences, deltas), NO_SEQUENCE),
+        "sequence": np.where(base_sequences >= 0, add_sequence_deltas(base_sequences, sequence_deltas), NO_SEQUENCE),
         "key": keys_of(chunk),
         "value": values_of(chunk),
         "key_size": np.maximum(index.key_size, -1),
@@ -79,61 +88,68 @@ def record_columns(chunk: Decoded) -> dict[str, Any]:
     }
 
 
-def sequences(base_sequences: Ints, deltas: Ints) -> Ints:
+def add_sequence_deltas(base_sequences: Ints, deltas: Ints) -> Ints:
     """Add deltas to sequences as Java does: they wrap from 2^31-1 to 0, and ``NO_SEQUENCE`` stays.
 
-    >>> sequences(np.array([2**31 - 1, 5, -1]), np.array([1, 2, 3])).tolist()
+    >>> add_sequence_deltas(np.array([2**31 - 1, 5, -1]), np.array([1, 2, 3])).tolist()
     [0, 7, -1]
     """
-    steps = _int32(deltas)
-    beyond = base_sequences > _int32(MAX_INT32 - steps)
-    wrapped_sequences = np.where(beyond, steps - (MAX_INT32 - base_sequences) - 1, base_sequences + steps)
-    return np.where(base_sequences == NO_SEQUENCE, NO_SEQUENCE, _int32(wrapped_sequences))
+    deltas_to_add = _to_int32(deltas)
+    is_wrapped = base_sequences > _to_int32(MAX_INT32 - deltas_to_add)
+    wrapped_sequences = np.where(
+        is_wrapped, deltas_to_add - (MAX_INT32 - base_sequences) - 1, base_sequences + deltas_to_add
+    )
+    return np.where(base_sequences == NO_SEQUENCE, NO_SEQUENCE, _to_int32(wrapped_sequences))
 
 
-def _int32(values: Ints) -> Ints:
+def _to_int32(values: Ints) -> Ints:
     int32_values: Ints = (values + 2**31) % 2**32 - 2**31
     return int32_values
 
 
-def _horizons(has_one: npt.NDArray[np.bool_], base_timestamps: Ints) -> pa.Array:
+def _format_delete_horizons(has_horizon: npt.NDArray[np.bool_], base_timestamps: Ints) -> pa.Array:
     """Return the delete horizons as text, or null for batches without one."""
-    if not has_one.any():  # the usual case; a mask also makes pyarrow import pandas if it is installed
-        return pa.nulls(len(has_one), pa.string())
-    return pa.array(base_timestamps, mask=~has_one).cast(pa.string())
+    if not has_horizon.any():  # the usual case; a mask also makes pyarrow import pandas if it is installed
+        return pa.nulls(len(has_horizon), pa.string())
+    return pa.array(base_timestamps, mask=~has_horizon).cast(pa.string())
 
 
-def rows_of(columns: Columns, first: int, stop: int) -> dict[str, Any]:
+def slice_rows(columns: Columns, first: int, stop: int) -> dict[str, Any]:
     """Return the rows ``first`` to ``stop`` (exclusive) of columns, without copying."""
     return {name: column[first:stop] for name, column in columns.items()}
 
 
-_HEADER_KEYS_LINE = plan_line(Raw("key"), Text(b","))
-_HEADER_PAIRS_LINE = plan_line(Raw("key"), Text(b"="), IfNull("value", (Text(b"NULL"),), (Raw("value"),)), Text(b","))
+_HEADER_KEYS_LINE = plan_line(BytesPart("key"), TextPart(b","))
+_HEADER_PAIRS_LINE = plan_line(
+    BytesPart("key"),
+    TextPart(b"="),
+    NullBranchPart("value", (TextPart(b"NULL"),), (BytesPart("value"),)),
+    TextPart(b","),
+)
 _HEADER_JSON_LINE = plan_line(
-    *(Text(b"["), Raw("json_key"), Text(b",")),
-    IfNull("value", (Text(b"null"),), (Text(b'"'), Base64("value"), Text(b'"'))),
-    Text(b"],"),
+    *(TextPart(b"["), BytesPart("json_key"), TextPart(b",")),
+    NullBranchPart("value", (TextPart(b"null"),), (TextPart(b'"'), Base64Part("value"), TextPart(b'"'))),
+    TextPart(b"],"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class ChunkHeaders:
     """All headers of a chunk. Those of record ``i`` are ``lists[i]:lists[i + 1]``."""
 
     lists: Ints
-    keys: Slices
-    values: Slices
+    keys: BytesSlices
+    values: BytesSlices
 
-    def join_headers(self, line: Line, **columns: Column) -> Slices:
+    def join_headers(self, line: CompiledLine, **columns: Column) -> BytesSlices:
         """Return the rendered headers of each record as one value, without the separator after the last header."""
-        rendered_headers = line.render({"key": self.keys, "value": self.values, **columns}, len(self.keys))
+        rendered_headers = line.render_lines({"key": self.keys, "value": self.values, **columns}, len(self.keys))
         ends = np.concatenate([np.zeros(1, np.int64), rendered_headers.ends])
         starts, stops = ends[self.lists[:-1]], ends[self.lists[1:]]
-        return Slices(rendered_headers.data, starts, np.maximum(stops - starts - 1, 0).astype(np.int32))
+        return BytesSlices(rendered_headers.data, starts, np.maximum(stops - starts - 1, 0).astype(np.int32))
 
 
-def index_headers(chunk: Decoded) -> Headers:
+def index_headers(chunk: Decoded) -> ChunkHeaders:
     """Find the headers of all records of a chunk."""
     index = chunk.index
     count = int(index.header_counts.sum(dtype=np.int64))
@@ -142,50 +158,50 @@ def index_headers(chunk: Decoded) -> Headers:
     keys, values = _empty_slices(data, count), _empty_slices(data, count)
     extents = (keys.starts, keys.sizes, values.starts, values.sizes)
     kernels.index_headers(data, index.headers_at, index.header_counts, len(index.offsets), lists, *extents)
-    return Headers(lists.astype(np.int64), keys, values)
+    return ChunkHeaders(lists.astype(np.int64), keys, values)
 
 
-def _empty_slices(data: Bytes, count: int) -> Slices:
-    return Slices(data, np.empty(count, np.int64), np.empty(count, np.int32))
+def _empty_slices(data: Bytes, count: int) -> BytesSlices:
+    return BytesSlices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 
 
-def _render_headers(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slices:
+def _render_headers(chunk: Decoded, render: Callable[[ChunkHeaders], BytesSlices]) -> BytesSlices:
     """Return a value for each record. If no record has headers, ``render`` is not called."""
     if chunk.index.header_counts.any():
         return render(index_headers(chunk))
-    none = np.zeros(len(chunk.index.offsets), np.int64)
-    return Slices(chunk.sections.buf, none, none.astype(np.int32))
+    no_headers = np.zeros(len(chunk.index.offsets), np.int64)
+    return BytesSlices(chunk.sections.buf, no_headers, no_headers.astype(np.int32))
 
 
-def header_keys(chunk: Decoded) -> Slices:
+def render_header_keys(chunk: Decoded) -> BytesSlices:
     """Return each record's header keys, separated by commas (kafka-dump-log)."""
     return _render_headers(chunk, lambda headers: headers.join_headers(_HEADER_KEYS_LINE))
 
 
-def header_pairs(chunk: Decoded) -> Slices:
+def render_header_pairs(chunk: Decoded) -> BytesSlices:
     """Return each record's headers as ``name=value,name=value`` (kcat's ``%h``)."""
     return _render_headers(chunk, lambda headers: headers.join_headers(_HEADER_PAIRS_LINE))
 
 
-def header_json(chunk: Decoded) -> Slices:
+def render_header_json(chunk: Decoded) -> BytesSlices:
     """Return each record's headers as the elements of a JSON array: [key, value in base64 or null]."""
     return _render_headers(
-        chunk, lambda headers: headers.join_headers(_HEADER_JSON_LINE, json_key=_json_keys(headers.keys))
+        chunk, lambda headers: headers.join_headers(_HEADER_JSON_LINE, json_key=_quote_header_keys(headers.keys))
     )
 
 
-def _json_keys(keys: Slices) -> pa.Array:
+def _quote_header_keys(keys: BytesSlices) -> pa.Array:
     """Return header keys as JSON strings in ASCII. Each distinct key is converted once."""
     quoted_keys: dict[bytes, bytes] = {}
     result = []
     for row in range(len(keys)):
-        key = keys.at(row) or b""
+        key = keys.value_at(row) or b""
         if key not in quoted_keys:
-            quoted_keys[key] = json_string(decode_java_text(key))
+            quoted_keys[key] = quote_json_string(decode_java_text(key))
         result.append(quoted_keys[key])
     return pa.array(result, pa.binary())
 
 
-def json_string(text: str) -> bytes:
+def quote_json_string(text: str) -> bytes:
     """Return a JSON string in ASCII, as ``json.dumps`` writes it."""
     return json.dumps(text).encode()

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.jobs.dump.chunks import keys_of, values_of
-from kafkaframes.jobs.dump.lines import Slices, slices_of
+from kafkaframes.jobs.dump.lines import BytesSlices, slices_of
 from kafkaframes.jobs.dump.remote_log_metadata import Decoder, Texts, remote_log_metadata
-from kafkaframes.jobs.dump.styles import Style
+from kafkaframes.jobs.dump.styles import OutputStyle
 from kafkaframes.records.decoded import Decoded
 
 DELETED_VALUE_TEXT = "<DELETE>"
-_STATES = (
+_TRANSACTION_STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
 )
@@ -35,25 +35,26 @@ _MARKER_LABELS = {
 }
 
 
-def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Slices]]:
+def find_decoder(name: str, style: OutputStyle) -> Callable[[Decoded], tuple[BytesSlices, BytesSlices]]:
     """Return the decoder of a chunk's keys and values for a name in ``DECODERS``."""
     if name not in DECODERS:
         raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
     decode = DECODERS[name](style)
 
-    def decode_chunk(chunk: Decoded) -> tuple[Slices, Slices]:
+    def decode_chunk(chunk: Decoded) -> tuple[BytesSlices, BytesSlices]:
         keys, values = keys_of(chunk), values_of(chunk)
         offsets, control = chunk.index.offsets.tolist(), chunk.batches.is_control[chunk.owners].tolist()
-        none: Texts = (None, None)
+        no_text: Texts = (None, None)
         texts = [
-            none if control[row] else decode(offset, keys.at(row), values.at(row)) for row, offset in enumerate(offsets)
+            no_text if control[row] else decode(offset, keys.value_at(row), values.value_at(row))
+            for row, offset in enumerate(offsets)
         ]
-        return _column([key for key, _ in texts]), _column([value for _, value in texts])
+        return _to_text_column([key for key, _ in texts]), _to_text_column([value for _, value in texts])
 
     return decode_chunk
 
 
-def _column(texts: list[str | None]) -> Slices:
+def _to_text_column(texts: list[str | None]) -> BytesSlices:
     utf8_texts = [None if text is None else text.encode("utf-8", "replace") for text in texts]
     return slices_of(pa.array(utf8_texts, pa.binary()))
 
@@ -65,7 +66,7 @@ def _json(value: Any) -> str:
 # ------------------------------------------------------------------------------- coordinators, as JSON
 
 
-def _coordinator(topic: str, texts_of: Callable[[Any], Texts]) -> Decoder:
+def _decode_coordinator_records(topic: str, texts_of: Callable[[Any], Texts]) -> Decoder:
     """Return the decoder of a coordinator's topic. ``texts_of`` formats a decoded record."""
     from kafkaframes.protocol.messages import envelopes
 
@@ -81,11 +82,11 @@ def _coordinator(topic: str, texts_of: Callable[[Any], Texts]) -> Decoder:
     return decode
 
 
-def _as_json(record: Any) -> Texts:
+def _format_as_json(record: Any) -> Texts:
     from kafkaframes.storage.log.internal_topics import decode_members
 
-    lowest = record.key.spec.valid_versions.lowest
-    key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest, unknown_tags=False)})
+    min_version = record.key.spec.valid_versions.lowest
+    key_text = _json({"type": str(record.type), "data": record.key.to_json(min_version, unknown_tags=False)})
     if record.value is None:
         return key_text, DELETED_VALUE_TEXT
     data = record.value.to_json(record.value_version, unknown_tags=False)
@@ -96,15 +97,17 @@ def _as_json(record: Any) -> Texts:
 # ------------------------------------------------------------------------- transactions, as text until 3.9
 
 
-def _transactions_as_text(record: Any) -> Texts:
+def _format_transaction(record: Any) -> Texts:
     key_text = f"transaction_metadata::transactionalId={record.key.transactional_id}"
     if record.value is None:
         return key_text, DELETED_VALUE_TEXT
     result = record.value
     partition_list = [
-        (topic.topic, one) for topic in result.transaction_partitions or () for one in topic.partition_ids
+        (topic.topic, partition_id)
+        for topic in result.transaction_partitions or ()
+        for partition_id in topic.partition_ids
     ]
-    partitions = ",".join(f"{topic}-{number}" for topic, number in in_hash_order(partition_list))
+    partitions = ",".join(f"{topic}-{number}" for topic, number in sort_by_scala_hash(partition_list))
     return key_text, (
         f"producerId:{result.producer_id},producerEpoch:{result.producer_epoch},"
         f"state={_state(result.transaction_status)},partitions=[{partitions}],"
@@ -114,10 +117,10 @@ def _transactions_as_text(record: Any) -> Texts:
 
 
 def _state(number: int) -> str:
-    return _STATES[number] if 0 <= number < len(_STATES) else str(number)
+    return _TRANSACTION_STATES[number] if 0 <= number < len(_TRANSACTION_STATES) else str(number)
 
 
-def in_hash_order(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def sort_by_scala_hash(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return topic partitions in the iteration order of Scala's mutable ``HashSet``, which Kafka printed.
 
     The set has at least 16 slots. Their number is doubled when three quarters are used. The slot of a partition is the
@@ -129,14 +132,14 @@ def in_hash_order(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
     def order(partition: tuple[str, int]) -> tuple[int, int]:
         topic, number = partition
-        hash_value = _hash(topic, number)
+        hash_value = _java_hash(topic, number)
         hash_value ^= hash_value >> 16
         return hash_value & (slots - 1), hash_value - 2**32 if hash_value >= 2**31 else hash_value
 
     return sorted(partitions, key=order)
 
 
-def _hash(topic: str, partition: int) -> int:
+def _java_hash(topic: str, partition: int) -> int:
     """Return ``TopicPartition.hashCode`` as an unsigned number."""
     text = np.frombuffer(topic.encode("utf-16-be"), ">u2").tolist()
     of_topic = 0
@@ -148,7 +151,7 @@ def _hash(topic: str, partition: int) -> int:
 # ------------------------------------------------------------------------------ group offsets as text, 2.8
 
 
-def _offsets_as_text(record: Any) -> Texts:
+def _format_offset_commit(record: Any) -> Texts:
     result = record.value
     if record.type in (0, 1):
         key_text = f"offset_commit::group={record.key.group},partition={record.key.topic}-{record.key.partition}"
@@ -156,14 +159,16 @@ def _offsets_as_text(record: Any) -> Texts:
             return key_text, DELETED_VALUE_TEXT
         return key_text, f"offset={result.offset}" + (f",metadata={result.metadata}" if result.metadata else "")
     if record.type == 2:
-        return f"group_metadata::group={record.key.group}", DELETED_VALUE_TEXT if result is None else _group_text(
+        return f"group_metadata::group={record.key.group}", DELETED_VALUE_TEXT if result is None else _format_group(
             result
         )
     return f"unknown::version={record.type}", None
 
 
-def _group_text(group: Any) -> str:
-    members = ",".join(f"{one.member_id}={_assignment_text(group.protocol_type, one)}" for one in group.members)
+def _format_group(group: Any) -> str:
+    members = ",".join(
+        f"{member.member_id}={_format_assignment(group.protocol_type, member)}" for member in group.members
+    )
     return _json(
         {
             "protocolType": group.protocol_type or "",
@@ -174,7 +179,7 @@ def _group_text(group: Any) -> str:
     )
 
 
-def _assignment_text(protocol_type: str, member: Any) -> str:
+def _format_assignment(protocol_type: str, member: Any) -> str:
     from kafkaframes.protocol.messages.envelopes import decode_versioned
     from kafkaframes.storage.log.internal_topics import CONSUMER_PROTOCOL_TYPE
 
@@ -184,7 +189,9 @@ def _assignment_text(protocol_type: str, member: Any) -> str:
         assignment, _ = decode_versioned("ConsumerProtocolAssignment", bytes(member.assignment))
     except DecodeError:
         return bytes(member.assignment).hex().upper()
-    partition_list = [f"{topic.topic}-{one}" for topic in assignment.assigned_partitions for one in topic.partitions]
+    partition_list = [
+        f"{topic.topic}-{partition_id}" for topic in assignment.assigned_partitions for partition_id in topic.partitions
+    ]
     user_data = f":{bytes(assignment.user_data).hex().upper()}" if assignment.user_data else ""
     return f"[{', '.join(partition_list)}]{user_data}"
 
@@ -192,28 +199,28 @@ def _assignment_text(protocol_type: str, member: Any) -> str:
 # --------------------------------------------------------------------------------------- KRaft's metadata
 
 
-def _metadata(offset: int, key: bytes | None, value: bytes | None) -> Texts:
+def _decode_metadata_record(offset: int, key: bytes | None, value: bytes | None) -> Texts:
     from kafkaframes.protocol.messages import envelopes
 
     try:
         record = envelopes.decode_metadata_record("__cluster_metadata", value or b"")
     except DecodeError as error:
         return None, f"Error at {offset}, skipping. {error}"
-    name = _snake(type(record.value).spec.name)
+    name = _to_snake_case(type(record.value).spec.name)
     data = record.value.to_json(record.version, unknown_tags=False)
     return None, _json({"type": name, "version": record.version, "data": data})
 
 
-def _snake(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     """Return a record's name in the spelling of Kafka's enum.
 
-    >>> _snake("ZkMigrationStateRecord")
+    >>> _to_snake_case("ZkMigrationStateRecord")
     'ZK_MIGRATION_STATE_RECORD'
     """
     return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name).lstrip("_")
 
 
-def control_json(kind: str, value: bytes | None) -> str | None:
+def format_control_record(kind: str, value: bytes | None) -> str | None:
     """Return a KRaft control record in Kafka's text; None for other types and for unreadable records."""
 
     from kafkaframes.storage.log.internal_topics import decode_control_value
@@ -224,12 +231,14 @@ def control_json(kind: str, value: bytes | None) -> str | None:
     return None if control_record.value is None else f"{_MARKER_LABELS[kind]} {control_record.value}"
 
 
-DECODERS: Mapping[str, Callable[[Style], Decoder]] = {
-    "offsets": lambda style: _coordinator("__consumer_offsets", _as_json if style.json_offsets else _offsets_as_text),
-    "transaction-log": lambda style: _coordinator(
-        "__transaction_state", _as_json if style.json_transactions else _transactions_as_text
+DECODERS: Mapping[str, Callable[[OutputStyle], Decoder]] = {
+    "offsets": lambda style: _decode_coordinator_records(
+        "__consumer_offsets", _format_as_json if style.json_offsets else _format_offset_commit
     ),
-    "cluster-metadata": lambda style: _metadata,
+    "transaction-log": lambda style: _decode_coordinator_records(
+        "__transaction_state", _format_as_json if style.json_transactions else _format_transaction
+    ),
+    "cluster-metadata": lambda style: _decode_metadata_record,
     "remote-log-metadata": lambda style: remote_log_metadata(with_index=style.remote_transaction_index),
-    "share-group-state": lambda style: _coordinator("__share_group_state", _as_json),
+    "share-group-state": lambda style: _decode_coordinator_records("__share_group_state", _format_as_json),
 }

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import arrow_tables, files, kcat
-from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Origin, errors_in, key_pattern
+from kafkaframes.jobs.dump.chunks import ChunkReader, RecordFilter, SegmentOrigin, compile_key_pattern, errors_by_batch
 from kafkaframes.jobs.dump.csv_file import CsvFile
 from kafkaframes.jobs.dump.decoders import DECODERS
-from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
-from kafkaframes.jobs.dump.names import FILE_KINDS, INDEX_FILES, RECORD_FILES, VALUE_LIMIT
-from kafkaframes.jobs.dump.ranges import Requested, merge_files, select_files_in_range
-from kafkaframes.jobs.dump.styles import TextOptions, style_for
+from kafkaframes.jobs.dump.jsonl import JsonLinesDump, JsonLinesOptions
+from kafkaframes.jobs.dump.names import FILE_KINDS, INDEX_FILES, MAX_PRINTED_VALUE_BYTES, RECORD_FILES
+from kafkaframes.jobs.dump.ranges import RequestedFile, merge_file_copies, select_files_in_range
+from kafkaframes.jobs.dump.styles import TextOptions, style_of_version
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.settings import PartitionSettings
 from kafkaframes.records.decoded import Decoded
@@ -90,9 +90,9 @@ class DumpSettings(PartitionSettings):
         ):
             if number is not None and number < minimum:
                 raise OptionError(f"`{name}` is at least {minimum}, not {number}")
-        style_for(self.text.style)
+        style_of_version(self.text.style)
         if self.pattern is not None:
-            kcat.plan_format(self.pattern, Origin.of(""))
+            kcat.plan_format(self.pattern, SegmentOrigin.parse_path(""))
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class DumpSettings(PartitionSettings):
             return INDEX_FILES
         return tuple(self.kinds) or RECORD_FILES
 
-    def filters(self, partitions: Iterable[Name]) -> Callable[[Name | None], Filter]:
+    def filters(self, partitions: Iterable[Name]) -> Callable[[Name | None], RecordFilter]:
         """Return a function that returns the conditions on the records of a topic partition, None for other files.
 
         Raises:
@@ -126,18 +126,18 @@ class DumpSettings(PartitionSettings):
         """
         offset_range = kcat.parse_offsets(tuple(self.offsets))
         start, end = self.bounds
-        base = Filter(
+        base = RecordFilter(
             from_offset=offset_range.start_offset,
             from_timestamp=offset_range.start_timestamp,
             until_timestamp=offset_range.end_timestamp,
             keys=frozenset(self.keys) or None,
-            key_pattern=key_pattern(self.key_regex) if self.key_regex else None,
+            key_pattern=compile_key_pattern(self.key_regex) if self.key_regex else None,
             control=self.has_control_records,
         )
         names = set(partitions)
         starts, ends = (_values(setting, bound, names) for setting, bound in (("start", start), ("end", end)))
 
-        def filter_of(name: Name | None) -> Filter:
+        def filter_of(name: Name | None) -> RecordFilter:
             result = _with_start(base, starts(name), is_time=isinstance(start, TimeBound))
             return _with_end(result, ends(name), is_time=isinstance(end, TimeBound))
 
@@ -152,7 +152,7 @@ def _values(setting: str, bound: Bound, names: set[Name]) -> Callable[[Name | No
     return lambda name: values[name] if name is not None else EARLIEST if setting == "start" else LATEST
 
 
-def _with_start(base: Filter, value: int, *, is_time: bool) -> Filter:
+def _with_start(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilter:
     if is_time:
         return replace(base, from_timestamp=value)
     if value == EARLIEST:
@@ -160,7 +160,7 @@ def _with_start(base: Filter, value: int, *, is_time: bool) -> Filter:
     return replace(base, from_offset=NO_END if value == LATEST else value)
 
 
-def _with_end(base: Filter, value: int, *, is_time: bool) -> Filter:
+def _with_end(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilter:
     if is_time:
         return replace(base, until_timestamp=value)
     if value == LATEST:
@@ -208,13 +208,13 @@ class LogDump(Iterator[bytes | memoryview]):
         """End the dump, and close the file that is being read."""
         self._parts.close()
 
-    def _plan(self, paths: Sequence[str]) -> Iterator[Requested]:
+    def _plan(self, paths: Sequence[str]) -> Iterator[RequestedFile]:
         settings, options = self._settings, self._settings.storage
         is_json = settings.format == "jsonl"
-        result = files.files_to_dump(paths, kinds=settings.file_kinds, temporary=is_json, options=options)
+        result = files.list_files_to_dump(paths, kinds=settings.file_kinds, temporary=is_json, options=options)
         result = files.select_files(result, settings.topic_names, settings.partition_numbers)
         if settings.replicas == "merge":
-            result, self.decisions = merge_files(result, paths, options=options)
+            result, self.decisions = merge_file_copies(result, paths, options=options)
         for entry in result:
             if not entry.kind:
                 content = describe_file(entry.filesystem, entry.path)
@@ -238,29 +238,29 @@ class LogDump(Iterator[bytes | memoryview]):
                 self._add_error(fault)
 
     def _json_parts(self) -> Parts:
-        limit = None if self._settings.full_values else VALUE_LIMIT
+        limit = None if self._settings.full_values else MAX_PRINTED_VALUE_BYTES
         for request in self._requests:
-            dump = JsonDump(request.file, JsonOptions(limit, self._settings.text.max_bytes, request.keep))
+            dump = JsonLinesDump(request.file, JsonLinesOptions(limit, self._settings.text.max_bytes, request.keep))
             yield from dump
             for fault in dump.faults:
                 self._add_error(fault)
 
-    def _chunks(self) -> Iterator[tuple[Decoded, Origin]]:
+    def _chunks(self) -> Iterator[tuple[Decoded, SegmentOrigin]]:
         """Yield the requested part of every segment."""
         for request in self._requests:
             reader = ChunkReader(request.file, self._settings.text.max_bytes)
-            origin = Origin.of(request.file.path)
+            origin = SegmentOrigin.parse_path(request.file.path)
             for chunk in reader:
-                for fault in errors_in(chunk).values():
+                for fault in errors_by_batch(chunk).values():
                     self._add_error(fault)
-                yield request.keep.apply(chunk), origin
-                if request.keep.is_done(chunk):
+                yield request.keep.select_records(chunk), origin
+                if request.keep.is_exhausted(chunk):
                     break
             if reader.fault is not None:
                 self._add_error(reader.fault)
 
-    def _lines(self, plan: Callable[[Origin], Any], write: Callable[[Decoded, Any], Part]) -> Parts:
-        origin_and_plan: tuple[Origin, Any] | None = None
+    def _lines(self, plan: Callable[[SegmentOrigin], Any], write: Callable[[Decoded, Any], Part]) -> Parts:
+        origin_and_plan: tuple[SegmentOrigin, Any] | None = None
         for chunk, origin in self._chunks():
             if origin_and_plan is None or origin_and_plan[0] is not origin:
                 origin_and_plan = origin, plan(origin)
@@ -269,10 +269,10 @@ class LogDump(Iterator[bytes | memoryview]):
     def _pattern_parts(self) -> Parts:
         pattern = self._settings.pattern
         assert pattern is not None
-        return self._lines(lambda origin: kcat.plan_format(pattern, origin), kcat.format_records)
+        return self._lines(lambda origin: kcat.plan_format(pattern, origin), kcat.render_records)
 
     def _envelope_parts(self) -> Parts:
-        return self._lines(kcat.plan_envelope, kcat.format_envelopes)
+        return self._lines(kcat.plan_envelope, kcat.render_envelopes)
 
     def _csv_parts(self) -> Parts:
         out = _PartBuffer()

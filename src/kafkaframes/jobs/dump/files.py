@@ -24,7 +24,7 @@ from kafkaframes.storage.log.discover import (
 )
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
-NESTED_DEPTH = 4
+MAX_NESTED_DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def kind_of(name: str) -> str:
     return kind if kind in FILE_KINDS else ""
 
 
-def files_to_dump(
+def list_files_to_dump(
     paths: Iterable[str],
     *,
     kinds: Collection[str] = RECORD_FILES,
@@ -80,16 +80,16 @@ def files_to_dump(
         path = plain_path(path_text)
         filesystem = filesystem_for(path, options=options)
         for match in expand_pattern(filesystem, path):
-            files = _under(filesystem, match, kinds, temporary=temporary, options=options)
+            files = _list_files_at(filesystem, match, kinds, temporary=temporary, options=options)
             if files is None:  # not a partition: a tiered store, or a directory without a log
-                files = _of_stores(path_list, kinds, options=options).pop(match.rstrip("/"), None)
+                files = _list_store_files(path_list, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
                 raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
             result += files
     return result
 
 
-def _of_stores(
+def _list_store_files(
     paths: list[str], kinds: Collection[str], *, options: Mapping[str, Any] | None
 ) -> dict[str, list[DumpFile]]:
     """Return the files of tiered stores, by each parent path of their partitions.
@@ -115,7 +115,7 @@ def _parents_of(view_directory: str) -> list[str]:
     return parents
 
 
-def _under(
+def _list_files_at(
     filesystem: FileSystem,
     path: str,
     kinds: Collection[str],
@@ -128,14 +128,14 @@ def _under(
     if info is None:
         raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
     if not info.is_directory:
-        return [_one_file(filesystem, path, info, options)]
-    partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))
+        return [_open_single_file(filesystem, path, info, options)]
+    partitions = list(_find_partitions(filesystem, path.rstrip("/") or "/", MAX_NESTED_DEPTH))
     if not partitions:
         return None
-    return [one for entries in partitions for one in _select_files(filesystem, entries, kinds, temporary=temporary)]
+    return [file for entries in partitions for file in _select_files(filesystem, entries, kinds, temporary=temporary)]
 
 
-def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
+def _open_single_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
     """Return a file that was passed itself. For an object of a tiered segment, return the segment."""
     view = to_view_path(path, options=options)
     if view == path:
@@ -160,7 +160,7 @@ def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -
     return name is not None and name.kind in kinds and (temporary or not name.temporary)
 
 
-def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[FileInfo]]:
+def _find_partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[FileInfo]]:
     """Yield the directory entries of each partition at or under ``path``."""
     entries = filesystem.list_directory(path)
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
@@ -172,18 +172,18 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
         yield from (filesystem.list_directory(entry.path) for entry in partitions)
     elif depth:
         for directory in directories:
-            yield from _partitions(filesystem, directory.path, depth - 1)
+            yield from _find_partitions(filesystem, directory.path, depth - 1)
 
 
 def select_files(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
     """Return the files of topics (names or patterns) and partitions. An empty collection selects all."""
     if not topics and not partitions:
         return files
-    names = [DirectoryName.parse(split_path(split_path(one.path)[0])[1]) for one in files]
+    names = [DirectoryName.parse(split_path(split_path(file.path)[0])[1]) for file in files]
     check_topics(topics, (name.topic_partition.topic for name in names if name is not None))
     return [
-        one
-        for one, name in zip(files, names, strict=True)
+        file
+        for file, name in zip(files, names, strict=True)
         if name is not None
         and is_selected(name.topic_partition.topic, topics)
         and (not partitions or name.topic_partition.partition in partitions)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.jobs.dump.styles import Findings, TextOptions, style_for
+from kafkaframes.jobs.dump.styles import FileFindings, TextOptions, style_of_version
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan
 from kafkaframes.storage.files import indexes
@@ -31,7 +31,7 @@ MaxTimestamp = Callable[[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexWithSegment:
     """An index file and the segment with the same base offset.
 
     Attributes:
@@ -46,11 +46,11 @@ class IndexFile:
     log_size: int
     max_timestamp: MaxTimestamp
 
-    def sibling(self, kind: str) -> str:
+    def sibling_path(self, kind: str) -> str:
         """Return the path of another file of the same segment."""
         return join(split_path(self.path)[0], segment_file_name(self.base_offset, kind))
 
-    def batch_at(self, position: int, end: int) -> tuple[int, int] | None:
+    def batch_extent_at(self, position: int, end: int) -> tuple[int, int] | None:
         """Return (last offset, size in bytes) of the batch at ``position``; None if it does not end before ``end``.
 
         Raises:
@@ -67,7 +67,7 @@ class IndexFile:
         return int(result.column("last_offset")[0]), int(result.column("size")[0])
 
 
-def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:
+def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexWithSegment:
     """Return an index file with its segment.
 
     Raises:
@@ -80,30 +80,30 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
     info = filesystem.stat(log_path)
     if info is None:
         raise LogDirError("the segment beside an index is missing", file=log_path)
-    return IndexFile(filesystem, path, name.offset, log_path, info.size_bytes, max_timestamp(log_path))
+    return IndexWithSegment(filesystem, path, name.offset, log_path, info.size_bytes, max_timestamp(log_path))
 
 
-def offset_index_lines(index: IndexFile, options: TextOptions, findings: Findings) -> Iterator[str]:
+def format_offset_index(index: IndexWithSegment, options: TextOptions, findings: FileFindings) -> Iterator[str]:
     """Yield the lines of an offset index. Mismatches and faults are added to ``findings``."""
-    entries = _entries(index, index.path, indexes.OFFSET_ENTRY)
+    entries = _read_entries(index, index.path, indexes.OFFSET_ENTRY)
     if len(entries) == 0:
         yield f"{findings.file} is empty."
     elif options.index_sanity_check:
         _check_entries(index, entries, "relative_offset", "offset", indexes.OFFSET_ENTRY)
         yield f"{findings.file} passed sanity check."
     else:
-        yield from _offset_entries(index, entries, options, findings)
+        yield from _format_offset_entries(index, entries, options, findings)
 
 
-def _offset_entries(
-    index: IndexFile, entries: npt.NDArray[Any], options: TextOptions, findings: Findings
+def _format_offset_entries(
+    index: IndexWithSegment, entries: npt.NDArray[Any], options: TextOptions, findings: FileFindings
 ) -> Iterator[str]:
-    for number, (relative, position) in enumerate(entries.tolist()):
-        if relative == 0 and number:
+    for number, (relative_offset, position) in enumerate(entries.tolist()):
+        if relative_offset == 0 and number:
             return
-        offset = index.base_offset + relative
+        offset = index.base_offset + relative_offset
         try:
-            batch = index.batch_at(position, min(position + options.max_message_size, index.log_size))
+            batch = index.batch_extent_at(position, min(position + options.max_message_size, index.log_size))
             if batch is None:
                 raise CorruptRecordError("no batch at an entry's position", position=position, file=index.log_path)
             if batch[0] != offset:
@@ -114,25 +114,32 @@ def _offset_entries(
             yield f"offset: {offset} position: {position}"
 
 
-def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings) -> Iterator[str]:
+def format_time_index(index: IndexWithSegment, options: TextOptions, findings: FileFindings) -> Iterator[str]:
     """Yield the lines of a time index. Mismatches and faults are added to ``findings``."""
-    entries = _entries(index, index.path, indexes.TIME_ENTRY)
+    entries = _read_entries(index, index.path, indexes.TIME_ENTRY)
     if options.index_sanity_check:
         _check_entries(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
         yield f"{findings.file} passed sanity check."
         return
-    if index.filesystem.stat(index.sibling("index")) is None:
-        findings.faults.append(LogDirError("the offset index is missing", file=index.sibling("index")))
-    positions = _entries(index, index.sibling("index"), indexes.OFFSET_ENTRY)
-    if style_for(options.style).walks_to_the_end and len(entries):
-        _walk_to_the_end(index, _lookup(positions, int(entries["relative_offset"][-1])), findings)
+    if index.filesystem.stat(index.sibling_path("index")) is None:
+        findings.faults.append(LogDirError("the offset index is missing", file=index.sibling_path("index")))
+    positions = _read_entries(index, index.sibling_path("index"), indexes.OFFSET_ENTRY)
+    if style_of_version(options.style).walks_to_the_end and len(entries):
+        _check_remaining_batches(
+            index, _find_entry_at_or_before(positions, int(entries["relative_offset"][-1])), findings
+        )
     previous_timestamp = NO_TIMESTAMP
-    for number, (timestamp, relative) in enumerate(entries.tolist()):
-        if relative == 0 and number:
+    for number, (timestamp, relative_offset) in enumerate(entries.tolist()):
+        if relative_offset == 0 and number:
             return
-        offset = index.base_offset + relative
+        offset = index.base_offset + relative_offset
         try:
-            _check_timestamp(index, _lookup(positions, relative), (timestamp, offset, previous_timestamp), findings)
+            _check_timestamp(
+                index,
+                _find_entry_at_or_before(positions, relative_offset),
+                (timestamp, offset, previous_timestamp),
+                findings,
+            )
         except CorruptRecordError as error:
             findings.faults.append(error)
         if not options.verify_index_only:
@@ -140,22 +147,24 @@ def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings)
         previous_timestamp = timestamp
 
 
-def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> None:
+def _check_remaining_batches(index: IndexWithSegment, position: int, findings: FileFindings) -> None:
     """Walk the batches from ``position`` to the end, and add the first corrupt one to the findings."""
     try:
-        while batch := index.batch_at(position, index.log_size):
+        while batch := index.batch_extent_at(position, index.log_size):
             position += batch[1]
     except CorruptRecordError as error:
         findings.faults.append(error)
 
 
-def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int], findings: Findings) -> None:
+def _check_timestamp(
+    index: IndexWithSegment, position: int, entry: tuple[int, int, int], findings: FileFindings
+) -> None:
     """Compare an entry (timestamp, offset, previous timestamp) with the batch that ends at its offset."""
     timestamp, offset, previous_timestamp = entry
     last_offset, size = NO_OFFSET, 0
     while last_offset < offset:
         position += size
-        batch = index.batch_at(position, index.log_size)
+        batch = index.batch_extent_at(position, index.log_size)
         if batch is None:
             findings.missing.append((offset, NO_OFFSET))
             return
@@ -163,14 +172,14 @@ def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int
     if last_offset != offset:
         findings.missing.append((offset, last_offset))
         return
-    largest = index.max_timestamp(position, size)
-    if largest != timestamp:
-        findings.timestamp_mismatches.append((timestamp, largest))
+    max_timestamp = index.max_timestamp(position, size)
+    if max_timestamp != timestamp:
+        findings.timestamp_mismatches.append((timestamp, max_timestamp))
     if previous_timestamp >= timestamp:
         findings.out_of_order.append((timestamp, previous_timestamp))
 
 
-def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[Any]:
+def _read_entries(index: IndexWithSegment, path: str, entry: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return all whole entries of a file, including its tail of zeros. A missing file has no entries."""
     if index.filesystem.stat(path) is None:
         return np.empty(0, entry)
@@ -179,7 +188,7 @@ def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[A
 
 
 def _check_entries(
-    index: IndexFile, entries: npt.NDArray[Any], column: str, quantity: str, entry: np.dtype[Any]
+    index: IndexWithSegment, entries: npt.NDArray[Any], column: str, quantity: str, entry: np.dtype[Any]
 ) -> None:
     """Check an index as a broker does at its start (``sanityCheck``).
 
@@ -188,15 +197,15 @@ def _check_entries(
     """
     if len(entries):
         minimum = int(entries[column][0]) if quantity == "timestamp" else 0
-        for name, floor in ((column, minimum), ("relative_offset", 0)):
-            if entries[name][-1] < floor:
-                raise LogDirError(f"the last {quantity} of the index lies below {floor}", file=index.path)
+        for name, first_value in ((column, minimum), ("relative_offset", 0)):
+            if entries[name][-1] < first_value:
+                raise LogDirError(f"the last {quantity} of the index lies below {first_value}", file=index.path)
     info = index.filesystem.stat(index.path)
     if info is not None and info.size_bytes % entry.itemsize:
         raise LogDirError(f"{info.size_bytes} bytes are not whole entries of {entry.itemsize}", file=index.path)
 
 
-def _lookup(entries: npt.NDArray[Any], target: int) -> int:
+def _find_entry_at_or_before(entries: npt.NDArray[Any], target: int) -> int:
     """Return the position of the last entry at or before a relative offset, with a broker's search.
 
     The search requires ascending entries. If they are not ascending (a tail of zeros), the result depends on the steps
@@ -205,8 +214,10 @@ def _lookup(entries: npt.NDArray[Any], target: int) -> int:
     if len(entries) == 0:
         return 0
     offsets = entries["relative_offset"]
-    warm = max(0, len(entries) - 1 - _RECENT_INDEX_BYTES // entries.itemsize)
-    low, high = (warm, len(entries) - 1) if offsets[warm] < target else (0, warm)
+    first_recent_entry = max(0, len(entries) - 1 - _RECENT_INDEX_BYTES // entries.itemsize)
+    low, high = (
+        (first_recent_entry, len(entries) - 1) if offsets[first_recent_entry] < target else (0, first_recent_entry)
+    )
     if offsets[low] > target:
         return 0
     while low < high:

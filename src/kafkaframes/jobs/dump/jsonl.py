@@ -24,17 +24,33 @@ from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.jobs.dump.chunks import (
     NO_FILTER,
     ChunkReader,
-    Origin,
-    Selection,
-    errors_in,
+    RecordSelection,
+    SegmentOrigin,
+    errors_by_batch,
     keys_of,
     split_for_lines,
     values_of,
 )
-from kafkaframes.jobs.dump.columns import batch_columns, header_json, record_columns, rows_of, sequences
-from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
-from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
-from kafkaframes.jobs.dump.names import RECORD_FILES, VALUE_LIMIT
+from kafkaframes.jobs.dump.columns import (
+    add_sequence_deltas,
+    build_batch_columns,
+    build_record_columns,
+    render_header_json,
+    slice_rows,
+)
+from kafkaframes.jobs.dump.files import DumpFile, list_files_to_dump
+from kafkaframes.jobs.dump.lines import (
+    Base64Part,
+    BytesPart,
+    CompiledLine,
+    NullBranchPart,
+    NumberPart,
+    Part,
+    TextPart,
+    WordPart,
+    plan_line,
+)
+from kafkaframes.jobs.dump.names import MAX_PRINTED_VALUE_BYTES, RECORD_FILES
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
@@ -55,12 +71,12 @@ _LAST_HEADER_FIELD = {  # last header field that a field of the line needs, for 
     "producer_epoch": "producer_epoch",
     "base_sequence": "base_sequence",
 }
-NEWEST_MAGIC = 2  # batches of later formats can be split, but their fields are unknown
+MAX_KNOWN_MAGIC = 2  # batches of later formats can be split, but their fields are unknown
 _V2_HEADER = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields))
 
 
 @dataclass(frozen=True, slots=True)
-class JsonOptions:
+class JsonLinesOptions:
     """Options of JSON lines.
 
     Attributes:
@@ -69,32 +85,32 @@ class JsonOptions:
         keep: selection of records. Batches without selected records are omitted.
     """
 
-    value_limit: int | None = VALUE_LIMIT
+    value_limit: int | None = MAX_PRINTED_VALUE_BYTES
     max_bytes: int | None = None
-    keep: Selection = NO_FILTER
+    keep: RecordSelection = NO_FILTER
 
 
-def _pair(name: str) -> tuple[Part, ...]:
+def _label_part(name: str) -> tuple[Part, ...]:
     label = f',"{name}":'.encode()
     if name in _FLAG_TEXTS:
-        return Text(label), Word(name, _FLAG_TEXTS[name])
+        return TextPart(label), WordPart(name, _FLAG_TEXTS[name])
     if name in _NAMES_BY_COLUMN:
-        return Text(label + b'"'), Word(name, _NAMES_BY_COLUMN[name]), Text(b'"')
+        return TextPart(label + b'"'), WordPart(name, _NAMES_BY_COLUMN[name]), TextPart(b'"')
     if name == "delete_horizon":
-        return Text(label), IfNull(name, (Text(b"null"),), (Raw(name),))
-    return Text(label), Number(name)
+        return TextPart(label), NullBranchPart(name, (TextPart(b"null"),), (BytesPart(name),))
+    return TextPart(label), NumberPart(name)
 
 
 def _bytes(name: str) -> Part:
-    return IfNull(name, (Text(b"null"),), (Text(b'"'), Base64(name), Text(b'"')))
+    return NullBranchPart(name, (TextPart(b"null"),), (TextPart(b'"'), Base64Part(name), TextPart(b'"')))
 
 
 _RECORD_LINE = plan_line(
-    *(Text(b'{"type":"record"'), *_pair("offset"), *_pair("timestamp"), *_pair("ts_type")),
-    *(Text(b',"key":'), _bytes("key"), Text(b',"value":')),
-    IfNull("value_digest", (_bytes("value"),), (Raw("value_digest"),)),
-    *(Text(b',"headers":['), Raw("headers"), Text(b"]"), *_pair("sequence")),
-    *(IfNull("control_fields", (), (Raw("control_fields"),)), Text(b"}\n")),
+    *(TextPart(b'{"type":"record"'), *_label_part("offset"), *_label_part("timestamp"), *_label_part("ts_type")),
+    *(TextPart(b',"key":'), _bytes("key"), TextPart(b',"value":')),
+    NullBranchPart("value_digest", (_bytes("value"),), (BytesPart("value_digest"),)),
+    *(TextPart(b',"headers":['), BytesPart("headers"), TextPart(b"]"), *_label_part("sequence")),
+    *(NullBranchPart("control_fields", (), (BytesPart("control_fields"),)), TextPart(b"}\n")),
 )
 
 
@@ -103,18 +119,18 @@ class _LineEnding:
     """The common end of a segment's lines, except of record lines, and the line plans that contain it."""
 
     text: bytes
-    batch: Line
-    message: Line
+    batch: CompiledLine
+    message: CompiledLine
 
     @classmethod
-    def of(cls, path: str) -> _LineEnding:
-        origin = Origin.of(path)
+    def for_path(cls, path: str) -> _LineEnding:
+        origin = SegmentOrigin.parse_path(path)
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}
         text = b"," + _json(fields)[1:-1] + b"}\n"
-        start = [Text(b'{"type":"batch"'), *(part for name in _BATCH_FIELDS for part in _pair(name))]
-        end = [*_pair("count"), Text(text)]
-        return cls(text, plan_line(*start, *_pair("base_ts"), *end), plan_line(*start, *end))
+        line_start = [TextPart(b'{"type":"batch"'), *(part for name in _BATCH_FIELDS for part in _label_part(name))]
+        line_end = [*_label_part("count"), TextPart(text)]
+        return cls(text, plan_line(*line_start, *_label_part("base_ts"), *line_end), plan_line(*line_start, *line_end))
 
     def line(self, **fields: Any) -> bytes:
         return _json(fields)[:-1] + self.text
@@ -129,22 +145,22 @@ def _error(inside: str, error: KafkaframesError) -> dict[str, Any]:
 
 
 @dataclass
-class JsonDump:
+class JsonLinesDump:
     """The lines of one segment, in parts. ``faults`` is complete after the iteration."""
 
     file: DumpFile
-    options: JsonOptions
+    options: JsonLinesOptions
     faults: list[KafkaframesError] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[bytes]:
-        ending = _LineEnding.of(self.file.path)
+        ending = _LineEnding.for_path(self.file.path)
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
-            self.faults += errors_in(chunk).values()
-            for part, has_begun in split_for_lines(self.options.keep.apply(chunk)):
-                lines = _chunk_lines(part, ending, self.options)
+            self.faults += errors_by_batch(chunk).values()
+            for part, has_begun in split_for_lines(self.options.keep.select_records(chunk)):
+                lines = _render_chunk(part, ending, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # the batch's line was printed
-            if self.options.keep.is_done(chunk):
+            if self.options.keep.is_exhausted(chunk):
                 return
         if reader.fault is not None:
             self.faults.append(reader.fault)
@@ -152,22 +168,22 @@ class JsonDump:
         yield ending.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
 
 
-def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) -> Iterator[bytes]:
+def dump_json_lines(paths: Iterable[str], options: JsonLinesOptions | None = None) -> Iterator[bytes]:
     """Yield the lines of all segments and KRaft snapshots under ``paths``, thousands in each item.
 
     A directory's ``.deleted``, ``.swap`` and ``.cleaned`` segments are included.
     """
-    for file in files_to_dump(paths, kinds=RECORD_FILES, temporary=True):
-        yield from JsonDump(file, options or JsonOptions())
+    for file in list_files_to_dump(paths, kinds=RECORD_FILES, temporary=True):
+        yield from JsonLinesDump(file, options or JsonLinesOptions())
 
 
-def _chunk_lines(chunk: Decoded, ending: _LineEnding, options: JsonOptions) -> bytes:
-    columns = batch_columns(chunk)
-    fields, cuts = _control_fields(chunk)
-    records = _RECORD_LINE.render(_record_columns(chunk, options, fields), len(chunk.index.offsets))
+def _render_chunk(chunk: Decoded, ending: _LineEnding, options: JsonLinesOptions) -> bytes:
+    columns = build_batch_columns(chunk)
+    fields, unreadable_records = _build_control_fields(chunk)
+    records = _RECORD_LINE.render_lines(_build_record_columns(chunk, options, fields), len(chunk.index.offsets))
     modern = chunk.batches.is_v2
-    specials = _specials(chunk)
-    lines = _batch_lines(columns, modern, ending)
+    specials = _find_special_batches(chunk)
+    lines = _render_batches(columns, modern, ending)
     ends = [0, *records.ends.tolist()]
     skip_empty = options.keep != NO_FILTER
     chunks: list[bytes | memoryview] = []
@@ -175,11 +191,11 @@ def _chunk_lines(chunk: Decoded, ending: _LineEnding, options: JsonOptions) -> b
     for batch, count in enumerate(chunk.index.rows.tolist()):
         stop = first + count
         if count or not skip_empty:
-            chunks.append(_special_line(chunk, batch, ending) if batch in specials else lines[batch])
+            chunks.append(_render_special_batch(chunk, batch, ending) if batch in specials else lines[batch])
             problem: KafkaframesError | None = chunk.error(batch)
             last = stop
-            if batch in cuts:
-                last, problem = cuts[batch]
+            if batch in unreadable_records:
+                last, problem = unreadable_records[batch]
             chunks.append(records.data.data[ends[first] : ends[last]])
             if problem is not None:
                 chunks.append(_json(_error("records", problem)) + b"\n")
@@ -187,76 +203,76 @@ def _chunk_lines(chunk: Decoded, ending: _LineEnding, options: JsonOptions) -> b
     return b"".join(chunks)
 
 
-def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], ending: _LineEnding) -> list[memoryview]:
+def _render_batches(columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], ending: _LineEnding) -> list[memoryview]:
     """Return the line of each batch. Lines of formats 0 and 1 have no base timestamp; most logs have one form only."""
     rendered_forms = [
-        line.render(rows_of(columns, 0, len(modern)), len(modern)) if is_form.any() else None
-        for line, is_form in ((ending.message, ~modern), (ending.batch, modern))
+        line.render_lines(slice_rows(columns, 0, len(is_v2)), len(is_v2)) if is_form.any() else None
+        for line, is_form in ((ending.message, ~is_v2), (ending.batch, is_v2))
     ]
     lines = []
-    for batch, is_modern in enumerate(modern.tolist()):
-        form = rendered_forms[is_modern]
-        assert form is not None
-        lines.append(form.between(batch, batch + 1))
+    for batch, is_modern in enumerate(is_v2.tolist()):
+        line_form = rendered_forms[is_modern]
+        assert line_form is not None
+        lines.append(line_form.slice_lines(batch, batch + 1))
     return lines
 
 
-def _record_columns(chunk: Decoded, options: JsonOptions, control_fields: pa.Array) -> dict[str, Any]:
-    columns = record_columns(chunk)
-    large = columns["value_size"] > (2**31 if options.value_limit is None else options.value_limit)
-    columns["value_digest"] = _digests(chunk, large)
-    columns["headers"] = header_json(chunk)
+def _build_record_columns(chunk: Decoded, options: JsonLinesOptions, control_fields: pa.Array) -> dict[str, Any]:
+    columns = build_record_columns(chunk)
+    is_large = columns["value_size"] > (2**31 if options.value_limit is None else options.value_limit)
+    columns["value_digest"] = _digest_large_values(chunk, is_large)
+    columns["headers"] = render_header_json(chunk)
     columns["control_fields"] = control_fields
     return columns
 
 
-def _digests(chunk: Decoded, large: npt.NDArray[np.bool_]) -> pa.Array:
+def _digest_large_values(chunk: Decoded, is_large: npt.NDArray[np.bool_]) -> pa.Array:
     """Return SHA-256 and length of large values, and null for other values."""
-    if not large.any():
-        return pa.nulls(len(large), pa.binary())
+    if not is_large.any():
+        return pa.nulls(len(is_large), pa.binary())
     data, starts, sizes = chunk.sections.buf.data, chunk.index.value_at.tolist(), chunk.index.value_size.tolist()
-    digests: list[bytes | None] = [None] * len(large)
-    for row in np.flatnonzero(large).tolist():
+    digests: list[bytes | None] = [None] * len(is_large)
+    for row in np.flatnonzero(is_large).tolist():
         digest = hashlib.sha256(data[starts[row] : starts[row] + sizes[row]]).hexdigest()
         digests[row] = b'{"sha256":"%s","len":%d}' % (digest.encode(), sizes[row])
     return pa.array(digests, pa.binary())
 
 
-def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
+def _build_control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
     """Return the additional fields of control records, and by batch the first unreadable record with its error."""
     of_control = chunk.batches.is_control[chunk.owners]
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary()), {}
     fields: list[bytes | None] = [None] * len(of_control)
-    cuts: dict[int, tuple[int, CorruptRecordError]] = {}
+    unreadable_records: dict[int, tuple[int, CorruptRecordError]] = {}
     keys, values = keys_of(chunk), values_of(chunk)
     for row in np.flatnonzero(of_control).tolist():
         try:
-            kind = control_type(keys.at(row))
-            more: dict[str, Any] = {"control_type": kind}
+            kind = control_type(keys.value_at(row))
+            fields_of_record: dict[str, Any] = {"control_type": kind}
             if kind in END_MARKER_TYPES:
-                more["coordinator_epoch"] = coordinator_epoch(values.at(row))
-            fields[row] = b"," + _json(more)[1:-1]
+                fields_of_record["coordinator_epoch"] = coordinator_epoch(values.value_at(row))
+            fields[row] = b"," + _json(fields_of_record)[1:-1]
         except CorruptRecordError as error:
-            cuts.setdefault(int(chunk.owners[row]), (row, error))
-    return pa.array(fields, pa.binary()), cuts
+            unreadable_records.setdefault(int(chunk.owners[row]), (row, error))
+    return pa.array(fields, pa.binary()), unreadable_records
 
 
-def _specials(chunk: Decoded) -> set[int]:
+def _find_special_batches(chunk: Decoded) -> set[int]:
     """Return the batches with a header field that cannot be printed."""
     batches = chunk.batches
-    unknown = batches.codecs >= len(CODECS)
-    short = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
-    later = batches.column("magic") > NEWEST_MAGIC
+    has_unknown_format = batches.codecs >= len(CODECS)
+    is_truncated = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
+    is_later_format = batches.column("magic") > MAX_KNOWN_MAGIC
     is_unopened = batches.is_wrapper & (chunk.reached == 0)
-    return set(np.flatnonzero(unknown | short | later | is_unopened).tolist())
+    return set(np.flatnonzero(has_unknown_format | is_truncated | is_later_format | is_unopened).tolist())
 
 
-def _special_line(chunk: Decoded, batch: int, ending: _LineEnding) -> bytes:
+def _render_special_batch(chunk: Decoded, batch: int, ending: _LineEnding) -> bytes:
     fields: dict[str, Any] = {"type": "batch"}
     count = int(chunk.reached[batch])
     try:
-        for name, value in _fields_while_readable(chunk, batch):
+        for name, value in _iterate_readable_fields(chunk, batch):
             if name == "count":
                 count = value
             else:
@@ -266,7 +282,7 @@ def _special_line(chunk: Decoded, batch: int, ending: _LineEnding) -> bytes:
     return ending.line(**fields, count=count)
 
 
-def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
+def _iterate_readable_fields(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
     """Yield a batch's fields in order.
 
     Kafka reads a header from as many bytes as the batch's size field declares. Therefore a batch of format 2 that is
@@ -290,26 +306,32 @@ def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, An
     values = dict(zip((item.name for item in BATCH_V2.fields), header_values, strict=True))
     if size >= BATCH_V2.end_of("count"):
         yield "count", values["count"]
-    for name, value in _later_fields(values):
+    for name, value in _fields_of_later_format(values):
         last = _LAST_HEADER_FIELD.get(name)
         if last is not None and size < BATCH_V2.end_of(last):
             raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
         yield name, value
-    if magic > NEWEST_MAGIC:
+    if magic > MAX_KNOWN_MAGIC:
         raise CorruptRecordError(f"where the base timestamp lies in format {magic}")
     yield "base_ts", values["base_timestamp"]
 
 
-def _later_fields(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
-    attributes, base_sequence, delta = (values[name] for name in ("attributes", "base_sequence", "last_offset_delta"))
-    yield from (("crc", values["crc"]), ("base_offset", values["offset"]), ("last_offset", values["offset"] + delta))
+def _fields_of_later_format(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
+    attributes, base_sequence, offset_delta = (
+        values[name] for name in ("attributes", "base_sequence", "last_offset_delta")
+    )
+    yield from (
+        ("crc", values["crc"]),
+        ("base_offset", values["offset"]),
+        ("last_offset", values["offset"] + offset_delta),
+    )
     if attributes & CODEC_MASK >= len(CODECS):
         raise CorruptRecordError("the codec's number is unknown")
     yield "codec", CODECS[attributes & CODEC_MASK].decode()
     yield "ts_type", "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime"
     yield from (("max_ts", values["max_timestamp"]), ("producer_id", values["producer_id"]))
     yield from (("producer_epoch", values["producer_epoch"]), ("base_sequence", base_sequence))
-    yield "last_sequence", int(sequences(np.array([base_sequence]), np.array([delta]))[0])
+    yield "last_sequence", int(add_sequence_deltas(np.array([base_sequence]), np.array([offset_delta]))[0])
     yield "leader_epoch", values["leader_epoch"]
     yield from (("transactional", bool(attributes & TRANSACTIONAL)), ("control", bool(attributes & CONTROL)))
     yield "delete_horizon", values["base_timestamp"] if attributes & DELETE_HORIZON else None

@@ -18,129 +18,146 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.chunks import Origin, keys_of, values_of
-from kafkaframes.jobs.dump.columns import header_pairs, index_headers, record_columns
-from kafkaframes.jobs.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, plan_line
+from kafkaframes.jobs.dump.chunks import SegmentOrigin, keys_of, values_of
+from kafkaframes.jobs.dump.columns import build_record_columns, index_headers, render_header_pairs
+from kafkaframes.jobs.dump.lines import (
+    BytesPart,
+    BytesSlices,
+    CompiledLine,
+    NumberPart,
+    Part,
+    TextPart,
+    WordPart,
+    plan_line,
+)
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.wire.primitives import decode_java_text
 
 Meaning = TypeVar("Meaning")
-_ORIGIN_PARTS: dict[str, Callable[[Origin], Part]] = {
-    "t": lambda origin: Text((origin.topic or "").encode()),
-    "p": lambda origin: Text(str(-1 if origin.partition is None else origin.partition).encode()),
+_ORIGIN_PARTS: dict[str, Callable[[SegmentOrigin], Part]] = {
+    "t": lambda origin: TextPart((origin.topic or "").encode()),
+    "p": lambda origin: TextPart(str(-1 if origin.partition is None else origin.partition).encode()),
 }
 _PARTS_BY_LETTER: dict[str, Part] = {
-    "s": Raw("value"),
-    "S": Number("value_size"),
-    "R": Raw("value_size_bytes"),
-    "k": Raw("key"),
-    "K": Number("key_size"),
-    "o": Number("offset"),
-    "T": Number("timestamp"),
-    "h": Raw("header_pairs"),
-    "%": Text(b"%"),
+    "s": BytesPart("value"),
+    "S": NumberPart("value_size"),
+    "R": BytesPart("value_size_bytes"),
+    "k": BytesPart("key"),
+    "K": NumberPart("key_size"),
+    "o": NumberPart("offset"),
+    "T": NumberPart("timestamp"),
+    "h": BytesPart("header_pairs"),
+    "%": TextPart(b"%"),
 }
-LETTERS = (*_ORIGIN_PARTS, *_PARTS_BY_LETTER)
+FORMAT_LETTERS = (*_ORIGIN_PARTS, *_PARTS_BY_LETTER)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 _MAX_OFFSET = 2**63 - 1
 
 
-def plan_format(text: str, origin: Origin) -> Line:
+def plan_format(text: str, origin: SegmentOrigin) -> CompiledLine:
     """Return the plan of a format string for the records of one segment.
 
-    >>> plan_format("%o %k\\\\n", Origin("t", 0, "t-0", "0.log")).bytes_columns
+    >>> plan_format("%o %k\\\\n", SegmentOrigin("t", 0, "t-0", "0.log")).bytes_columns
     ('key',)
     """
-    return plan_line(*_parts(text, origin))
+    return plan_line(*_plan_parts(text, origin))
 
 
-def _parts(text: str, origin: Origin) -> Iterator[Part]:
-    letters = {letter: make(origin) for letter, make in _ORIGIN_PARTS.items()} | _PARTS_BY_LETTER
-    for part in format_parts(text, letters):
-        yield Text(part) if isinstance(part, bytes) else part
+def _plan_parts(text: str, origin: SegmentOrigin) -> Iterator[Part]:
+    letters = {letter: make_part(origin) for letter, make_part in _ORIGIN_PARTS.items()} | _PARTS_BY_LETTER
+    for part in parse_format(text, letters):
+        yield TextPart(part) if isinstance(part, bytes) else part
 
 
-def format_parts(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | Meaning]:
+def parse_format(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | Meaning]:
     """Parse a format string. Yield the meaning of each letter after a ``%``, and the bytes in between.
 
     Raises:
         OptionError: a ``%`` or a backslash is followed by an unknown letter.
     """
     for token in _TOKEN.finditer(text):
-        letter, hexadecimal, escape, plain, _ = token.groups()
+        letter, hexadecimal, escape, plain_text, _ = token.groups()
         if letter in letters:
             yield letters[letter]
         elif hexadecimal:
             yield bytes.fromhex(hexadecimal)
         elif escape in _ESCAPES:
             yield _ESCAPES[escape]
-        elif plain:
-            yield plain.encode()
+        elif plain_text:
+            yield plain_text.encode()
         else:
-            letter_list = " ".join(f"%{letter}" for letter in LETTERS)
+            letter_list = " ".join(f"%{letter}" for letter in FORMAT_LETTERS)
             raise OptionError(
                 f"unknown {token[0]!r} in the format {text!r} (known: {letter_list} \\n \\r \\t \\0 \\\\ \\xHH)"
             )
 
 
-def format_records(chunk: Decoded, line: Line) -> memoryview:
+def render_records(chunk: Decoded, line: CompiledLine) -> memoryview:
     """Return a chunk's records in a planned format."""
-    columns = record_columns(chunk)
+    columns = build_record_columns(chunk)
     if "value_size_bytes" in line.bytes_columns:
-        columns["value_size_bytes"] = _int32_bytes(columns["value_size"])
+        columns["value_size_bytes"] = _to_int32_bytes(columns["value_size"])
     if "header_pairs" in line.bytes_columns:
-        columns["header_pairs"] = header_pairs(chunk)
-    return line.render(columns, len(chunk.index.offsets)).data.data
+        columns["header_pairs"] = render_header_pairs(chunk)
+    return line.render_lines(columns, len(chunk.index.offsets)).data.data
 
 
-def _int32_bytes(numbers: Any) -> Slices:
+def _to_int32_bytes(numbers: Any) -> BytesSlices:
     data = numbers.astype(">i4").view(np.uint8)
-    return Slices(data, np.arange(0, len(data), 4), np.full(len(numbers), 4, np.int32))
+    return BytesSlices(data, np.arange(0, len(data), 4), np.full(len(numbers), 4, np.int32))
 
 
-def plan_envelope(origin: Origin) -> Line:
+def plan_envelope(origin: SegmentOrigin) -> CompiledLine:
     """Return the plan of kcat's JSON envelope (``-J``) for the records of one segment."""
     topic = json.dumps({"topic": origin.topic, "partition": origin.partition}, separators=(",", ":")).encode()
     return plan_line(
-        *(Text(topic[:-1] + b',"offset":'), Number("offset")),
-        *(Text(b',"tstype":"'), Word("ts_type", (b"unknown", b"create", b"logappend"))),
-        *(Text(b'","ts":'), Number("timestamp"), Text(b',"broker":-1'), Raw("headers_json")),
-        *(Text(b',"key":'), Raw("key_json"), Text(b',"payload":'), Raw("value_json"), Text(b"}\n")),
+        *(TextPart(topic[:-1] + b',"offset":'), NumberPart("offset")),
+        *(TextPart(b',"tstype":"'), WordPart("ts_type", (b"unknown", b"create", b"logappend"))),
+        *(TextPart(b'","ts":'), NumberPart("timestamp"), TextPart(b',"broker":-1'), BytesPart("headers_json")),
+        *(
+            TextPart(b',"key":'),
+            BytesPart("key_json"),
+            TextPart(b',"payload":'),
+            BytesPart("value_json"),
+            TextPart(b"}\n"),
+        ),
     )
 
 
-def format_envelopes(chunk: Decoded, line: Line) -> memoryview:
+def render_envelopes(chunk: Decoded, line: CompiledLine) -> memoryview:
     """Return a chunk's records in JSON envelopes. Invalid UTF-8 is replaced, as in kcat."""
-    columns = record_columns(chunk)
+    columns = build_record_columns(chunk)
     columns["key_json"] = _json_column(keys_of(chunk))
     columns["value_json"] = _json_column(values_of(chunk))
-    columns["headers_json"] = _json_headers(chunk)
-    return line.render(columns, len(chunk.index.offsets)).data.data
+    columns["headers_json"] = _build_header_members(chunk)
+    return line.render_lines(columns, len(chunk.index.offsets)).data.data
 
 
 def _json_text(raw: bytes | None) -> str | None:
     return None if raw is None else decode_java_text(raw)
 
 
-def _json_column(values: Slices) -> pa.Array:
-    return pa.array([json.dumps(_json_text(values.at(row))).encode() for row in range(len(values))], pa.binary())
+def _json_column(values: BytesSlices) -> pa.Array:
+    return pa.array([json.dumps(_json_text(values.value_at(row))).encode() for row in range(len(values))], pa.binary())
 
 
-def _json_headers(chunk: Decoded) -> pa.Array:
+def _build_header_members(chunk: Decoded) -> pa.Array:
     """Return a ``headers`` member for each record with headers: alternating names and values, as in kcat."""
     if not chunk.index.header_counts.any():
         return pa.array([b""] * len(chunk.index.offsets), pa.binary())
     headers = index_headers(chunk)
     texts = []
     for first, stop in zip(headers.lists[:-1].tolist(), headers.lists[1:].tolist(), strict=True):
-        turns = [_json_text(column.at(row)) for row in range(first, stop) for column in (headers.keys, headers.values)]
-        texts.append(b',"headers":' + json.dumps(turns).encode() if turns else b"")
+        alternating_texts = [
+            _json_text(column.value_at(row)) for row in range(first, stop) for column in (headers.keys, headers.values)
+        ]
+        texts.append(b',"headers":' + json.dumps(alternating_texts).encode() if alternating_texts else b"")
     return pa.array(texts, pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class KcatOffsetRange:
     """The records that ``--offset`` selects. None means no limit.
 
     A negative ``start_offset`` counts back from the partition's end. Timestamps are in milliseconds, and the end is
@@ -152,7 +169,7 @@ class Range:
     end_timestamp: int | None = None
 
 
-def parse_offsets(texts: tuple[str, ...]) -> Range:
+def parse_offsets(texts: tuple[str, ...]) -> KcatOffsetRange:
     """Parse the values of ``--offset`` as kcat does: ``beginning``, ``end``, an offset, ``-N``, ``s@MS``, ``e@MS``.
 
     >>> parse_offsets(("s@1760000000000", "e@1760000060000")).end_timestamp
@@ -163,7 +180,7 @@ def parse_offsets(texts: tuple[str, ...]) -> Range:
     Raises:
         OptionError: a value has none of these forms.
     """
-    result = Range()
+    result = KcatOffsetRange()
     for text in texts:
         match = re.fullmatch(r"([se]@)?(-?\d{1,18})", text)
         if text == "beginning":

@@ -1,7 +1,8 @@
 """Render a line of text for each row of columns, in bulk. A compiled kernel interprets the plan of a line.
 
-A line is a tuple of parts: :class:`Text`, :class:`Number`, :class:`Word`, :class:`Raw`, :class:`Base64`,
-:class:`IfNull`. :func:`plan_line` compiles them to a :class:`Line` once, and :meth:`Line.render` applies it to columns.
+A line is a tuple of parts: :class:`TextPart`, :class:`NumberPart`, :class:`WordPart`, :class:`BytesPart`,
+:class:`Base64Part`, :class:`NullBranchPart`. :func:`plan_line` compiles them to a :class:`CompiledLine` once, and
+:meth:`CompiledLine.render_lines` applies it to columns.
 No Python code runs per row. All text formats of ``dump-log`` use these lines, including kcat's ``-f``.
 """
 
@@ -19,28 +20,28 @@ import pyarrow as pa
 from kafkaframes.jobs.dump import _kernels as kernels
 
 _MAX_DIGITS = 20
-MAX_ROWS = 1 << 17
+MAX_ROWS_PER_PORTION = 1 << 17
 _NO_BYTES = np.frombuffer(b"", np.uint8)
 _NO_STARTS = np.frombuffer(b"", np.int64)
 _NO_SIZES = np.frombuffer(b"", np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextPart:
     """The same bytes on every line."""
 
     text: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberPart:
     """A number column, in decimal."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordPart:
     """The word for an index in a number column. An index out of range selects the nearest word."""
 
     column: str
@@ -48,21 +49,21 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class BytesPart:
     """The bytes of a bytes column. Null adds nothing."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class Base64:
+class Base64Part:
     """A bytes column in base64. Null adds nothing."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class IfNull:
+class NullBranchPart:
     """``then`` if a bytes column is null, else ``otherwise``."""
 
     column: str
@@ -70,28 +71,28 @@ class IfNull:
     otherwise: tuple[Part, ...] = ()
 
 
-Part = Text | Number | Word | Raw | Base64 | IfNull
+Part = TextPart | NumberPart | WordPart | BytesPart | Base64Part | NullBranchPart
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
+class BytesSlices:
     """A bytes column as slices of ``data``: the ``sizes[row]`` bytes from ``starts[row]``. A negative size is null."""
 
     data: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int32]
 
-    def __getitem__(self, rows: slice) -> Slices:
-        return Slices(self.data, self.starts[rows], self.sizes[rows])
+    def __getitem__(self, rows: slice) -> BytesSlices:
+        return BytesSlices(self.data, self.starts[rows], self.sizes[rows])
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Slices:
-        """Return the column with null where ``keep`` is false."""
-        return Slices(self.data, self.starts, np.where(keep, self.sizes, -1).astype(np.int32))
+    def null_unless(self, is_kept: npt.NDArray[np.bool_]) -> BytesSlices:
+        """Return the column with null where ``is_kept`` is false."""
+        return BytesSlices(self.data, self.starts, np.where(is_kept, self.sizes, -1).astype(np.int32))
 
-    def at(self, row: int) -> bytes | None:
+    def value_at(self, row: int) -> bytes | None:
         """Return one value."""
         start, size = int(self.starts[row]), int(self.sizes[row])
         return bytes(self.data[start : start + size]) if size >= 0 else None
@@ -102,7 +103,7 @@ Column: TypeAlias = Any
 
 
 @dataclass(slots=True)
-class Lines:
+class RenderedLines:
     """Rendered lines: their bytes, and the end of each row's line in them."""
 
     data: npt.NDArray[np.uint8]
@@ -111,7 +112,7 @@ class Lines:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def between(self, first: int, stop: int) -> memoryview:
+    def slice_lines(self, first: int, stop: int) -> memoryview:
         """Return the lines of the rows ``first`` to ``stop`` (exclusive), without a copy."""
         start = int(self.ends[first - 1]) if first else 0
         end = int(self.ends[stop - 1]) if stop > first else start
@@ -133,21 +134,21 @@ class _LineCompiler:
         self.pool += text
         return start, len(self.pool)
 
-    def add(self, part: Part) -> None:
+    def add_part(self, part: Part) -> None:
         match part:
-            case Text(text):
+            case TextPart(text):
                 self.program.append((kernels.LITERAL, *self.pool_text(text), 0))
-            case Number(column):
+            case NumberPart(column):
                 self.program.append((kernels.INTEGER, _index_of(self.numbers, column), 0, 0))
-            case Word(column, words):
+            case WordPart(column, words):
                 first = len(self.words)
                 self.words += [self.pool_text(word) for word in words]
                 self.program.append((kernels.CHOICE, _index_of(self.numbers, column), first, len(self.words) - 1))
-            case Raw(column):
+            case BytesPart(column):
                 self.program.append((kernels.RAW, _index_of(self.bytes_columns, column), 0, 0))
-            case Base64(column):
+            case Base64Part(column):
                 self.program.append((kernels.BASE64, _index_of(self.bytes_columns, column), 0, 0))
-            case IfNull(column, then, otherwise):
+            case NullBranchPart(column, then, otherwise):
                 self.add_branch(kernels.IF_NULL, column, then)
                 self.add_branch(kernels.IF_VALID, column, otherwise)
 
@@ -157,7 +158,7 @@ class _LineCompiler:
         branch, index = len(self.program), _index_of(self.bytes_columns, column)
         self.program.append((operation, index, 0, 0))
         for part in parts:
-            self.add(part)
+            self.add_part(part)
         self.program[branch] = (operation, index, len(self.program) - branch - 1, 0)
 
 
@@ -168,7 +169,7 @@ def _index_of(names: list[str], name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CompiledLine:
     """A compiled line. :func:`plan_line` creates it."""
 
     program: npt.NDArray[np.int64]
@@ -178,66 +179,72 @@ class Line:
     number_columns: tuple[str, ...]
     bytes_columns: tuple[str, ...]
 
-    def render(self, columns: Mapping[str, Column], count: int) -> Lines:
+    def render_lines(self, columns: Mapping[str, Column], count: int) -> RenderedLines:
         """Return the lines of ``count`` rows. Number and Word need integers or booleans, other parts bytes columns."""
-        if count > MAX_ROWS:  # the buffer is sized for the longest possible lines, and most lines are much shorter
+        if (
+            count > MAX_ROWS_PER_PORTION
+        ):  # the buffer is sized for the longest possible lines, and most lines are much shorter
             return _join_portions(
-                [self._portion(columns, row, min(row + MAX_ROWS, count)) for row in range(0, count, MAX_ROWS)]
+                [
+                    self._render_portion(columns, row, min(row + MAX_ROWS_PER_PORTION, count))
+                    for row in range(0, count, MAX_ROWS_PER_PORTION)
+                ]
             )
-        return self._portion(columns, 0, count)
+        return self._render_portion(columns, 0, count)
 
-    def _portion(self, columns: Mapping[str, Column], first: int, stop: int) -> Lines:
+    def _render_portion(self, columns: Mapping[str, Column], first: int, stop: int) -> RenderedLines:
         count = stop - first
         numbers = np.empty((len(self.number_columns), count), np.int64)
         for index, name in enumerate(self.number_columns):
-            numbers[index] = _numbers(columns[name][first:stop])
-        slices = _bytes_columns([columns[name][first:stop] for name in self.bytes_columns])
-        out = np.empty(self._most_bytes(count, slices[2]), np.uint8)
+            numbers[index] = _to_integers(columns[name][first:stop])
+        slices = _view_bytes_columns([columns[name][first:stop] for name in self.bytes_columns])
+        out = np.empty(self._max_bytes(count, slices[2]), np.uint8)
         ends = np.empty(count, np.int64)
         status, size = kernels.render(
             self.program, self.pool, self.word_starts, self.word_ends, numbers, *slices, out, ends
         )
         if status != kernels.DONE:
             raise AssertionError("a line is longer than the sum of its parts")
-        return Lines(out[:size], ends)
+        return RenderedLines(out[:size], ends)
 
-    def _most_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
+    def _max_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
         """Return the maximum size of ``count`` lines, in bytes. Memory pages that are not written cost nothing."""
         widest_word = int((self.word_ends - self.word_starts).max(initial=0))
         per_row = 0
-        in_all = 0
-        for operation, a, b, _ in self.program.tolist():
+        total_bytes = 0
+        for operation, first_operand, second_operand, _ in self.program.tolist():
             if operation == kernels.LITERAL:
-                per_row += b - a
+                per_row += second_operand - first_operand
             elif operation == kernels.CHOICE:
                 per_row += widest_word
             elif operation == kernels.INTEGER:
                 per_row += _MAX_DIGITS
             elif operation in (kernels.RAW, kernels.BASE64) and count:
-                size = int(np.maximum(sizes[a], 0).sum(dtype=np.int64))
-                in_all += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
-        return count * per_row + in_all
+                size = int(np.maximum(sizes[first_operand], 0).sum(dtype=np.int64))
+                total_bytes += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
+        return count * per_row + total_bytes
 
 
-def _join_portions(portions: list[Lines]) -> Lines:
+def _join_portions(portions: list[RenderedLines]) -> RenderedLines:
     starts = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
     ends = [portion.ends + start for portion, start in zip(portions, starts, strict=True)]
-    return Lines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
+    return RenderedLines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
 
 
-def plan_line(*parts: Part) -> Line:
+def plan_line(*parts: Part) -> CompiledLine:
     """Compile a line. The result does not depend on columns and can be reused.
 
-    >>> line = plan_line(Text(b"offset: "), Number("offset"), IfNull("key", (), (Text(b" "), Raw("key"))), Text(b"\\n"))
-    >>> bytes(line.render({"offset": np.array([7, 8]), "key": pa.array([b"k", None])}, 2).data)
+    >>> key = NullBranchPart("key", (), (TextPart(b" "), BytesPart("key")))
+    >>> line = plan_line(TextPart(b"offset: "), NumberPart("offset"), key, TextPart(b"\\n"))
+    >>> bytes(line.render_lines({"offset": np.array([7, 8]), "key": pa.array([b"k", None])}, 2).data)
     b'offset: 7 k\\noffset: 8\\n'
     """
     plan = _LineCompiler()
     for part in parts:
-        plan.add(part)
+        plan.add_part(part)
     if len(plan.bytes_columns) > kernels.MAX_BYTES_COLUMNS:
         raise ValueError(f"a line may use {kernels.MAX_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
-    return Line(
+    return CompiledLine(
         np.array(plan.program, np.int64).reshape(-1, 4),
         np.frombuffer(bytes(plan.pool), np.uint8),
         np.array([start for start, _ in plan.words], np.int64),
@@ -247,22 +254,22 @@ def plan_line(*parts: Part) -> Line:
     )
 
 
-def _numbers(column: Column) -> npt.NDArray[Any]:
+def _to_integers(column: Column) -> npt.NDArray[Any]:
     if isinstance(column, np.ndarray):
         return column
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
 
 
-def _bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+def _view_bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
     """Return bytes columns as three tuples of fixed length and fixed array types, as the kernel requires."""
-    views = [_view(column if isinstance(column, Slices) else slices_of(column)) for column in columns]
+    views = [_make_read_only(column if isinstance(column, BytesSlices) else slices_of(column)) for column in columns]
     views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MAX_BYTES_COLUMNS - len(views))
     datas, starts, sizes = zip(*views, strict=True)
     return datas, starts, sizes
 
 
-def slices_of(column: pa.Array) -> Slices:
+def slices_of(column: pa.Array) -> BytesSlices:
     """Return the values of an Arrow array of binary or strings as slices of its data, without copying.
 
     >>> slices_of(pa.array([b"one", None, b"three"])).sizes.tolist()
@@ -274,17 +281,17 @@ def slices_of(column: pa.Array) -> Slices:
     validity, offset_buffer, data_buffer = column.buffers()
     data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     if offset_buffer is None or len(column) == 0:
-        return Slices(data, _NO_STARTS, _NO_SIZES)
+        return BytesSlices(data, _NO_STARTS, _NO_SIZES)
     stored_offsets: npt.NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
     offsets = stored_offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
     sizes = np.diff(offsets).astype(np.int32)
     if column.null_count:
         bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
         sizes[bits[column.offset : column.offset + len(column)] == 0] = -1
-    return Slices(data, offsets[:-1], sizes)
+    return BytesSlices(data, offsets[:-1], sizes)
 
 
-def _view(slices: Slices) -> tuple[npt.NDArray[Any], ...]:
+def _make_read_only(slices: BytesSlices) -> tuple[npt.NDArray[Any], ...]:
     """Return read-only views. For numba, a tuple of writable arrays has another type."""
     views = slices.data[:], np.ascontiguousarray(slices.starts)[:], np.ascontiguousarray(slices.sizes)[:]
     for view in views:

@@ -2,7 +2,7 @@
 
 Only file names are read, unless times or the last records of a partition are requested.
 
-If several copies of a partition are dumped, ``merge_files`` selects the parts of their files that make one log.
+If several copies of a partition are dumped, ``merge_file_copies`` selects the parts of their files that make one log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.dump.chunks import NO_FILTER, Filter, Limited, SegmentSource, Selection
+from kafkaframes.jobs.dump.chunks import NO_FILTER, LimitedSelection, RecordFilter, RecordSelection, SegmentSource
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.records import scan
 from kafkaframes.scan.ranges import NO_END
@@ -25,20 +25,20 @@ from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.discover import discover
 
-_HEADERS_BYTES = 4 << 20
+_MAX_HEADER_READ_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class RequestedFile:
     """A file, and the selection of its records."""
 
     file: DumpFile
-    keep: Selection
+    keep: RecordSelection
 
 
 def select_files_in_range(
-    files: list[DumpFile], conditions: Callable[[DumpFile], Filter], *, limit: int | None = None
-) -> Iterator[Requested]:
+    files: list[DumpFile], conditions: Callable[[DumpFile], RecordFilter], *, limit: int | None = None
+) -> Iterator[RequestedFile]:
     """Yield the files that may have selected records.
 
     A negative ``from_offset`` counts back from the end of each partition. Times are looked up as ListOffsets does.
@@ -48,29 +48,29 @@ def select_files_in_range(
         conditions: returns the conditions on the records of a file's partition.
         limit: maximum number of records over all files.
     """
-    budget = Limited(NO_FILTER, limit) if limit is not None else None
-    for group_files in _by_directory(files).values():
+    budget = LimitedSelection(NO_FILTER, limit) if limit is not None else None
+    for group_files in _group_by_directory(files).values():
         resolved_conditions = _resolve_conditions(group_files, conditions(group_files[0]))
-        for file, next_base in _with_next_base(group_files):
+        for file, next_base in _pair_with_next_base(group_files):
             if budget is not None and budget.remaining_records == 0:
                 return
-            if _may_hold(file, next_base, resolved_conditions):
-                is_inside = _within(file, resolved_conditions)
-                keep: Selection = is_inside
+            if _may_have_records(file, next_base, resolved_conditions):
+                is_inside = _limit_to_merged_range(file, resolved_conditions)
+                is_selected: RecordSelection = is_inside
                 if budget is not None:
                     budget.selection = is_inside
-                    keep = budget
-                yield Requested(file, keep)
+                    is_selected = budget
+                yield RequestedFile(file, is_selected)
 
 
-def _by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
+def _group_by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
     groups: dict[str, list[DumpFile]] = {}
     for file in files:
         groups.setdefault(file.merge_note or split_path(file.path)[0], []).append(file)
     return groups
 
 
-def _within(file: DumpFile, conditions: Filter) -> Filter:
+def _limit_to_merged_range(file: DumpFile, conditions: RecordFilter) -> RecordFilter:
     """Return the conditions for a file that has only some of a merged log's offsets."""
     if file.offsets is None:
         return conditions
@@ -83,7 +83,7 @@ def _within(file: DumpFile, conditions: Filter) -> Filter:
     )
 
 
-def _with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | None]]:
+def _pair_with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | None]]:
     """Yield each file with the base offset of the next plain segment in its group, or None."""
     bases = sorted(name.offset for name in map(_name, group) if name is not None and _is_plain(name))
     for file in group:
@@ -92,7 +92,7 @@ def _with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | Non
         yield file, later[0] if later and name is not None and _is_plain(name) else None
 
 
-def _may_hold(file: DumpFile, next_base: int | None, conditions: Filter) -> bool:
+def _may_have_records(file: DumpFile, next_base: int | None, conditions: RecordFilter) -> bool:
     name = _name(file)
     if name is None or not _is_plain(name):
         return True
@@ -105,22 +105,22 @@ def _may_hold(file: DumpFile, next_base: int | None, conditions: Filter) -> bool
     )
 
 
-def _resolve_conditions(group: list[DumpFile], conditions: Filter) -> Filter:
+def _resolve_conditions(group: list[DumpFile], conditions: RecordFilter) -> RecordFilter:
     first_offset, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
     if first_offset is not None and first_offset < 0:
         end = _end(segments[-1]) if segments else 0
         first_offset = max(end + first_offset, 0)
     if conditions.from_timestamp is not None:
-        first = _first_reaching(segments, conditions.from_timestamp)
+        first = _find_first_offset_at_time(segments, conditions.from_timestamp)
         first_offset = max(first_offset or 0, NO_END if first is None else first)
     if conditions.until_timestamp is not None:
-        first = _first_reaching(segments, conditions.until_timestamp)
+        first = _find_first_offset_at_time(segments, conditions.until_timestamp)
         limit = limit if first is None else min(first, NO_END if limit is None else limit)
     return replace(conditions, from_offset=first_offset, until_offset=limit, from_timestamp=None, until_timestamp=None)
 
 
-def _first_reaching(segments: Sequence[DumpFile], time_ms: int) -> int | None:
+def _find_first_offset_at_time(segments: Sequence[DumpFile], time_ms: int) -> int | None:
     """Return the first offset of a record that has at least a timestamp, as ListOffsets does; None if there is none."""
     offsets = (
         find_offset_at_time(SegmentSource(file), time_ms, rules=scan.FILE, end=file.size_bytes) for file in segments
@@ -137,7 +137,7 @@ def log_end_offset(file: DumpFile) -> int:
     name = _name(file)
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
-        raw = file.filesystem.read(file.path, position=position, length=_HEADERS_BYTES)
+        raw = file.filesystem.read(file.path, position=position, length=_MAX_HEADER_READ_BYTES)
         result = scan.scan(raw, end=file.size_bytes - position, rules=scan.FILE, includes_data=False)
         if len(result) == 0:
             break
@@ -156,7 +156,7 @@ def _is_plain(name: FileName) -> bool:
     return name.kind == "log" and not name.temporary
 
 
-def merge_files(
+def merge_file_copies(
     files: Sequence[DumpFile], paths: Sequence[str], *, options: Mapping[str, Any] | None = None
 ) -> tuple[list[DumpFile], list[str]]:
     """Replace the segments of partitions that have several copies by the parts that make one log.
@@ -165,11 +165,11 @@ def merge_files(
     copies of the same log are not merged. Returns the files, and messages for the user.
     """
     plain_paths = {plain_path(path) for path in paths}
-    looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
+    examined_partitions = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
         files_by_partition = (
-            group_by_partition(select_copies(discover(looked_into, options=options), plain_paths))
-            if looked_into
+            group_by_partition(select_copies(discover(examined_partitions, options=options), plain_paths))
+            if examined_partitions
             else {}
         )
     except LogDirError:  # a dump also accepts files that are not a log: an index without its segment, any name
@@ -196,8 +196,8 @@ def merge_files(
             )
             for part in merged_log.spans
         ]
-        parts_by_path |= {segment.path: parts for one in copies for segment in one.partition.segments}
-    warnings = [one for one in sort_by_severity(decisions) if one.severity > Severity.NOTE]
+        parts_by_path |= {segment.path: parts for copy in copies for segment in copy.partition.segments}
+    warnings = [copy for copy in sort_by_severity(decisions) if copy.severity > Severity.NOTE]
     return _replace_files(files, parts_by_path, plain_paths), [*messages, *map(str, warnings)]
 
 
@@ -211,7 +211,7 @@ def _replace_files(
         parts = parts_by_path.get(file.path)
         if parts is None or file.path in plain_paths:
             result.append(file)
-        elif not any(parts is one for one in replaced_parts):
+        elif not any(parts is other_parts for other_parts in replaced_parts):
             replaced_parts.append(parts)
             result += parts
     return result

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.jobs.dump.chunks import NO_FILTER, keys_of, values_of
-from kafkaframes.jobs.dump.columns import batch_columns, header_keys, record_columns, rows_of
-from kafkaframes.jobs.dump.decoders import control_json
-from kafkaframes.jobs.dump.lines import Lines
-from kafkaframes.jobs.dump.styles import Style, TextOptions
+from kafkaframes.jobs.dump.columns import build_batch_columns, build_record_columns, render_header_keys, slice_rows
+from kafkaframes.jobs.dump.decoders import format_control_record
+from kafkaframes.jobs.dump.lines import RenderedLines
+from kafkaframes.jobs.dump.styles import OutputStyle, TextOptions
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
 from kafkaframes.records.scan import Ints
@@ -32,20 +32,20 @@ _CRC_BYTES = 4
 Decoder = Callable[[Decoded], tuple[Any, Any]]
 
 
-def chunk_text(options: TextOptions, style: Style, chunk: Decoded, decode: Decoder | None) -> bytes:
+def chunk_text(options: TextOptions, style: OutputStyle, chunk: Decoded, decode: Decoder | None) -> bytes:
     """Return the lines of a chunk's batches and records in file order. Invalid UTF-8 is not changed."""
-    batches = batch_columns(chunk)
+    batches = build_batch_columns(chunk)
     records = _record_columns(options, style, chunk, decode, batches) if options.has_records else {}
     chunks: list[memoryview] = []
     row = 0
     for first, stop, modern in _runs(chunk.batches.is_v2):
         last_row = row + int(chunk.index.rows[first:stop].sum())
         batch_line = style.batch if modern else style.message
-        batch_lines = batch_line.render(rows_of(batches, first, stop), stop - first)
+        batch_lines = batch_line.render_lines(slice_rows(batches, first, stop), stop - first)
         record_lines = None
         if options.has_records:
             line = style.bare if options.skip_record_metadata else style.record if modern else style.message_record
-            record_lines = line.render(rows_of(records, row, last_row), last_row - row)
+            record_lines = line.render_lines(slice_rows(records, row, last_row), last_row - row)
         rows = chunk.index.rows[first:stop]
         _interleave(chunks, batch_lines, record_lines, rows, skip_empty=options.keep != NO_FILTER)
         row = last_row
@@ -62,7 +62,7 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
 
 
 def _interleave(
-    chunks: list[memoryview], batches: Lines, records: Lines | None, rows: Ints, *, skip_empty: bool
+    chunks: list[memoryview], batches: RenderedLines, records: RenderedLines | None, rows: Ints, *, skip_empty: bool
 ) -> None:
     """Append the line of each batch, followed by those of its records."""
     if records is None:
@@ -80,16 +80,16 @@ def _interleave(
 
 
 def _record_columns(
-    options: TextOptions, style: Style, chunk: Decoded, decode: Decoder | None, batches: dict[str, Any]
+    options: TextOptions, style: OutputStyle, chunk: Decoded, decode: Decoder | None, batches: dict[str, Any]
 ) -> dict[str, Any]:
-    columns = record_columns(chunk)
+    columns = build_record_columns(chunk)
     of_control = chunk.batches.is_control[chunk.owners]
     keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
     has_text = ~of_control & options.has_contents
     columns |= {
         "key_text": keys.where(has_text),
         "value_text": values.where(has_text),
-        "header_keys": header_keys(chunk),
+        "header_keys": render_header_keys(chunk),
         "control_text": _control_texts(chunk, of_control, style),
     }
     if not chunk.batches.is_v2.all():
@@ -122,17 +122,19 @@ def _message_columns(chunk: Decoded) -> dict[str, Any]:
     return {"record_crc": crcs, "record_valid": valid}
 
 
-def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
+def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
     """Return the text of each control record, and null for other records."""
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary())
     texts: list[bytes | None] = [None] * len(of_control)
     for row in np.flatnonzero(of_control).tolist():
-        texts[row] = control_text(keys_of(chunk).at(row), values_of(chunk).at(row), style).encode("utf-8", "replace")
+        texts[row] = control_text(keys_of(chunk).value_at(row), values_of(chunk).value_at(row), style).encode(
+            "utf-8", "replace"
+        )
     return pa.array(texts, pa.binary())
 
 
-def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
+def control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> str:
     """Return the text of a control record. If it is unreadable, the text has the reason."""
     try:
         kind = control_type(key)
@@ -140,7 +142,7 @@ def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
             return f"endTxnMarker: {kind} coordinatorEpoch: {coordinator_epoch(value)}"
     except CorruptRecordError as error:
         return f"controlType: unreadable ({error.reason})"
-    if kind in style.control_json and (result := control_json(kind, value)) is not None:
+    if kind in style.control_json and (result := format_control_record(kind, value)) is not None:
         return result
     number = int.from_bytes((key or b"")[2:4], "big", signed=True)
     return f"controlType: {kind}({number})"

@@ -5,9 +5,9 @@ have the names of the fields in the truth files (``base_offset``, ``leader_epoch
 oddities are deliberate, because Kafka prints them: the closing brace after the CRC of a v0/v1 record in 3.x, two
 ``crc`` and two ``isvalid`` in the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
 
-``Findings`` has the mismatches in a file, and the faults that ended a batch or the file. kafka-dump-log collects the
-mismatches until it has printed all files, and then writes them to standard error, most of them from last to first.
-:func:`finding_lines` does the same for one file.
+``FileFindings`` has the mismatches in a file, and the faults that ended a batch or the file. kafka-dump-log collects
+the mismatches until it has printed all files, and then writes them to standard error, most of them from last to first.
+:func:`format_findings` does the same for one file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.jobs.dump.chunks import NO_FILTER, Selection
-from kafkaframes.jobs.dump.lines import IfNull, Line, Number, Part, Raw, Text, Word, plan_line
-from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE, NEWEST_STYLE
+from kafkaframes.jobs.dump.chunks import NO_FILTER, RecordSelection
+from kafkaframes.jobs.dump.lines import (
+    BytesPart,
+    CompiledLine,
+    NullBranchPart,
+    NumberPart,
+    Part,
+    TextPart,
+    WordPart,
+    plan_line,
+)
+from kafkaframes.jobs.dump.names import MAX_CHECKED_BATCH_BYTES, NEWEST_STYLE
 
 TIMESTAMP_TYPES = (b"NoTimestampType", b"CreateTime", b"LogAppendTime")
 CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")
@@ -41,65 +50,65 @@ _BATCH_TEMPLATE = (
 )
 _MESSAGE_TEMPLATE = "offset:last_offset position *:max_ts size magic compresscodec:codec crc isvalid:valid"
 _RECORD_TEMPLATE = "offset *:timestamp keySize:key_size valueSize:value_size"
-_RECORD_28 = (
+_RECORD_PARTS_2_8 = (
     "offset isValid:record_valid crc:record_crc keySize:key_size valueSize:value_size *:timestamp "
     "baseOffset:base_offset lastOffset:last_offset baseSequence:base_sequence lastSequence:last_sequence "
     "producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch batchSize:size magic compressType:upper_codec "
     "position"
 )
 
-_BATCH_TEMPLATE_28 = (
+_BATCH_TEMPLATE_2_8 = (
     *("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch", "leader_epoch"),
     *("size", "magic", "codec", "position"),
 )
 
-_DELETE_HORIZON: Part = IfNull(
+_DELETE_HORIZON: Part = NullBranchPart(
     "delete_horizon",
-    (Text(b"OptionalLong.empty"),),
-    (Text(b"OptionalLong["), Raw("delete_horizon"), Text(b"]")),
+    (TextPart(b"OptionalLong.empty"),),
+    (TextPart(b"OptionalLong["), BytesPart("delete_horizon"), TextPart(b"]")),
 )
-_HEADER_KEYS: tuple[Part, ...] = (Text(b" headerKeys: ["), Raw("header_keys"), Text(b"]"))
-_PAYLOAD_PARTS: tuple[Part, ...] = (
-    IfNull("key_text", (), (Text(b" key: "), Raw("key_text"))),
-    IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))),
+_HEADER_KEYS: tuple[Part, ...] = (TextPart(b" headerKeys: ["), BytesPart("header_keys"), TextPart(b"]"))
+_KEY_AND_PAYLOAD_LABELS: tuple[Part, ...] = (
+    NullBranchPart("key_text", (), (TextPart(b" key: "), BytesPart("key_text"))),
+    NullBranchPart("value_text", (), (TextPart(b" payload: "), BytesPart("value_text"))),
 )
-_LONE_PAYLOAD = IfNull("value_text", (), (Text(b"| payload: "), Raw("value_text")))
+_PAYLOAD_WITHOUT_KEY = NullBranchPart("value_text", (), (TextPart(b"| payload: "), BytesPart("value_text")))
 _KEY_AND_PAYLOAD = (
-    Text(b"| key: "),
-    Raw("key_text"),
-    IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))),
+    TextPart(b"| key: "),
+    BytesPart("key_text"),
+    NullBranchPart("value_text", (), (TextPart(b" payload: "), BytesPart("value_text"))),
 )
-_CONTROL: Part = IfNull("control_text", (), (Text(b" "), Raw("control_text")))
+_CONTROL_TEXT: Part = NullBranchPart("control_text", (), (TextPart(b" "), BytesPart("control_text")))
 
 
-def _pair(item: str) -> tuple[Part, ...]:
+def _make_labelled_part(item: str) -> tuple[Part, ...]:
     label, _, column = item.partition(":")
     column = column or label
     if label == "*":
-        return Text(b" "), Word("ts_type", TIMESTAMP_TYPES), Text(b": "), Number(column)
+        return TextPart(b" "), WordPart("ts_type", TIMESTAMP_TYPES), TextPart(b": "), NumberPart(column)
     if "=" in label:
-        return (Text(f" {label.replace('=', ': ')}".encode()),)
+        return (TextPart(f" {label.replace('=', ': ')}".encode()),)
     if column == "delete_horizon":
-        return Text(f" {label}: ".encode()), _DELETE_HORIZON
-    value: Part = Number(column)
+        return TextPart(f" {label}: ".encode()), _DELETE_HORIZON
+    value: Part = NumberPart(column)
     if column in _FLAG_TEXTS:
-        value = Word(column.removeprefix("upper_"), _FLAG_TEXTS[column])
-    return Text(f" {label}: ".encode()), value
+        value = WordPart(column.removeprefix("upper_"), _FLAG_TEXTS[column])
+    return TextPart(f" {label}: ".encode()), value
 
 
-def _line(template: str, *extra: Part, start: bytes = b"") -> Line:
+def _compile_line(template: str, *extra: Part, start: bytes = b"") -> CompiledLine:
     """Compile the line of a template, followed by more parts."""
-    first, *more_parts = [part for item in template.split() for part in _pair(item)]
-    assert isinstance(first, Text)
-    return plan_line(Text(start + first.text.lstrip()), *more_parts, *extra, Text(b"\n"))
+    first, *more_parts = [part for item in template.split() for part in _make_labelled_part(item)]
+    assert isinstance(first, TextPart)
+    return plan_line(TextPart(start + first.text.lstrip()), *more_parts, *extra, TextPart(b"\n"))
 
 
-def _record_line(template: str, *extra: Part) -> Line:
-    return _line(template, *extra, *_PAYLOAD_PARTS, start=b"| ")
+def _record_line(template: str, *extra: Part) -> CompiledLine:
+    return _compile_line(template, *extra, *_KEY_AND_PAYLOAD_LABELS, start=b"| ")
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class OutputStyle:
     """The output style of a kafka-dump-log version.
 
     Attributes:
@@ -123,11 +132,11 @@ class Style:
 
     name: str
     start: str
-    batch: Line
-    message: Line
-    record: Line
-    message_record: Line
-    bare: Line
+    batch: CompiledLine
+    message: CompiledLine
+    record: CompiledLine
+    message_record: CompiledLine
+    bare: CompiledLine
     batch_fields: tuple[str, ...]
     counts_from_zero: bool
     walks_to_the_end: bool
@@ -142,17 +151,19 @@ class Style:
     remote_transaction_index: bool
 
 
-_BATCH_LINE = _line(_BATCH_TEMPLATE)
-_MESSAGE_LINE = _line(_MESSAGE_TEMPLATE)
-_RECORD_LINE = _record_line(_RECORD_TEMPLATE + " sequence", *_HEADER_KEYS, _CONTROL)
+_BATCH_LINE = _compile_line(_BATCH_TEMPLATE)
+_MESSAGE_LINE = _compile_line(_MESSAGE_TEMPLATE)
+_RECORD_LINE = _record_line(_RECORD_TEMPLATE + " sequence", *_HEADER_KEYS, _CONTROL_TEXT)
 _MESSAGE_RECORD = _RECORD_TEMPLATE + " isValid:record_valid crc:record_crc"
 # --skip-record-metadata: the bar is printed with the key. Since 4.x it is also printed with a payload without a key.
-_RECORD_ONLY_LINE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _KEY_AND_PAYLOAD), Text(b"\n"))
-_RECORD_ONLY_LINE_28 = plan_line(IfNull("key_text", _PAYLOAD_PARTS[1:], _KEY_AND_PAYLOAD), Text(b"\n"))
+_RECORD_ONLY_LINE = plan_line(NullBranchPart("key_text", (_PAYLOAD_WITHOUT_KEY,), _KEY_AND_PAYLOAD), TextPart(b"\n"))
+_RECORD_ONLY_LINE_2_8 = plan_line(
+    NullBranchPart("key_text", _KEY_AND_PAYLOAD_LABELS[1:], _KEY_AND_PAYLOAD), TextPart(b"\n")
+)
 
 _SNAPSHOT_MARKERS = frozenset({"SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"})
 
-_STYLE_4_3 = Style(
+_STYLE_4_3 = OutputStyle(
     name="4.3",
     start="Log starting offset: ",
     batch=_BATCH_LINE,
@@ -176,8 +187,8 @@ _STYLE_4_3 = Style(
 _3_9 = replace(
     _STYLE_4_3,
     name="3.9",
-    message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
-    bare=_RECORD_ONLY_LINE_28,
+    message_record=_record_line(_MESSAGE_RECORD, TextPart(b"}")),
+    bare=_RECORD_ONLY_LINE_2_8,
     counts_from_zero=False,
     walks_to_the_end=False,
     missing_heading="The following indexed offsets are not found in the log.",
@@ -190,42 +201,44 @@ _2_8 = replace(
     _3_9,
     name="2.8",
     start="Starting offset: ",
-    batch=_line(_BATCH_TEMPLATE.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")),
-    message=_line(_MESSAGE_TEMPLATE.replace(":codec", ":upper_codec")),
-    record=_record_line(
-        _RECORD_28.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
-        *_HEADER_KEYS,
-        _CONTROL,
+    batch=_compile_line(
+        _BATCH_TEMPLATE.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")
     ),
-    message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
-    batch_fields=_BATCH_TEMPLATE_28,
+    message=_compile_line(_MESSAGE_TEMPLATE.replace(":codec", ":upper_codec")),
+    record=_record_line(
+        _RECORD_PARTS_2_8.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
+        *_HEADER_KEYS,
+        _CONTROL_TEXT,
+    ),
+    message_record=_record_line(_RECORD_PARTS_2_8 + " crc:record_crc isvalid:record_valid"),
+    batch_fields=_BATCH_TEMPLATE_2_8,
     absent="None",
     present="Some({})",
     producer_timestamp=False,
     control_json=frozenset(),
     json_offsets=False,
 )
-STYLES: Mapping[str, Style] = {style.name: style for style in (_STYLE_4_3, _3_9, _2_8)}
+STYLES: Mapping[str, OutputStyle] = {style.name: style for style in (_STYLE_4_3, _3_9, _2_8)}
 
 
-def style_for(version: str) -> Style:
+def style_of_version(version: str) -> OutputStyle:
     """Return the style of a Kafka version: the newest that is not above it, at least 2.8's.
 
-    >>> style_for("3.9.1").name, style_for("4.4.0").name, style_for("2.3").name, style_for("3.0").name
-    ('3.9', '4.3', '2.8', '2.8')
+    >>> [style_of_version(version).name for version in ("3.9.1", "4.4.0", "2.3", "3.0")]
+    ['3.9', '4.3', '2.8', '2.8']
 
     Raises:
         OptionError: ``version`` does not begin with two numbers.
     """
     try:
-        version_numbers = _numbers(version)
+        version_numbers = _version_numbers(version)
     except ValueError:
         raise OptionError(f"no Kafka version: {version!r} (known styles: {', '.join(STYLES)})") from None
-    style_names = [name for name in STYLES if _numbers(name) <= version_numbers]
-    return STYLES[max(style_names, key=_numbers, default="2.8")]
+    style_names = [name for name in STYLES if _version_numbers(name) <= version_numbers]
+    return STYLES[max(style_names, key=_version_numbers, default="2.8")]
 
 
-def _numbers(version: str) -> tuple[int, int]:
+def _version_numbers(version: str) -> tuple[int, int]:
     major, minor, *_ = version.split(".")
     return int(major), int(minor)
 
@@ -241,9 +254,9 @@ class TextOptions:
     index_sanity_check: bool = False
     verify_index_only: bool = False
     max_bytes: int | None = None
-    max_message_size: int = MAX_MESSAGE_SIZE
+    max_message_size: int = MAX_CHECKED_BATCH_BYTES
     decoder: str = ""
-    keep: Selection = NO_FILTER
+    keep: RecordSelection = NO_FILTER
 
     @property
     def has_contents(self) -> bool:
@@ -260,7 +273,7 @@ Pairs = list[tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Findings:
+class FileFindings:
     """The mismatches and faults of one file.
 
     Attributes:
@@ -284,7 +297,7 @@ class Findings:
     faults: list[KafkaframesError] = field(default_factory=list)
 
 
-def finding_lines(findings: Findings, style: Style) -> Iterator[str]:
+def format_findings(findings: FileFindings, style: OutputStyle) -> Iterator[str]:
     """Yield the lines of one file's findings in kafka-dump-log's text, without the faults."""
     yield from findings.notes
     for heading, detail, pairs in (
@@ -305,4 +318,4 @@ def finding_lines(findings: Findings, style: Style) -> Iterator[str]:
         if pairs:
             yield heading.format(file=findings.file)
             first_to_last = style.counts_from_zero and pairs is findings.not_consecutive
-            yield from (detail.format(*pair) for pair in (pairs if first_to_last else reversed(pairs)))
+            yield from (detail.format(*offsets) for offsets in (pairs if first_to_last else reversed(pairs)))

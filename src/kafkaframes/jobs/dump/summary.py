@@ -1,9 +1,9 @@
 """Summarize a log. By default, only the first and last batch of each segment are read, which takes about a second.
 
-``glance`` reads a few hundred bytes of a segment: its first batch header, the last entry of its offset index, and the
-headers from there to the end. Codecs, formats and times are then those of the two batches. ``walk`` reads all headers;
-``is_deep`` shows which of the two was used. Neither decompresses records. Therefore the numbers of compressed messages
-of formats 0 and 1 are unknown.
+``summarize_quickly`` reads a few hundred bytes of a segment: its first batch header, the last entry of its offset
+index, and the headers from there to the end. Codecs, formats and times are then those of the first and the last batch.
+``summarize_all_headers`` reads all headers. ``is_deep`` shows which of the two was used. Neither decompresses records.
+Therefore the numbers of compressed messages of formats 0 and 1 are unknown.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kafkaframes.storage.files.headers import BatchHeader
 
 _INDEX_ENTRY_BYTES = 8
-SMALL_SEGMENT_BYTES = 16 << 10  # up to this size, all headers are read, which is faster than reading the index
-UNKNOWN_COUNT = -1
+MAX_FULLY_READ_BYTES = 16 << 10  # up to this size, all headers are read, which is faster than reading the index
+UNKNOWN_VALUE = -1
 
 
 @dataclass(slots=True)
@@ -42,13 +42,13 @@ class SegmentSummary:
     path: str
     base_offset: int
     size_bytes: int
-    first_offset: int = UNKNOWN_COUNT
-    last_offset: int = UNKNOWN_COUNT
-    first_timestamp: int = UNKNOWN_COUNT
-    last_timestamp: int = UNKNOWN_COUNT
-    batches: int = UNKNOWN_COUNT
-    records: int = UNKNOWN_COUNT
-    control_records: int = UNKNOWN_COUNT
+    first_offset: int = UNKNOWN_VALUE
+    last_offset: int = UNKNOWN_VALUE
+    first_timestamp: int = UNKNOWN_VALUE
+    last_timestamp: int = UNKNOWN_VALUE
+    batches: int = UNKNOWN_VALUE
+    records: int = UNKNOWN_VALUE
+    control_records: int = UNKNOWN_VALUE
     codecs: Counter[str] = field(default_factory=Counter)
     magics: Counter[str] = field(default_factory=Counter)
     tail_bytes: int = 0
@@ -56,7 +56,7 @@ class SegmentSummary:
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as a JSON object."""
-        return _with_units(_fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
+        return _add_units(_fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
 
 
 @dataclass(slots=True)
@@ -76,24 +76,24 @@ class PartitionSummary:
     is_deep: bool
     left_over_files: int = 0
 
-    def total(self, name: str) -> int:
+    def sum_counts(self, name: str) -> int:
         """Return the sum of a count over all segments; -1 if the count of a segment is unknown."""
-        values = [getattr(one, name) for one in self.segments]
-        return sum(values) if all(value >= 0 for value in values) else UNKNOWN_COUNT
+        values = [getattr(segment, name) for segment in self.segments]
+        return sum(values) if all(value >= 0 for value in values) else UNKNOWN_VALUE
 
-    def mix(self, name: str) -> Counter[str]:
+    def sum_by_name(self, name: str) -> Counter[str]:
         """Return bytes by codec or by format."""
-        return sum((getattr(one, name) for one in self.segments), Counter())
+        return sum((getattr(segment, name) for segment in self.segments), Counter())
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as a JSON object, with its segments."""
-        first, last = time_range(self.segments)
+        first, last = find_time_range(self.segments)
         count_names = ("batches", "records", "control_records") if self.is_deep else ()
-        totals = {name: self.total(name) for name in count_names}
+        totals = {name: self.sum_counts(name) for name in count_names}
         times = {"first_timestamp": first, "last_timestamp": last}
-        mixes = {"codecs": dict(self.mix("codecs")), "magics": dict(self.mix("magics"))}
-        segments = {"segments": [one.as_json() for one in self.segments]}
-        return _with_units(_fields(self) | totals | times | mixes) | segments
+        mixes = {"codecs": dict(self.sum_by_name("codecs")), "magics": dict(self.sum_by_name("magics"))}
+        segments = {"segments": [segment.as_json() for segment in self.segments]}
+        return _add_units(_fields(self) | totals | times | mixes) | segments
 
 
 _UNITS = {
@@ -104,34 +104,36 @@ _UNITS = {
 }
 
 
-def _with_units(values: dict[str, Any]) -> dict[str, Any]:
+def _add_units(values: dict[str, Any]) -> dict[str, Any]:
     """Add the units to the names of values, and replace unknown values (-1) by None."""
-    return {_UNITS.get(name, name): None if value == UNKNOWN_COUNT else value for name, value in values.items()}
+    return {_UNITS.get(name, name): None if value == UNKNOWN_VALUE else value for name, value in values.items()}
 
 
 def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
     return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
-def time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
+def find_time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
     """Return the smallest and the largest timestamp of segments; -1 for none."""
     segment_list = list(segments)
-    first = min((one.first_timestamp for one in segment_list if one.first_timestamp >= 0), default=UNKNOWN_COUNT)
-    return first, max((one.last_timestamp for one in segment_list), default=UNKNOWN_COUNT)
+    first = min(
+        (segment.first_timestamp for segment in segment_list if segment.first_timestamp >= 0), default=UNKNOWN_VALUE
+    )
+    return first, max((segment.last_timestamp for segment in segment_list), default=UNKNOWN_VALUE)
 
 
 def summarize_partition(partition: Partition, segments: list[SegmentSummary], *, is_deep: bool) -> PartitionSummary:
     """Return the summary of a partition from the summaries of its segments."""
     start = partition.log_start_offset
     end = max((one.last_offset + 1 for one in segments if one.last_offset >= 0), default=start)
-    bases = [segment.base_offset for segment in partition.segments]
+    base_offsets = [segment.base_offset for segment in partition.segments]
     return PartitionSummary(
         topic=partition.topic,
         partition=partition.partition,
         directory=partition.directory,
         state=partition.state,
         log_start_offset=start,
-        log_end_offset=max(start, end, *bases),
+        log_end_offset=max(start, end, *base_offsets),
         high_watermark=partition.high_watermark,
         topic_id=partition.metadata.topic_id if partition.metadata else None,
         size_bytes=partition.size_bytes,
@@ -141,7 +143,7 @@ def summarize_partition(partition: Partition, segments: list[SegmentSummary], *,
     )
 
 
-def tasks_of(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segment]]:
+def list_tasks(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segment]]:
     """Return all segments of all partitions, in order."""
     return [
         (directory.filesystem, segment)
@@ -151,7 +153,7 @@ def tasks_of(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segm
     ]
 
 
-def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
+def summarize_quickly(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
     """Summarize a segment from its first and last batch. If it cannot be read, ``problem`` has the reason."""
     summary = SegmentSummary(segment.path, segment.base_offset, segment.size_bytes)
     if segment.size_bytes <= BYTES_TO_MAGIC:
@@ -159,35 +161,35 @@ def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
         return summary
     try:
         with filesystem.open(segment.path) as read_at:
-            _glance(filesystem, segment, read_at, summary)
+            _read_first_and_last(filesystem, segment, read_at, summary)
     except LogDirError as problem:
         summary.problem = str(problem)
     return summary
 
 
-def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
+def _read_first_and_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
     from kafkaframes.storage.files.headers import HeaderWalk
 
-    first = _header_at(read_at, 0, segment.size_bytes)
+    first = _read_header(read_at, 0, segment.size_bytes)
     if first is None:
         summary.tail_bytes = segment.size_bytes
         return
-    is_small = segment.size_bytes <= SMALL_SEGMENT_BYTES
-    start = first.end if is_small else _start_of_last(filesystem, segment, read_at, first)
+    is_small = segment.size_bytes <= MAX_FULLY_READ_BYTES
+    start = first.end if is_small else _find_last_batch(filesystem, segment, read_at, first)
     tail_walk = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=start, file=segment.path)
     last = next(iter(deque(tail_walk, maxlen=1)), first)
     summary.first_offset, summary.last_offset = first.base_offset, last.last_offset
     outer_batches = (first,) if last is first else (first, last)
     for header in outer_batches:
-        _add_mix(summary, header)
+        _add_codec_and_format(summary, header)
     summary.first_timestamp = min(
-        (one.base_timestamp for one in outer_batches if one.base_timestamp >= 0), default=UNKNOWN_COUNT
+        (one.base_timestamp for one in outer_batches if one.base_timestamp >= 0), default=UNKNOWN_VALUE
     )
     summary.last_timestamp = max(one.max_timestamp for one in outer_batches)
     summary.tail_bytes = segment.size_bytes - tail_walk.position
 
 
-def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+def _read_header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
     from kafkaframes.storage.files.headers import parse_header
 
     raw = read_at(position, BATCH_V2.size)
@@ -200,39 +202,41 @@ def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader |
     return parse_header(raw, window_position=0, position=position, size=size)
 
 
-def _start_of_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:
+def _find_last_batch(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:
     """Return the position in the last entry of the offset index if a batch starts there, else the second batch's."""
-    position = _last_indexed(filesystem, segment)
+    position = _last_indexed_position(filesystem, segment)
     if not first.end <= position < segment.size_bytes:
         return first.end
-    result = _header_at(read_at, position, segment.size_bytes)
-    fits = result is not None and 0 <= result.magic <= 2 and result.base_offset >= first.base_offset
-    return position if fits else first.end
+    result = _read_header(read_at, position, segment.size_bytes)
+    is_batch_start = result is not None and 0 <= result.magic <= 2 and result.base_offset >= first.base_offset
+    return position if is_batch_start else first.end
 
 
-def _last_indexed(filesystem: FileSystem, segment: Segment) -> int:
+def _last_indexed_position(filesystem: FileSystem, segment: Segment) -> int:
     index = segment.index
     if index is None or index.size_bytes < _INDEX_ENTRY_BYTES or index.size_bytes % _INDEX_ENTRY_BYTES:
-        return UNKNOWN_COUNT
+        return UNKNOWN_VALUE
     try:
         raw = filesystem.read(index.path, position=index.size_bytes - _INDEX_ENTRY_BYTES)
         if not any(raw):  # the zero tail of an index that was not closed
             raw = filesystem.read(index.path).rstrip(b"\0")
             raw += b"\0" * (-len(raw) % _INDEX_ENTRY_BYTES)
     except LogDirError:
-        return UNKNOWN_COUNT
-    return int.from_bytes(raw[-4:], "big", signed=True) if len(raw) >= _INDEX_ENTRY_BYTES else UNKNOWN_COUNT
+        return UNKNOWN_VALUE
+    return int.from_bytes(raw[-4:], "big", signed=True) if len(raw) >= _INDEX_ENTRY_BYTES else UNKNOWN_VALUE
 
 
-def _add_mix(summary: SegmentSummary, header: BatchHeader) -> None:
+def _add_codec_and_format(summary: SegmentSummary, header: BatchHeader) -> None:
     codec = CODECS[header.codec] if header.codec < len(CODECS) else "unknown"
     summary.codecs[codec] += header.size
     summary.magics[f"v{header.magic}"] += header.size
 
 
-def walk(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
+def summarize_all_headers(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
     """Summarize a segment from all its headers. If it cannot be read, ``problem`` has the reason."""
-    from kafkaframes.storage.files.scan import scan_segment  # imports compiled kernels, which ``glance`` does not need
+    from kafkaframes.storage.files.scan import (
+        scan_segment,
+    )  # imports compiled kernels, which ``summarize_quickly`` does not need
 
     summary = SegmentSummary(
         segment.path, segment.base_offset, segment.size_bytes, batches=0, records=0, control_records=0
@@ -258,12 +262,12 @@ def _add_window(summary: SegmentSummary, batches: Any) -> None:
     is_control = batches.is_control
     summary.records += int(counts[(counts > 0) & ~is_control].sum()) + int((magics < 2).sum())
     summary.control_records += int(counts[(counts > 0) & is_control].sum())
-    firsts = batches.column("base_timestamp")
-    firsts = firsts[firsts >= 0]
-    if len(firsts):
+    min_timestamps = batches.column("base_timestamp")
+    min_timestamps = min_timestamps[min_timestamps >= 0]
+    if len(min_timestamps):
         earlier_timestamps = [summary.first_timestamp] if summary.first_timestamp >= 0 else []
         summary.first_timestamp = (
-            min(int(firsts.min()), *earlier_timestamps) if earlier_timestamps else int(firsts.min())
+            min(int(min_timestamps.min()), *earlier_timestamps) if earlier_timestamps else int(min_timestamps.min())
         )
     summary.last_timestamp = max(summary.last_timestamp, int(batches.column("max_timestamp").max()))
     codecs = batches.codecs

@@ -10,11 +10,11 @@ import numpy as np
 
 from kafkaframes.errors import KafkaframesError, LogDirError
 from kafkaframes.jobs.dump import index_text
-from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, errors_in, split_for_lines
-from kafkaframes.jobs.dump.decoders import decoder_for
+from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, errors_by_batch, split_for_lines
+from kafkaframes.jobs.dump.decoders import find_decoder
 from kafkaframes.jobs.dump.files import DumpFile, kind_of
 from kafkaframes.jobs.dump.segment_text import chunk_text, not_consecutive
-from kafkaframes.jobs.dump.styles import Findings, Style, TextOptions, finding_lines, style_for
+from kafkaframes.jobs.dump.styles import FileFindings, OutputStyle, TextOptions, format_findings, style_of_version
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, escape_unprintable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
@@ -29,15 +29,15 @@ class TextDump:
 
     file: DumpFile
     options: TextOptions
-    findings: Findings
-    style: Style = field(init=False)
+    findings: FileFindings
+    style: OutputStyle = field(init=False)
 
     def __post_init__(self) -> None:
-        self.style = style_for(self.options.style)
+        self.style = style_of_version(self.options.style)
 
     def __iter__(self) -> Iterator[bytes]:
         yield f"Dumping {self.findings.file}\n".encode()
-        printer = _PRINTERS.get(self.file.kind, _unknown)
+        printer = _PRINTERS_BY_KIND.get(self.file.kind, _unknown)
         try:
             yield from printer(self)
         except KafkaframesError as error:
@@ -45,16 +45,16 @@ class TextDump:
 
     def error_lines(self) -> Iterator[str]:
         """Yield the lines that kafka-dump-log writes to standard error about the file. Faults are not included."""
-        return finding_lines(self.findings, self.style)
+        return format_findings(self.findings, self.style)
 
 
 def dump_text(path: str | DumpFile, options: TextOptions, *, shown_path: str | None = None) -> TextDump:
     """Return the text of one file. ``shown_path`` is the file's name in the text, by default its path."""
-    file = path if isinstance(path, DumpFile) else _file(filesystem_for(path), path)
-    return TextDump(file, options, Findings(escape_unprintable(shown_path or file.path)))
+    file = path if isinstance(path, DumpFile) else _open_file(filesystem_for(path), path)
+    return TextDump(file, options, FileFindings(escape_unprintable(shown_path or file.path)))
 
 
-def _file(filesystem: FileSystem, path: str) -> DumpFile:
+def _open_file(filesystem: FileSystem, path: str) -> DumpFile:
     result = filesystem.stat(path)
     return DumpFile(filesystem, path, kind_of(split_path(path)[1]), result.size_bytes if result else 0)
 
@@ -63,21 +63,21 @@ def _unknown(dump: TextDump) -> Iterator[bytes]:
     yield f"Ignoring unknown file {dump.findings.file}\n".encode()
 
 
-def _records(dump: TextDump) -> Iterator[bytes]:
+def _render_records(dump: TextDump) -> Iterator[bytes]:
     yield from (f"{line}\n".encode() for line in _start_lines(dump))
     options, findings = dump.options, dump.findings
-    decode = decoder_for(options.decoder, dump.style) if options.decoder else None
+    decode = find_decoder(options.decoder, dump.style) if options.decoder else None
     reader = ChunkReader(dump.file, options.max_bytes)
     last_offset = -1
     for chunk in reader:
-        findings.faults += errors_in(chunk).values() if options.has_records else ()
+        findings.faults += errors_by_batch(chunk).values() if options.has_records else ()
         if options.has_records and options.keep == NO_FILTER:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
-        for part, has_begun in split_for_lines(options.keep.apply(chunk)):
+        for part, has_begun in split_for_lines(options.keep.select_records(chunk)):
             text = chunk_text(options, dump.style, part, decode)
-            yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # the batch's line was printed
-        if options.keep.is_done(chunk):
+            yield encode_like_java(text[text.index(b"\n") + 1 :] if has_begun else text)  # the batch's line was printed
+        if options.keep.is_exhausted(chunk):
             return
     if reader.fault is not None:
         findings.faults.append(reader.fault)
@@ -97,7 +97,7 @@ def _start_lines(dump: TextDump) -> Iterator[str]:
         yield f"{dump.style.start}{name.offset}"
 
 
-def java_bytes(raw: bytes) -> bytes:
+def encode_like_java(raw: bytes) -> bytes:
     """Return text as Java prints it in UTF-8. It can be converted at once, because ASCII characters surround values."""
     try:
         raw.decode()
@@ -106,12 +106,14 @@ def java_bytes(raw: bytes) -> bytes:
     return raw
 
 
-def _index(dump: TextDump, lines: Callable[..., Iterator[str]]) -> Iterator[bytes]:
-    index = index_text.open_index(dump.file.filesystem, dump.file.path, partial(_max_timestamp, dump.file.filesystem))
+def _render_index(dump: TextDump, lines: Callable[..., Iterator[str]]) -> Iterator[bytes]:
+    index = index_text.open_index(
+        dump.file.filesystem, dump.file.path, partial(_make_timestamp_reader, dump.file.filesystem)
+    )
     yield from (f"{line}\n".encode() for line in lines(index, dump.options, dump.findings))
 
 
-def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], int]:
+def _make_timestamp_reader(filesystem: FileSystem, path: str) -> Callable[[int, int], int]:
     """Return a function that returns the largest record timestamp of a batch in ``path``."""
 
     def largest(position: int, size: int) -> int:
@@ -124,7 +126,9 @@ def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], in
     return largest
 
 
-def _small_file(dump: TextDump, lines: Callable[[bytes, Style, Findings], Iterator[str]]) -> Iterator[bytes]:
+def _render_small_file(
+    dump: TextDump, lines: Callable[[bytes, OutputStyle, FileFindings], Iterator[str]]
+) -> Iterator[bytes]:
     raw = dump.file.filesystem.read(dump.file.path)
     yield from (f"{line}\n".encode() for line in lines(raw, dump.style, dump.findings))
 
@@ -132,7 +136,7 @@ def _small_file(dump: TextDump, lines: Callable[[bytes, Style, Findings], Iterat
 NO_OFFSET = -1
 
 
-def producer_lines(raw: bytes, style: Style, findings: Findings) -> Iterator[str]:
+def format_producers(raw: bytes, style: OutputStyle, findings: FileFindings) -> Iterator[str]:
     """Yield a line for each producer of a snapshot. A corrupt snapshot adds a note and yields no lines."""
     try:
         producers = read_producer_snapshot(raw, file=findings.file)
@@ -140,10 +144,10 @@ def producer_lines(raw: bytes, style: Style, findings: Findings) -> Iterator[str
         findings.notes.append(f"Snapshot is corrupt: {error}")
         return
     for producer in producers:
-        yield _producer_line(producer, style)
+        yield _format_producer(producer, style)
 
 
-def _producer_line(producer: ProducerEntry, style: Style) -> str:
+def _format_producer(producer: ProducerEntry, style: OutputStyle) -> str:
     first = producer.current_txn_first_offset
     transaction = style.absent if first == NO_OFFSET else style.present.format(first)
     line = (
@@ -155,18 +159,18 @@ def _producer_line(producer: ProducerEntry, style: Style) -> str:
     if producer.last_offset == NO_OFFSET:  # the producer has no data batch
         return line + (" " if style.trailing_space else "")
     return line + (
-        f" firstSequence: {_first_sequence(producer)} lastSequence: {producer.last_sequence} "
+        f" firstSequence: {_first_sequence_of(producer)} lastSequence: {producer.last_sequence} "
         f"lastOffset: {producer.last_offset} offsetDelta: {producer.offset_delta} timestamp: {producer.timestamp}"
     )
 
 
-def _first_sequence(producer: ProducerEntry) -> int:
+def _first_sequence_of(producer: ProducerEntry) -> int:
     """Return the first sequence of the last batch: sequences wrap from 2^31-1 to 0."""
     first = producer.last_sequence - producer.offset_delta
     return first if first >= 0 else first + MAX_INT32 + 1
 
 
-def transaction_lines(raw: bytes, _: Style, findings: Findings) -> Iterator[str]:
+def format_transactions(raw: bytes, _: OutputStyle, findings: FileFindings) -> Iterator[str]:
     """Yield a line for each aborted transaction. If an entry has an unknown version, add a fault instead."""
     try:
         transactions = read_txn_index(raw, file=findings.file, strict=False)
@@ -180,11 +184,11 @@ def transaction_lines(raw: bytes, _: Style, findings: Findings) -> Iterator[str]
         )
 
 
-_PRINTERS: dict[str, Callable[[TextDump], Iterator[bytes]]] = {
-    "log": _records,
-    "checkpoint": _records,
-    "index": partial(_index, lines=index_text.offset_index_lines),
-    "timeindex": partial(_index, lines=index_text.time_index_lines),
-    "snapshot": partial(_small_file, lines=producer_lines),
-    "txnindex": partial(_small_file, lines=transaction_lines),
+_PRINTERS_BY_KIND: dict[str, Callable[[TextDump], Iterator[bytes]]] = {
+    "log": _render_records,
+    "checkpoint": _render_records,
+    "index": partial(_render_index, lines=index_text.format_offset_index),
+    "timeindex": partial(_render_index, lines=index_text.format_time_index),
+    "snapshot": partial(_render_small_file, lines=format_producers),
+    "txnindex": partial(_render_small_file, lines=format_transactions),
 }

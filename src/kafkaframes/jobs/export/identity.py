@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.planning import task_of
+from kafkaframes.jobs.export.planning import make_task
 from kafkaframes.jobs.export.positions import Destination, Fingerprints, Positions
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
 from kafkaframes.jobs.export.task import read_fingerprints
@@ -27,7 +27,7 @@ Lookup = Callable[[Fingerprints], Mapping[Name, Mapping[int, Fingerprint]]]
 def check_identity(
     names: Iterable[Name],
     positions: Positions | None,
-    look_up: Lookup,
+    read_fingerprints: Lookup,
     *,
     topic_ids: Mapping[str, str],
     destination: Destination,
@@ -38,7 +38,7 @@ def check_identity(
     Args:
         names: topic partitions to which records will be added.
         positions: positions of the destination; None if it is empty.
-        look_up: returns the fingerprints of the source's records at the offsets of other fingerprints.
+        read_fingerprints: returns the fingerprints of the source's records at the offsets of other fingerprints.
         topic_ids: ids of the source's topics, which are already compared with those in the positions. If the source or
             the destination has no id of a topic, at least one record of each partition must be compared.
         destination: kind of the destination, for messages.
@@ -51,22 +51,22 @@ def check_identity(
         return
     resumed_ends = {name: end for name in names if (end := positions.end_of(name))}
     expected_fingerprints = {name: positions.fingerprints.get(name, ()) for name in resumed_ends}
-    source = look_up({name: rows for name, rows in expected_fingerprints.items() if rows})
+    source = read_fingerprints({name: rows for name, rows in expected_fingerprints.items() if rows})
     for name, rows in expected_fingerprints.items():
         there = source.get(name, {})
         difference = find_difference(rows, there)
         if difference is not None:
-            row, other = difference
+            row, actual_fingerprint = difference
             raise OptionError(
                 f"{format_partition(name)} is not the log from which {destination.name} was filled: at offset "
-                f"{row.offset} {destination.name} has a record with {row}, and the log has one with {other}. "
-                f"{destination.new}"
+                f"{row.offset} {destination.name} has a record with {row}, and the log has one with "
+                f"{actual_fingerprint}. {destination.new}"
             )
         has_same_id = name[0] in topic_ids and positions.topic_number_of(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(
                 f"{format_partition(name)}: nothing shows that this is the log from which {destination.name} was "
-                f"filled: there is no topic id to compare, and {_missing_text(rows, destination)}. "
+                f"filled: there is no topic id to compare, and {_describe_missing_records(rows, destination)}. "
                 f"{destination.new}; {acceptance}"
             )
 
@@ -76,19 +76,21 @@ def acceptance_of(fail_on_data_loss: bool) -> str | None:
     return "`fail_on_data_loss`=false continues without a comparison" if fail_on_data_loss else None
 
 
-def _missing_text(rows: tuple[Fingerprint, ...], destination: Destination) -> str:
+def _describe_missing_records(rows: tuple[Fingerprint, ...], destination: Destination) -> str:
     if not rows:
         return f"{destination.name} has no fingerprint of a record"
     offsets = ", ".join(str(row.offset) for row in rows)
     return f"the log no longer has the last records of {destination.name} (offset {offsets})"
 
 
-def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -> Lookup:
+def make_log_lookup(segments: list[Segment], logs: Logs, options: ReadOptions) -> Lookup:
     """Return a lookup in logs on disk or in a store. Damaged records and unreadable segments have no fingerprint."""
 
     def look_up(expected_fingerprints: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
         result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected_fingerprints}
-        segments_to_check = [one for one in segments if (one.topic, one.partition) in expected_fingerprints]
+        segments_to_check = [
+            segment for segment in segments if (segment.topic, segment.partition) in expected_fingerprints
+        ]
         whole = ReadOptions(
             options.paths,
             start={name: rows[0].offset for name, rows in expected_fingerprints.items()},
@@ -100,14 +102,14 @@ def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -
         for part in slices:
             name = part.segment.topic, part.segment.partition
             result[name].update(
-                read_fingerprints(task_of(part, whole), expected_fingerprints[name], storage=options.storage)
+                read_fingerprints(make_task(part, whole), expected_fingerprints[name], storage=options.storage)
             )
         return result
 
     return look_up
 
 
-def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
+def make_topic_lookup(consumer: Consumer, silence_ms: int) -> Lookup:
     """Return a lookup in live topics.
 
     Args:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.export.live_planning import live_plan
+from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.jobs.export.planning import plan_export
 from kafkaframes.jobs.export.positions import FILES
-from kafkaframes.jobs.export.run import Outcome, export, export_single
-from kafkaframes.jobs.export.task import ExportTask, Settings
+from kafkaframes.jobs.export.run import Outcome, export_segments, export_to_single_file
+from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings
 from kafkaframes.jobs.export.topic_export import TopicExport
 from kafkaframes.jobs.job import JobResult, Runner, run_here
 from kafkaframes.scan.log.options import ReadOptions
@@ -37,7 +37,7 @@ class FileExport:
     """
 
     tasks: Sequence[ExportTask]
-    settings: Settings
+    settings: ExportTaskSettings
     overwrite: bool = False
     single_file: bool = False
     internal_topics: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class FileExport:
         """The number of bytes to read if no earlier run has exported anything."""
         return sum(task.bytes_to_read for task in self.tasks)
 
-    def run(self, run: Runner = run_here) -> Outcome:
+    def write_files(self, run: Runner = run_here) -> Outcome:
         """Write the files that no earlier run has written.
 
         Args:
@@ -63,7 +63,7 @@ class FileExport:
             OptionError: the destination cannot be written, or has other contents or an export with other settings.
             LogDirError, CorruptRecordError: a segment cannot be read, and a single file is written.
         """
-        export_tasks = export_single if self.single_file else partial(export, run=run)
+        export_tasks = export_to_single_file if self.single_file else partial(export_segments, run=run)
         return export_tasks(
             self.tasks,
             self.settings,
@@ -74,7 +74,7 @@ class FileExport:
 
 
 def plan_log_export(
-    read: ReadOptions, settings: Settings, *, overwrite: bool = False, single_file: bool = False
+    read: ReadOptions, settings: ExportTaskSettings, *, overwrite: bool = False, single_file: bool = False
 ) -> FileExport:
     """Plan an export of logs to files. Nothing is written.
 
@@ -88,7 +88,7 @@ def plan_log_export(
         OptionError: the destination is not a local path or is inside a source; or a topic, partition or offset does not
             exist, or is lost.
     """
-    target = local_target(settings.to)
+    target = parse_local_destination(settings.to)
     reject_nested_destination(Path(target), read.paths)
     plan = plan_export(read)
     return FileExport(
@@ -102,7 +102,7 @@ def plan_log_export(
 
 
 def plan_topic_export(
-    options: TopicOptions, settings: Settings, *, overwrite: bool = False, single_file: bool = False
+    options: TopicOptions, settings: ExportTaskSettings, *, overwrite: bool = False, single_file: bool = False
 ) -> TopicExport:
     """Plan an export of live topics to files. Nothing is read or written, and no broker is contacted.
 
@@ -116,11 +116,11 @@ def plan_topic_export(
     """
     if isinstance(options.start, int | Mapping):
         check_batch_start(options.start)
-    settings = replace(settings, to=local_target(settings.to), isolation=options.isolation)
-    return TopicExport(live_plan(options, FILES), settings, overwrite, single_file)
+    settings = replace(settings, to=parse_local_destination(settings.to), isolation=options.isolation)
+    return TopicExport(make_topic_planner(options, FILES), settings, overwrite, single_file)
 
 
-def local_target(to: str) -> str:
+def parse_local_destination(to: str) -> str:
     """Return the path of a destination.
 
     Raises:
@@ -134,7 +134,7 @@ def local_target(to: str) -> str:
     return target
 
 
-def result_of(outcome: Outcome, *, part: str = "segment") -> JobResult[Outcome]:
+def summarize_outcome(outcome: Outcome, *, part: str = "segment") -> JobResult[Outcome]:
     """Return the result of an export for users: faults, notes, and the number of records.
 
     Args:

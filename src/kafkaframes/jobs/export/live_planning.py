@@ -13,7 +13,7 @@ from kafkaframes.client import Admin, Consumer, TopicPartition
 from kafkaframes.client.range_reader import fetch_sample
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.identity import acceptance_of, check_identity, look_up_in_topics
+from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_topic_lookup
 from kafkaframes.jobs.export.positions import (
     TABLE_OF_TOPICS,
     Destination,
@@ -23,7 +23,7 @@ from kafkaframes.jobs.export.positions import (
     Positions,
     check_same_topic,
 )
-from kafkaframes.jobs.export.topic_task import SILENCE_MS, TopicTask
+from kafkaframes.jobs.export.topic_task import MAX_SILENCE_MS, TopicTask
 from kafkaframes.scan.ranges import EARLIEST, LATEST, GroupBound, describe_offset_beyond_end, report_loss
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
@@ -37,7 +37,7 @@ _GUESSED_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could 
 _SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
 
 
-def live_plan(options: TopicOptions, destination: Destination = TABLE_OF_TOPICS) -> Plan:
+def make_topic_planner(options: TopicOptions, destination: Destination = TABLE_OF_TOPICS) -> Plan:
     """Return a function that plans an export of live topics, given the destination's positions.
 
     Args:
@@ -70,7 +70,7 @@ def live_plan(options: TopicOptions, destination: Destination = TABLE_OF_TOPICS)
             check_identity(
                 [(one.topic, one.partition) for one in partitions if starts[one] < stops[one]],
                 positions,
-                look_up_in_topics(consumer, SILENCE_MS),
+                make_topic_lookup(consumer, MAX_SILENCE_MS),
                 topic_ids=ids,
                 destination=destination,
                 acceptance=acceptance_of(options.fail_on_data_loss),

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.export.task import (
     ExportTask,
+    ExportTaskSettings,
     FileTasks,
     SegmentResult,
-    Settings,
-    parse_line,
+    parse_journal_line,
     read_fingerprints,
     read_journal,
 )
@@ -64,21 +64,21 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     check_batch_start(options.start)
     result = discover_logs(options.paths, storage=options.storage)
     options = resolve_isolation(options, is_whole=result.has_whole_directories)
-    chosen = choose_segments(result, options, cores=os.cpu_count() or 1)
+    selected_segments = choose_segments(result, options, cores=os.cpu_count() or 1)
     tasks: list[ExportTask] = []
-    notes = chosen.notes
-    for part, bounded in chosen.parts:
-        slices, part_notes = plan_part(part, bounded, whole_segments=True)
+    notes = selected_segments.notes
+    for part, limited_range in selected_segments.parts:
+        slices, part_notes = plan_part(part, limited_range, whole_segments=True)
         notes += part_notes
         for chunk, entry in slices:
             metadata = entry.partition.metadata
             topic_id = "" if metadata is None else metadata.topic_id
-            tasks.append(replace(task_of(chunk, options), topic_id=topic_id, head=_head_of(chunk, options)))
+            tasks.append(replace(make_task(chunk, options), topic_id=topic_id, head=_read_head_digest(chunk, options)))
     assert options.isolation is not None  # set by with_isolation
-    return ExportPlan(tasks, chosen.internal_topics, notes, options.isolation)
+    return ExportPlan(tasks, selected_segments.internal_topics, notes, options.isolation)
 
 
-def _head_of(part: SegmentSlice, options: ReadOptions) -> str:
+def _read_head_digest(part: SegmentSlice, options: ReadOptions) -> str:
     """Return a digest of a segment's first batch header, because equal sizes do not prove equal segments."""
     if VIEW_SEPARATOR in part.segment.path:  # this path contains a unique id
         return ""
@@ -89,7 +89,7 @@ def _head_of(part: SegmentSlice, options: ReadOptions) -> str:
         return ""
 
 
-def task_of(part: SegmentSlice, options: ReadOptions) -> ExportTask:
+def make_task(part: SegmentSlice, options: ReadOptions) -> ExportTask:
     """Return the task that exports a slice."""
     segment = part.segment
     is_part = segment.alternates or segment.start  # part of a merged log
@@ -125,13 +125,13 @@ def task_of(part: SegmentSlice, options: ReadOptions) -> ExportTask:
 # * A file that is not in the journal (its writer was killed) is removed, because its segments may be grouped
 #   differently now.
 
-SMALL_BYTES = 4 << 20  # largest segment that shares a file
-SHARED_BYTES = 32 << 20  # largest number of log bytes in a shared file
-PARTS = 16  # minimum number of parts of a small export, so that several cores share it evenly
+MAX_SMALL_SEGMENT_BYTES = 4 << 20  # largest segment that shares a file
+MAX_SHARED_FILE_BYTES = 32 << 20  # largest number of log bytes in a shared file
+MIN_PARTS = 16  # minimum number of parts of a small export, so that several cores share it evenly
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedSegments:
     """The results of earlier runs that are still valid.
 
     Attributes:
@@ -148,7 +148,7 @@ class Done:
 _bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
 
 
-def find_finished_segments(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
+def find_finished_segments(settings: ExportTaskSettings, tasks: Sequence[ExportTask]) -> FinishedSegments:
     """Return the journaled results that are valid for the current segments and whose files still exist.
 
     Raises:
@@ -156,23 +156,38 @@ def find_finished_segments(settings: Settings, tasks: Sequence[ExportTask]) -> D
             with a segment that has changed.
     """
     results_by_name = recorded_results(settings.to)
-    now = {task.name: task for task in tasks}
-    _check_same_log(settings, results_by_name, now)
-    _check_none_merged(results_by_name, tasks)
-    results = {name: known for name, known in results_by_name.items() if name in now and known.output is None}
-    results = {name: known for name, known in results.items() if _bounds(known.task) == _bounds(now[name])}
-    again: dict[str, str] = {}
+    current_task = {task.name: task for task in tasks}
+    _check_same_log(settings, results_by_name, current_task)
+    _check_not_merged(results_by_name, tasks)
+    results = {
+        name: valid_results
+        for name, valid_results in results_by_name.items()
+        if name in current_task and valid_results.output is None
+    }
+    results = {
+        name: valid_results
+        for name, valid_results in results.items()
+        if _bounds(valid_results.task) == _bounds(current_task[name])
+    }
+    reexported_names: dict[str, str] = {}
     outputs = set()
-    for output, members in _by_output(results_by_name).items():
-        here = {known.task.name: known for known in members if known.task.name in now}
-        if has_output(settings.to, members[0]):
-            if all(_bounds(known.task) == _bounds(now[name]) for name, known in here.items()):
-                results |= here
+    for output, results_by_output in _group_by_output(results_by_name).items():
+        tasks_by_name = {
+            valid_results.task.name: valid_results
+            for valid_results in results_by_output
+            if valid_results.task.name in current_task
+        }
+        if has_output(settings.to, results_by_output[0]):
+            if all(
+                _bounds(valid_results.task) == _bounds(current_task[name])
+                for name, valid_results in tasks_by_name.items()
+            ):
+                results |= tasks_by_name
                 outputs.add(output)
                 continue
-            _check_all_here(members, here, now)
-        again |= dict.fromkeys(here, output)
-    return Done(results, again, frozenset(outputs))
+            _check_shared_files_complete(results_by_output, tasks_by_name, current_task)
+        reexported_names |= dict.fromkeys(tasks_by_name, output)
+    return FinishedSegments(results, reexported_names, frozenset(outputs))
 
 
 def recorded_results(to: str) -> dict[str, SegmentResult]:
@@ -180,14 +195,14 @@ def recorded_results(to: str) -> dict[str, SegmentResult]:
     results_by_name: dict[str, SegmentResult] = {}
     for values in read_journal(to):
         try:
-            results = parse_line(values)
+            results = parse_journal_line(values)
         except (KeyError, TypeError, AttributeError):
             continue
         results_by_name |= {result.task.name: result for result in results}
     return results_by_name
 
 
-def _by_output(results_by_name: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
+def _group_by_output(results_by_name: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
     result: dict[str, list[SegmentResult]] = defaultdict(list)
     for segment_result in results_by_name.values():
         if segment_result.output is not None:
@@ -202,7 +217,7 @@ def has_output(to: str, result: SegmentResult) -> bool:
 
 
 def _check_same_log(
-    settings: Settings, results_by_name: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]
+    settings: ExportTaskSettings, results_by_name: Mapping[str, SegmentResult], current_tasks: Mapping[str, ExportTask]
 ) -> None:
     """Check that the exported segments belong to the log that is exported now.
 
@@ -210,21 +225,23 @@ def _check_same_log(
     segment smaller, the remaining records are the same.
     """
     for name, segment_result in results_by_name.items():
-        task, before = now.get(name), segment_result.task
+        task, recorded_task = current_tasks.get(name), segment_result.task
         if task is None:
             continue
-        if task.topic_id and before.topic_id and task.topic_id != before.topic_id:
-            difference = f"the topic had the id {before.topic_id} and has {task.topic_id}"
-        elif task.size_bytes >= before.size_bytes and _has_other_head(task, before):
-            size = "the same size" if task.size_bytes == before.size_bytes else "not become smaller"
+        if task.topic_id and recorded_task.topic_id and task.topic_id != recorded_task.topic_id:
+            difference = f"the topic had the id {recorded_task.topic_id} and has {task.topic_id}"
+        elif task.size_bytes >= recorded_task.size_bytes and _has_other_head(task, recorded_task):
+            size = "the same size" if task.size_bytes == recorded_task.size_bytes else "not become smaller"
             difference = f"it has {size}, and begins with another batch"
-        elif task.size_bytes != before.size_bytes and (problem := _other_record(task, segment_result, settings)):
+        elif task.size_bytes != recorded_task.size_bytes and (
+            problem := _describe_different_record(task, segment_result, settings)
+        ):
             difference = problem
         else:
             continue
         raise OptionError(
-            f"{task.path} is not the segment that was exported from {before.path}: {difference}. Export to a new "
-            "directory, or with `overwrite`"
+            f"{task.path} is not the segment that was exported from {recorded_task.path}: {difference}. Export to a "
+            "new directory, or with `overwrite`"
         )
 
 
@@ -232,18 +249,21 @@ def _has_other_head(task: ExportTask, before: ExportTask) -> bool:
     return task.start == before.start and bool(task.head and before.head) and task.head != before.head
 
 
-def _other_record(task: ExportTask, segment_result: SegmentResult, settings: Settings) -> str:
+def _describe_different_record(task: ExportTask, segment_result: SegmentResult, settings: ExportTaskSettings) -> str:
     """Return a description of the first record that differs from the exported record at its offset; "" if none does."""
     fingerprints = segment_result.tally.last_records
     records = read_fingerprints(task, fingerprints, storage=settings.storage) if fingerprints else {}
     difference = find_difference(fingerprints, records)
     if difference is None:
         return ""
-    before, now = difference
-    return f"at offset {before.offset} it had a record with {before}, and has one with {now}"
+    recorded_fingerprint, current_fingerprint = difference
+    return (
+        f"at offset {recorded_fingerprint.offset} it had a record with {recorded_fingerprint}, and has one with "
+        f"{current_fingerprint}"
+    )
 
 
-def _check_none_merged(results_by_name: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
+def _check_not_merged(results_by_name: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
     """Check that the cleaner has not merged exported segments, because their records would be exported twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
@@ -259,65 +279,81 @@ def _check_none_merged(results_by_name: Mapping[str, SegmentResult], tasks: Sequ
             )
 
 
-def _check_all_here(
-    members: Sequence[SegmentResult], here: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]
+def _check_shared_files_complete(
+    members: Sequence[SegmentResult],
+    tasks_by_name: Mapping[str, SegmentResult],
+    current_tasks: Mapping[str, ExportTask],
 ) -> None:
-    missing_paths = [known.task.path for known in members if known.task.name not in here]
+    missing_paths = [
+        recorded_names.task.path for recorded_names in members if recorded_names.task.name not in tasks_by_name
+    ]
     if missing_paths:
-        changed = next(now[name].path for name, known in here.items() if _bounds(known.task) != _bounds(now[name]))
+        changed_names = next(
+            current_tasks[name].path
+            for name, recorded_names in tasks_by_name.items()
+            if _bounds(recorded_names.task) != _bounds(current_tasks[name])
+        )
         raise OptionError(
-            f"{changed} has changed (or other offsets are selected) since it was exported into one file with "
+            f"{changed_names} has changed (or other offsets are selected) since it was exported into one file with "
             f"{missing_paths[0]}, which is not there any more: export to a new directory, or with `overwrite`"
         )
 
 
-def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
+def plan_files(tasks: Sequence[ExportTask], finished: FinishedSegments) -> list[FileTasks]:
     """Return the remaining work: the segments of each file to write."""
     remaining_files: list[FileTasks] = []
     current: list[ExportTask] = []
     size_bytes = 0
-    before: ExportTask | None = None
-    limit = part_bytes(sum(task.size_bytes for task in tasks if task.name not in done.results), SHARED_BYTES)
-    for task, following in pairwise([*tasks, None]):
-        if task is None or task.name in done.results:
-            before = None
+    previous_results: ExportTask | None = None
+    limit = choose_part_bytes(
+        sum(task.size_bytes for task in tasks if task.name not in finished.results), MAX_SHARED_FILE_BYTES
+    )
+    for task, next_task in pairwise([*tasks, None]):
+        if task is None or task.name in finished.results:
+            previous_results = None
             continue
-        is_last = following is None or _partition(following) != _partition(task)
-        if before is None or not _fits(before, task, done, limit - size_bytes, is_last=is_last):
+        is_last = next_task is None or _partition(next_task) != _partition(task)
+        if previous_results is None or not _shares_file_with_previous(
+            previous_results, task, finished, limit - size_bytes, is_last=is_last
+        ):
             remaining_files += [tuple(current)] if current else []
             current, size_bytes = [], 0
         current.append(task)
         size_bytes += task.size_bytes
-        before = task
+        previous_results = task
     return [*remaining_files, tuple(current)] if current else remaining_files
 
 
-def part_bytes(total: int, most: int) -> int:
-    """Return the size of a unit of work: at most ``most`` bytes, less if some cores would otherwise be idle.
+def choose_part_bytes(total: int, max_bytes: int) -> int:
+    """Return the size of a unit of work: at most ``max_bytes`` bytes, less if some cores would otherwise be idle.
 
-    >>> part_bytes(10 << 30, 32 << 20) >> 20, part_bytes(100 << 20, 32 << 20) >> 20, part_bytes(1, 32 << 20) >> 20
-    (32, 6, 4)
+    >>> [choose_part_bytes(total, 32 << 20) >> 20 for total in (10 << 30, 100 << 20, 1)]
+    [32, 6, 4]
     """
-    return min(most, max(total // PARTS, 4 << 20))
+    return min(max_bytes, max(total // MIN_PARTS, 4 << 20))
 
 
 def _partition(task: ExportTask) -> tuple[str, int, str]:
     return task.topic, task.partition, task.source
 
 
-def _fits(before: ExportTask, task: ExportTask, done: Done, space: int, *, is_last: bool) -> bool:
+def _shares_file_with_previous(
+    previous_results: ExportTask, task: ExportTask, finished: FinishedSegments, space: int, *, is_last: bool
+) -> bool:
     """Return whether a segment shares its neighbor's file. Segments that have shared a file share it again."""
-    entry, other = done.again.get(before.name), done.again.get(task.name)
-    if entry is not None or other is not None:
-        return entry == other
-    is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and task.size_bytes <= space
-    return is_small and not is_last and _partition(before) == _partition(task)
+    entry, next_results = finished.again.get(previous_results.name), finished.again.get(task.name)
+    if entry is not None or next_results is not None:
+        return entry == next_results
+    is_small = max(previous_results.size_bytes, task.size_bytes) <= MAX_SMALL_SEGMENT_BYTES and task.size_bytes <= space
+    return is_small and not is_last and _partition(previous_results) == _partition(task)
 
 
-def remove_unrecorded(settings: Settings, done: Done, files: Iterable[FileTasks]) -> None:
+def remove_unrecorded_files(
+    settings: ExportTaskSettings, finished: FinishedSegments, files: Iterable[FileTasks]
+) -> None:
     """Remove files that are not in the journal, unless ``files`` overwrite them."""
     root = Path(settings.to)
-    replaced = {f"{tasks[0].name}.{settings.form}" for tasks in files} & set(done.again.values())
+    replaced_paths = {f"{tasks[0].name}.{settings.form}" for tasks in files} & set(finished.again.values())
     for path in root.glob(f"topic=*/partition=*/**/*.{settings.form}"):
-        if str(path.relative_to(root)) not in done.outputs | replaced:
+        if str(path.relative_to(root)) not in finished.outputs | replaced_paths:
             path.unlink(missing_ok=True)

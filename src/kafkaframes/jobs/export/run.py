@@ -12,9 +12,9 @@ export:
 
 Parquet readers (Spark, Arrow, DuckDB) ignore names that begin with an underscore.
 
-``export_single`` instead writes one Parquet file with topic and partition columns, a backup that is easy to move and
-that ``kafkaframes restore`` reads. The file has a temporary name until it is complete. An interrupted run cannot be
-resumed.
+``export_to_single_file`` instead writes one Parquet file with topic and partition columns, a backup that is easy to
+move and that ``kafkaframes restore`` reads. The file has a temporary name until it is complete. An interrupted run
+cannot be resumed.
 """
 
 from __future__ import annotations
@@ -37,34 +37,40 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.export.planning import Done, files_of, find_finished_segments, part_bytes, remove_unrecorded
-from kafkaframes.jobs.export.stored_settings import describe_changes
-from kafkaframes.jobs.export.tally import CodecSummary, Counts, Dropped, Summary, TopicSummary
-from kafkaframes.jobs.export.task import (
-    JOURNAL,
-    OWN,
-    READ_UNCOMMITTED,
-    SUCCESS,
-    TEMPORARY,
-    ExportTask,
-    FileTasks,
-    Job,
-    SegmentResult,
-    Settings,
-    check_rows,
-    export_group,
-    writing,
+from kafkaframes.jobs.export.planning import (
+    FinishedSegments,
+    choose_part_bytes,
+    find_finished_segments,
+    plan_files,
+    remove_unrecorded_files,
 )
-from kafkaframes.jobs.export.writers import Output, row_batch
+from kafkaframes.jobs.export.stored_settings import describe_changes
+from kafkaframes.jobs.export.tally import CodecSummary, DroppedTotals, ExportSummary, RecordCounts, TopicSummary
+from kafkaframes.jobs.export.task import (
+    JOURNAL_DIRECTORY,
+    OWN_DIRECTORY,
+    READ_UNCOMMITTED,
+    SUCCESS_FILE,
+    TEMPORARY_DIRECTORY,
+    ExportJob,
+    ExportTask,
+    ExportTaskSettings,
+    FileTasks,
+    SegmentResult,
+    check_file_rows,
+    export_job_files,
+    raise_destination_errors,
+)
+from kafkaframes.jobs.export.writers import OutputFile, to_output_rows
 from kafkaframes.jobs.job import Runner, parse_json_object, run_here, split_by_cost
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.storage.files.atomic import PART
 from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
-GROUP_BYTES = 32 << 20  # log bytes in a worker's task, which has several small files
-_REQUESTED = f"{OWN}/export.json"
-OPEN_COST = 64 << 10  # cost of opening a segment and its output, as the number of bytes exported in the same time
+JOB_LOG_BYTES = 32 << 20  # log bytes in a worker's task, which has several small files
+_STORED_SETTINGS_FILE = f"{OWN_DIRECTORY}/export.json"
+OPEN_COST_BYTES = 64 << 10  # cost of opening a segment and its output, as the number of bytes exported in the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class Outcome:
         notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
     """
 
-    summary: Summary
+    summary: ExportSummary
     exported: int
     resumed: int
     output_bytes: int
@@ -125,7 +131,7 @@ class Outcome:
         """Return the outcome as a JSON object."""
         summary = asdict(self.summary)
         for codec, values in zip(self.summary.codecs, summary["codecs"], strict=True):
-            values["ratio"] = round(codec.ratio, 4)
+            values["ratio"] = round(codec.compression_ratio, 4)
         return {
             "complete": not self.failed,
             "records": self.summary.records,
@@ -149,21 +155,21 @@ class Work:
     Attributes:
         names: names of all selected segments, in order.
         files: segments of each file to write.
-        done: valid results of earlier runs.
+        finished: valid results of earlier runs.
         internal_topics: internal topics that are not selected, for the summary.
         notes: notes for the outcome.
     """
 
     names: Sequence[str]
     files: Sequence[FileTasks]
-    done: Done
+    finished: FinishedSegments
     internal_topics: tuple[str, ...] = ()
     notes: LogNotes = NO_NOTES
 
 
-def export(
+def export_segments(
     tasks: Sequence[ExportTask],
-    settings: Settings,
+    settings: ExportTaskSettings,
     *,
     run: Runner = run_here,
     overwrite: bool = False,
@@ -185,16 +191,16 @@ def export(
     """
 
     def find_work() -> Work:
-        done = find_finished_segments(settings, tasks)
-        return Work([task.name for task in tasks], files_of(tasks, done), done, internal_topics, notes)
+        finished = find_finished_segments(settings, tasks)
+        return Work([task.name for task in tasks], plan_files(tasks, finished), finished, internal_topics, notes)
 
-    return export_work(find_work, settings, settings.fingerprint(), run=run, overwrite=overwrite)
+    return export_work(find_work, settings, settings.stored_fingerprint(), run=run, overwrite=overwrite)
 
 
 def export_work(
     find_work: Callable[[], Work],
-    settings: Settings,
-    fingerprint: dict[str, Any],
+    settings: ExportTaskSettings,
+    stored_fingerprint: dict[str, Any],
     *,
     run: Runner = run_here,
     overwrite: bool = False,
@@ -204,7 +210,7 @@ def export_work(
     Args:
         find_work: returns the remaining work. It is called while the destination is locked.
         settings: settings of all tasks.
-        fingerprint: settings that must be the same in every run.
+        stored_fingerprint: settings that must be the same in every run.
         run: runs the tasks.
         overwrite: whether to remove an earlier export first.
 
@@ -213,36 +219,38 @@ def export_work(
             errors.
     """
     started = time.monotonic()
-    with open_destination(settings.to, fingerprint, overwrite=overwrite):
+    with open_destination(settings.to, stored_fingerprint, overwrite=overwrite):
         work = find_work()
-        success = Path(settings.to, SUCCESS)
+        success = Path(settings.to, SUCCESS_FILE)
         if work.files:
             success.unlink(missing_ok=True)
-        remove_unrecorded(settings, work.done, work.files)
-        fresh = {
+        remove_unrecorded_files(settings, work.finished, work.files)
+        new_results = {
             result.task.name: result
-            for results in run(export_group, groups(work.files, settings))
+            for results in run(export_job_files, group_files_into_jobs(work.files, settings))
             for result in results
         }
-        results = tuple(fresh[name] if name in fresh else work.done.results[name] for name in work.names)
+        results = tuple(
+            new_results[name] if name in new_results else work.finished.results[name] for name in work.names
+        )
         summary = sum_results(results, work.internal_topics, settings.to, time.monotonic() - started)
         size_bytes = sum({result.output: result.output_bytes for result in results}.values())
-        outcome = Outcome(summary, len(fresh), len(work.done.results), size_bytes, results, notes=work.notes)
-        write_whole(Path(settings.to, OWN, "summary.json"), json.dumps(outcome.as_json()))
+        outcome = Outcome(summary, len(new_results), len(work.finished.results), size_bytes, results, notes=work.notes)
+        write_text_atomically(Path(settings.to, OWN_DIRECTORY, "summary.json"), json.dumps(outcome.as_json()))
         if not outcome.failed:
-            outputs = {result.output for result in fresh.values() if result.output is not None}
-            flush(Path(settings.to, output) for output in sorted(outputs))
-            write_whole(success, "")
+            outputs = {result.output for result in new_results.values() if result.output is not None}
+            flush_to_disk(Path(settings.to, output) for output in sorted(outputs))
+            write_text_atomically(success, "")
     return outcome
 
 
 @contextmanager
-def open_destination(to: str, requested: dict[str, Any], *, overwrite: bool = False) -> Iterator[None]:
+def open_destination(to: str, requested_settings: dict[str, Any], *, overwrite: bool = False) -> Iterator[None]:
     """Prepare the destination, and lock it against other exports.
 
     Args:
         to: a directory that is new, empty, or an earlier export.
-        requested: settings that must be the same in every run (``Settings.fingerprint``).
+        requested_settings: settings that must be the same in every run (``ExportTaskSettings.stored_fingerprint``).
         overwrite: whether to remove an earlier export first.
 
     Raises:
@@ -251,51 +259,51 @@ def open_destination(to: str, requested: dict[str, Any], *, overwrite: bool = Fa
     """
     root = Path(to)
     try:
-        if root.is_dir() and not (root / OWN).is_dir() and any(root.iterdir()):
+        if root.is_dir() and not (root / OWN_DIRECTORY).is_dir() and any(root.iterdir()):
             raise OptionError(f"`to` {root}: holds other files, but no earlier export")
         root.mkdir(parents=True, exist_ok=True)
-        (root / OWN).mkdir(exist_ok=True)
-        with open(root / OWN / "lock", "w") as lock:
-            _lock(lock.fileno(), to)
+        (root / OWN_DIRECTORY).mkdir(exist_ok=True)
+        with open(root / OWN_DIRECTORY / "lock", "w") as lock:
+            _acquire_lock(lock.fileno(), to)
             if overwrite:
-                for path in (*root.glob("topic=*"), root / JOURNAL):
+                for path in (*root.glob("topic=*"), root / JOURNAL_DIRECTORY):
                     shutil.rmtree(path, ignore_errors=True)
-                for name in (SUCCESS, _REQUESTED):
+                for name in (SUCCESS_FILE, _STORED_SETTINGS_FILE):
                     (root / name).unlink(missing_ok=True)
-            _prepare(root, requested)
+            _prepare_destination(root, requested_settings)
             yield
-            shutil.rmtree(root / TEMPORARY, ignore_errors=True)
+            shutil.rmtree(root / TEMPORARY_DIRECTORY, ignore_errors=True)
     except OSError as error:
         raise OptionError(f"`to` {to}: cannot be written: {error.strerror or error}") from error
 
 
-def _lock(descriptor: int, to: str) -> None:
+def _acquire_lock(descriptor: int, to: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OptionError(f"`to` {to}: another export is writing there") from None
 
 
-def _prepare(root: Path, requested: dict[str, Any]) -> None:
-    settings_path = root / _REQUESTED
+def _prepare_destination(root: Path, requested_settings: dict[str, Any]) -> None:
+    settings_path = root / _STORED_SETTINGS_FILE
     if settings_path.exists():
-        if (before := parse_json_object(settings_path.read_bytes())) != requested:
+        if (stored_settings := parse_json_object(settings_path.read_bytes())) != requested_settings:
             # releases before the setting existed exported read_uncommitted, and stored no isolation level
             changes = describe_changes(
-                {"isolation": READ_UNCOMMITTED} | before, {"isolation": READ_UNCOMMITTED} | requested
+                {"isolation": READ_UNCOMMITTED} | stored_settings, {"isolation": READ_UNCOMMITTED} | requested_settings
             )
             raise OptionError(
                 f"`to` {root}: has an export with other settings: {changes}. Continue it with the earlier settings, "
                 "export to a new directory, or replace it with `overwrite`"
             )
     else:
-        write_whole(settings_path, json.dumps(requested))
-    shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # incomplete files of a killed run
-    (root / TEMPORARY).mkdir()
-    (root / JOURNAL).mkdir(exist_ok=True)
+        write_text_atomically(settings_path, json.dumps(requested_settings))
+    shutil.rmtree(root / TEMPORARY_DIRECTORY, ignore_errors=True)  # incomplete files of a killed run
+    (root / TEMPORARY_DIRECTORY).mkdir()
+    (root / JOURNAL_DIRECTORY).mkdir(exist_ok=True)
 
 
-def flush(paths: Iterable[Path]) -> None:
+def flush_to_disk(paths: Iterable[Path]) -> None:
     """Flush files and their directories to disk, so that they survive a power failure.
 
     This is done once at the end. Flushing each file took a third of the time of an export of small segments. A file
@@ -306,65 +314,76 @@ def flush(paths: Iterable[Path]) -> None:
         flush_path(path)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_text_atomically(path: Path, text: str) -> None:
     """Write a small file atomically."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     temporary.write_text(text)
     os.replace(temporary, path)
 
 
-def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
+def group_files_into_jobs(files: Iterable[FileTasks], settings: ExportTaskSettings) -> list[ExportJob]:
     """Group neighboring small files into jobs, so that many files share the cost of a task."""
 
     def cost(tasks: FileTasks) -> int:
-        return sum(task.size_bytes for task in tasks) + OPEN_COST
+        return sum(task.size_bytes for task in tasks) + OPEN_COST_BYTES
 
     all_files = list(files)
-    limit = part_bytes(sum(map(cost, all_files)), GROUP_BYTES)
-    return [Job(settings, tuple(share)) for share in split_by_cost(all_files, limit, cost)]
+    limit = choose_part_bytes(sum(map(cost, all_files)), JOB_LOG_BYTES)
+    return [ExportJob(settings, tuple(share)) for share in split_by_cost(all_files, limit, cost)]
 
 
-def sum_results(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
+def sum_results(
+    results: Sequence[SegmentResult], internal_topics: tuple[str, ...], output: str, seconds: float
+) -> ExportSummary:
     """Return the totals of the segments' counts."""
     of_topic: dict[str, list[SegmentResult]] = defaultdict(list)
-    codecs: dict[str, Counts] = defaultdict(Counts)
-    dropped: dict[str, Counts] = defaultdict(Counts)
+    codecs: dict[str, RecordCounts] = defaultdict(RecordCounts)
+    dropped: dict[str, RecordCounts] = defaultdict(RecordCounts)
     for result in results:
         of_topic[result.task.topic].append(result)
         for name, counts in result.tally.codecs.items():
-            codecs[name].add(counts)
+            codecs[name].add_counts(counts)
         for name, counts in result.tally.dropped.items():
-            dropped[name].add(counts)
-    return Summary(
-        topics=tuple(_topic(name, own) for name, own in sorted(of_topic.items())),
+            dropped[name].add_counts(counts)
+    return ExportSummary(
+        topics=tuple(_summarize_topic(name, topic_results) for name, topic_results in sorted(of_topic.items())),
         codecs=tuple(
-            CodecSummary(name, one.batches, one.records or 0, one.log_bytes, one.payload_bytes)
-            for name, one in sorted(codecs.items())
+            CodecSummary(
+                name,
+                topic_summary.batches,
+                topic_summary.records or 0,
+                topic_summary.log_bytes,
+                topic_summary.payload_bytes,
+            )
+            for name, topic_summary in sorted(codecs.items())
         ),
-        dropped=tuple(Dropped(name, one.batches, one.records, one.log_bytes) for name, one in sorted(dropped.items())),
-        internal_topics=internal,
+        dropped=tuple(
+            DroppedTotals(name, topic_summary.batches, topic_summary.records, topic_summary.log_bytes)
+            for name, topic_summary in sorted(dropped.items())
+        ),
+        internal_topics=internal_topics,
         output=output,
         seconds=seconds,
     )
 
 
-def _topic(topic: str, results: Sequence[SegmentResult]) -> TopicSummary:
+def _summarize_topic(topic: str, results: Sequence[SegmentResult]) -> TopicSummary:
     tallies = [result.tally for result in results]
-    firsts = [tally.first_timestamp_ms for tally in tallies if tally.first_timestamp_ms is not None]
-    lasts = [tally.last_timestamp_ms for tally in tallies if tally.last_timestamp_ms is not None]
+    min_timestamps = [tally.first_timestamp_ms for tally in tallies if tally.first_timestamp_ms is not None]
+    max_timestamps = [tally.last_timestamp_ms for tally in tallies if tally.last_timestamp_ms is not None]
     return TopicSummary(
         topic=topic,
         partitions=len({result.task.partition for result in results}),
         records=sum(tally.records for tally in tallies),
         payload_bytes=sum(tally.payload_bytes for tally in tallies),
-        first_timestamp_ms=min(firsts, default=None),
-        last_timestamp_ms=max(lasts, default=None),
+        first_timestamp_ms=min(min_timestamps, default=None),
+        last_timestamp_ms=max(max_timestamps, default=None),
     )
 
 
-def export_single(
+def export_to_single_file(
     tasks: Sequence[ExportTask],
-    settings: Settings,
+    settings: ExportTaskSettings,
     *,
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
@@ -383,39 +402,41 @@ def export_single(
         OptionError: the file exists or cannot be written.
         LogDirError, CorruptRecordError: a segment cannot be read, or is damaged with on_damage=fail. No file remains.
     """
-    started = time.monotonic()
-    final = Path(settings.to)
-    if final.exists() and not (final.is_file() and overwrite):
-        other = "is a directory" if final.is_dir() else "is no file"
-        raise OptionError(f"`to` {final}: {'exists; `overwrite` replaces it' if final.is_file() else other}")
-    temporary = final.with_name(f"{final.name}{PART}")
+    start_time = time.monotonic()
+    final_path = Path(settings.to)
+    if final_path.exists() and not (final_path.is_file() and overwrite):
+        other_results = "is a directory" if final_path.is_dir() else "is no file"
+        raise OptionError(
+            f"`to` {final_path}: {'exists; `overwrite` replaces it' if final_path.is_file() else other_results}"
+        )
+    temporary = final_path.with_name(f"{final_path.name}{PART}")
     results: list[SegmentResult] = []
-    with writing(settings.to):
-        final.parent.mkdir(parents=True, exist_ok=True)
+    with raise_destination_errors(settings.to):
+        final_path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            output = Output(str(temporary), "parquet", base64=False, metadata={"source": "kafkaframes export"})
+            output = OutputFile(str(temporary), "parquet", base64=False, metadata={"source": "kafkaframes export"})
             with output, borrow_memory() as memory:
                 for task in tasks:
                     results.append(SegmentResult(task))
                     write = partial(_write_rows, output, task, settings.headers)
-                    task.copy(results[-1], settings, write, memory=memory)
-            check_rows(output.rows, results, where=str(final))
+                    task.copy_records(results[-1], settings, write, memory=memory)
+            check_file_rows(output.rows, results, where=str(final_path))
             if not output.is_begun:
                 raise OptionError(f"nothing to export: no record of {count_text(len(tasks), 'segment')} is selected")
-            temporary.replace(final)
+            temporary.replace(final_path)
         finally:
             temporary.unlink(missing_ok=True)
-    size_bytes = final.stat().st_size
+    size_bytes = final_path.stat().st_size
     for result in results:
-        result.output, result.output_bytes = final.name, size_bytes
-    summary = sum_results(results, internal_topics, settings.to, time.monotonic() - started)
+        result.output, result.output_bytes = final_path.name, size_bytes
+    summary = sum_results(results, internal_topics, settings.to, time.monotonic() - start_time)
     return Outcome(summary, len(results), 0, size_bytes, tuple(results), notes=notes)
 
 
-def _write_rows(output: Output, task: ExportTask, headers: bool, batch: pa.RecordBatch) -> None:
+def _write_rows(output: OutputFile, task: ExportTask, headers: bool, batch: pa.RecordBatch) -> None:
     """Write rows of a segment to the file, with topic and partition columns."""
-    rows = row_batch(batch, headers=headers)
+    rows = to_output_rows(batch, headers=headers)
     topic = pa.repeat(pa.scalar(task.topic, pa.string()), rows.num_rows)
     partition = pa.repeat(pa.scalar(task.partition, pa.int32()), rows.num_rows)
     names = ["topic", "partition", *rows.schema.names]
-    output.write(pa.RecordBatch.from_arrays([topic, partition, *rows.columns], names))
+    output.write_rows(pa.RecordBatch.from_arrays([topic, partition, *rows.columns], names))

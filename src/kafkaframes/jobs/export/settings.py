@@ -25,7 +25,7 @@ from kafkaframes.scan.where import TimeRange, create_row_filter
 from kafkaframes.storage.files.filesystem import storage_options
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.export.task import ExportTaskSettings
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.topic.options import TopicOptions
 
@@ -50,7 +50,7 @@ class ReadSettings(ValidatedSettings):
     headers: bool = setting(True, "Include the column headers.")
     verify_crc: bool = setting(True, "Treat a wrong CRC as damage.")
 
-    def selection(self, topics: str | Sequence[str]) -> Selection:
+    def make_filter(self, topics: str | Sequence[str]) -> Selection:
         """Return the selection of records."""
         return Selection(
             topics=topics,
@@ -62,7 +62,7 @@ class ReadSettings(ValidatedSettings):
             on_damage=self.on_damage,
         )
 
-    def topic_options(self, client: Mapping[str, Any], topics: str | Sequence[str]) -> TopicOptions:
+    def make_topic_options(self, client: Mapping[str, Any], topics: str | Sequence[str]) -> TopicOptions:
         """Return the options of a read of live topics.
 
         Args:
@@ -76,7 +76,7 @@ class ReadSettings(ValidatedSettings):
 
         return select_from_topics(
             client,
-            self.selection(topics),
+            self.make_filter(topics),
             fail_on_data_loss=self.fail_on_data_loss,
             include_headers=self.headers,
         )
@@ -92,22 +92,22 @@ class ConditionSettings(ReadSettings):
         None, "Regular expression for the keys of the records to select.", default_text="REGEX"
     )
 
-    def task_settings(self, to: str) -> Settings:
+    def make_task_settings(self, to: str) -> ExportTaskSettings:
         """Return the settings of all tasks of a job with this destination. The plan sets the isolation level."""
-        from kafkaframes.jobs.dump.chunks import Filter, key_pattern
-        from kafkaframes.jobs.export.task import Settings
+        from kafkaframes.jobs.dump.chunks import RecordFilter, compile_key_pattern
+        from kafkaframes.jobs.export.task import ExportTaskSettings
 
-        first, end = create_row_filter(timestamp=self.timestamp).timestamps_ms
-        keep = Filter(
-            from_timestamp=first,
-            until_timestamp=end,
+        from_offset, until_offset = create_row_filter(timestamp=self.timestamp).timestamps_ms
+        record_filter = RecordFilter(
+            from_timestamp=from_offset,
+            until_timestamp=until_offset,
             keys=frozenset(self.keys) or None,
-            key_pattern=key_pattern(self.key_regex) if self.key_regex else None,
+            key_pattern=compile_key_pattern(self.key_regex) if self.key_regex else None,
             control=self.control_records,
         )
-        return Settings(
+        return ExportTaskSettings(
             to,
-            keep=keep,
+            keep=record_filter,
             on_damage=self.on_damage,
             verify_crc=self.verify_crc,
             headers=self.headers,
@@ -136,13 +136,13 @@ class LogSourceSettings(ReadSettings):
         None, "Arguments for the fsspec file system of an object store.", secret=True
     )
 
-    def read_options(self, paths: Sequence[str], *, replicas: str = "merge") -> ReadOptions:
+    def make_read_options(self, paths: Sequence[str], *, replicas: str = "merge") -> ReadOptions:
         """Return the options of the read of these paths."""
         from kafkaframes.scan.log.options import ReadOptions
 
         return ReadOptions(
             tuple(paths),
-            **self.selection(self.topics).log_fields(),
+            **self.make_filter(self.topics).log_fields(),
             no_match="latest",
             fail_on_data_loss=self.fail_on_data_loss,
             include_headers=self.headers,
@@ -163,9 +163,9 @@ class TopicExportSettings(ConditionSettings):
     overwrite: bool = setting(False, "Replace the output of an earlier export.")
     single_file: bool = setting(False, "Write one Parquet file, with topic and partition as columns.")
 
-    def file_settings(self, to: str) -> Settings:
+    def make_file_settings(self, to: str) -> ExportTaskSettings:
         """Return the settings of all tasks of an export to files. The plan sets the isolation level."""
-        return replace(self.task_settings(to), form=self.format, base64=self.base64)
+        return replace(self.make_task_settings(to), form=self.format, base64=self.base64)
 
     def _reject_conflicts(self) -> None:
         if self.base64 and self.format != "csv":

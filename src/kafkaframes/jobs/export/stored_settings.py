@@ -11,44 +11,44 @@ from typing import Any, Final
 
 from kafkaframes.records.reasons import SPARK_MODES
 
-_MAX_CHARACTERS: Final = 60
+_MAX_VALUE_CHARACTERS: Final = 60
 _SETTING_NAMES: Final[Mapping[str, str]] = {
     "form": "format",
     "control": "control_records",
     "key_pattern": "key_regex",
 }
-_TIMES: Final = ("from_timestamp", "until_timestamp")
+_TIME_SETTINGS: Final = ("from_timestamp", "until_timestamp")
 _DAMAGE_OF_MODE: Final[Mapping[Any, str]] = {mode: on_damage for on_damage, mode in SPARK_MODES.items()}
 
 
-def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def describe_changes(earlier_values: Mapping[str, Any], current_values: Mapping[str, Any]) -> str:
     """Return the settings that differ, each with both values.
 
     >>> describe_changes({"mode": "PERMISSIVE", "base64": True}, {"mode": "FAILFAST", "base64": True})
     '`on_damage` was keep and is fail'
 
     Args:
-        before: settings that the destination stores.
-        now: settings of the current run.
+        earlier_values: settings that the destination stores.
+        current_values: settings of the current run.
     """
-    earlier, current = _settings_of(before), _settings_of(now)
+    earlier, current = _name_settings(earlier_values), _name_settings(current_values)
     names = [name for name in sorted({*earlier, *current}) if earlier.get(name) != current.get(name)]
     return ", ".join(
-        f"`{name}` was {_shorten(earlier.get(name))} and is {_shorten(current.get(name))}" for name in names
+        f"`{name}` was {_shorten_value(earlier.get(name))} and is {_shorten_value(current.get(name))}" for name in names
     )
 
 
-def _settings_of(stored_values: Mapping[str, Any]) -> dict[str, Any]:
+def _name_settings(stored_values: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(stored_values)
     values |= values.pop("keep", None) or {}
     if values.get("mode") in _DAMAGE_OF_MODE:
         values["on_damage"] = _DAMAGE_OF_MODE[values.pop("mode")]
-    times = [values.pop(name, None) for name in _TIMES]
+    times = [values.pop(name, None) for name in _TIME_SETTINGS]
     if times != [None, None]:
         values["timestamp"] = tuple(times)
     return {_SETTING_NAMES.get(name, name): value for name, value in values.items()}
 
 
-def _shorten(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = "not set" if value is None else str(value)
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.jobs.dump.chunks import Filter
+from kafkaframes.jobs.dump.chunks import RecordFilter
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, fingerprint_last_rows
@@ -19,14 +19,14 @@ from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, fingerp
 SOURCE_COLUMNS = (
     "key", "value", "offset", "timestamp", "timestamp_type", "headers", "codec", "control", "position", "batch_size",
 )  # fmt: skip
-CONTROL_RECORDS = "control records (transaction markers)"
-NOT_SELECTED = "outside the selected times or keys"
+CONTROL_RECORDS_REASON = "control records (transaction markers)"
+NOT_SELECTED_REASON = "outside the selected times or keys"
 Flags = npt.NDArray[np.bool_]
-_BEFORE_SIZE = 12
+_HEADER_BYTES_BEFORE_SIZE = 12
 
 
 @dataclass(slots=True)
-class Counts:
+class RecordCounts:
     """Counts of batches and records. Sizes are in bytes. ``records`` is None if the number is unknown."""
 
     batches: int = 0
@@ -34,7 +34,7 @@ class Counts:
     log_bytes: int = 0
     payload_bytes: int = 0
 
-    def add(self, other: Counts) -> None:
+    def add_counts(self, other: RecordCounts) -> None:
         """Add another count."""
         self.batches += other.batches
         self.log_bytes += other.log_bytes
@@ -43,7 +43,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Tally:
+class SegmentTally:
     """The counts of one segment.
 
     Attributes:
@@ -61,8 +61,8 @@ class Tally:
     payload_bytes: int = 0
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
-    codecs: dict[str, Counts] = field(default_factory=dict)
-    dropped: dict[str, Counts] = field(default_factory=dict)
+    codecs: dict[str, RecordCounts] = field(default_factory=dict)
+    dropped: dict[str, RecordCounts] = field(default_factory=dict)
     last_records: tuple[Fingerprint, ...] = ()
     _last_position: int = -1
 
@@ -73,51 +73,53 @@ class Tally:
         return values
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Tally:
+    def from_json(cls, values: dict[str, Any]) -> SegmentTally:
         """Create counts from the values that ``as_json`` returned."""
         tally = cls(**values)
-        tally.codecs = {name: Counts(**counts) for name, counts in values["codecs"].items()}
+        tally.codecs = {name: RecordCounts(**counts) for name, counts in values["codecs"].items()}
         tally.last_records = tuple(Fingerprint(*row) for row in values.get("last_records", ()))
-        tally.dropped = {name: Counts(**counts) for name, counts in values["dropped"].items()}
+        tally.dropped = {name: RecordCounts(**counts) for name, counts in values["dropped"].items()}
         return tally
 
-    def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
+    def count_and_filter(self, batch: pa.RecordBatch, record_filter: RecordFilter) -> pa.RecordBatch:
         """Count a chunk of rows with ``SOURCE_COLUMNS``, and return the rows to write."""
         self.records_read += batch.num_rows
-        control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
-        self.last_records = (*self.last_records, *fingerprint_last_rows(batch, ~control))[-MAX_FINGERPRINTS:]
-        starts = self._starts_of_batches(batch)
-        payload = _payload(batch)
-        self._count_codecs(batch, starts, control, payload)
-        is_selected = _flags_of(batch, keep)
+        is_control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
+        self.last_records = (*self.last_records, *fingerprint_last_rows(batch, ~is_control))[-MAX_FINGERPRINTS:]
+        starts = self._mask_batch_starts(batch)
+        payload = _compute_payload_sizes(batch)
+        self._count_codecs(batch, starts, is_control, payload)
+        is_selected = _mask_selected_rows(batch, record_filter)
         is_omitted = ~is_selected
-        if not keep.control and control.any():
-            counts = Counts(int((starts & control).sum()), int(control.sum()), _sum_of(batch, starts & control))
-            self.drop(CONTROL_RECORDS, counts)
-            is_omitted &= ~control
-            is_selected &= ~control
+        if not record_filter.control and is_control.any():
+            counts = RecordCounts(
+                int((starts & is_control).sum()), int(is_control.sum()), _sum_of(batch, starts & is_control)
+            )
+            self.count_dropped(CONTROL_RECORDS_REASON, counts)
+            is_omitted &= ~is_control
+            is_selected &= ~is_control
         if count := int(is_omitted.sum()):
-            self.drop(NOT_SELECTED, Counts(0, count))
+            self.count_dropped(NOT_SELECTED_REASON, RecordCounts(0, count))
         if not is_selected.all():
             batch, payload = batch.filter(pa.array(is_selected)), payload[is_selected]
-        self._count_written(batch, payload)
+        self._count_written_rows(batch, payload)
         return batch
 
     @property
     def records_left_out(self) -> dict[str, int]:
         """The number of records that were read and not written, by reason. Unreadable records are not included."""
-        reasons = (CONTROL_RECORDS, NOT_SELECTED)
-        return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
+        reasons = (CONTROL_RECORDS_REASON, NOT_SELECTED_REASON)
+        return {reason: self.dropped[reason].records or 0 for reason in reasons if reason in self.dropped}
 
-    def begin_source(self) -> None:
+    def begin_source_file(self) -> None:
         """Start a new source file. Its positions are unrelated to positions in the previous file."""
         self._last_position = -1
 
-    def drop(self, reason: str, counts: Counts) -> None:
+    def count_dropped(self, reason: str, counts: RecordCounts) -> None:
         """Count batches and records that are not written."""
-        self.dropped.setdefault(reason, Counts()).add(counts)
+        self.dropped.setdefault(reason, RecordCounts()).add_counts(counts)
 
-    def damage(self, error: ReadError, header: bytes, *, end: int) -> None:
+    def count_damaged(self, error: ReadError, header: bytes, *, end: int) -> None:
         """Count the batches and records that are lost through damage.
 
         Args:
@@ -126,15 +128,15 @@ class Tally:
             end: end position of the segment.
         """
         if error.base_offset is None:
-            self.drop(error.reason, Counts(1, None, end - error.position))
+            self.count_dropped(error.reason, RecordCounts(1, None, end - error.position))
             return
-        size = int.from_bytes(header[8:12], "big") + _BEFORE_SIZE
-        header_count = _header_count(header)
+        size = int.from_bytes(header[8:12], "big") + _HEADER_BYTES_BEFORE_SIZE
+        header_count = _record_count_of_header(header)
         lost_count = None if header_count is None else max(header_count - error.records, 0)
         if lost_count != 0:
-            self.drop(error.reason, Counts(1, lost_count, size))
+            self.count_dropped(error.reason, RecordCounts(1, lost_count, size))
 
-    def _starts_of_batches(self, batch: pa.RecordBatch) -> Flags:
+    def _mask_batch_starts(self, batch: pa.RecordBatch) -> Flags:
         """Return a flag for each row: whether it is the first row of its batch."""
         positions = batch.column("position").to_numpy()
         starts = np.ones(positions.size, np.bool_)
@@ -150,23 +152,25 @@ class Tally:
         codecs = batch.column("codec")
         numbers = codecs.indices.to_numpy()
         for number in np.flatnonzero(np.bincount(numbers)).tolist():
-            own = (numbers == number) & ~control
-            counts = Counts(int((own & starts).sum()), int(own.sum()), _sum_of(batch, own & starts))
-            counts.payload_bytes = int(payload.sum(where=own))
+            codec_counts = (numbers == number) & ~control
+            counts = RecordCounts(
+                int((codec_counts & starts).sum()), int(codec_counts.sum()), _sum_of(batch, codec_counts & starts)
+            )
+            counts.payload_bytes = int(payload.sum(where=codec_counts))
             if counts.records:
-                self.codecs.setdefault(codecs.dictionary[number].as_py(), Counts()).add(counts)
+                self.codecs.setdefault(codecs.dictionary[number].as_py(), RecordCounts()).add_counts(counts)
 
-    def _count_written(self, batch: pa.RecordBatch, payload: npt.NDArray[np.int64]) -> None:
+    def _count_written_rows(self, batch: pa.RecordBatch, payload: npt.NDArray[np.int64]) -> None:
         self.records += batch.num_rows
         self.payload_bytes += int(payload.sum())
-        times = _milliseconds(batch)[batch.column("timestamp_type").to_numpy() >= 0]
+        times = _timestamps_in_ms(batch)[batch.column("timestamp_type").to_numpy() >= 0]
         if times.size:
             first, last = int(times.min()), int(times.max())
             self.first_timestamp_ms = first if self.first_timestamp_ms is None else min(first, self.first_timestamp_ms)
             self.last_timestamp_ms = last if self.last_timestamp_ms is None else max(last, self.last_timestamp_ms)
 
 
-def _milliseconds(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def _timestamps_in_ms(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     times: npt.NDArray[np.int64] = batch.column("timestamp").view(pa.int64()).to_numpy()
     return times
 
@@ -175,47 +179,47 @@ def _sum_of(batch: pa.RecordBatch, rows: Flags) -> int:
     return int(batch.column("batch_size").to_numpy().sum(where=rows, dtype=np.int64))
 
 
-def _payload(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def _compute_payload_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return the size of each row's key, value and headers in bytes, without the encoding's overhead."""
     total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
     for name in ("key", "value"):
-        total += _lengths(batch.column(name))
+        total += _compute_lengths(batch.column(name))
     headers = batch.column("headers")
     if len(headers.values):
-        pairs = _lengths(headers.values.field(0)) + _lengths(headers.values.field(1))
+        pairs = _compute_lengths(headers.values.field(0)) + _compute_lengths(headers.values.field(1))
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(pairs)])
         total += np.diff(ends[headers.offsets.to_numpy()])
     return total
 
 
-def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+def _compute_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
     return lengths
 
 
-def _flags_of(batch: pa.RecordBatch, keep: Filter) -> Flags:
+def _mask_selected_rows(batch: pa.RecordBatch, record_filter: RecordFilter) -> Flags:
     is_selected = np.ones(batch.num_rows, np.bool_)
-    if keep.from_timestamp is not None:
-        is_selected &= _milliseconds(batch) >= keep.from_timestamp
-    if keep.until_timestamp is not None:
-        is_selected &= _milliseconds(batch) < keep.until_timestamp
-    if keep.keys is not None:
-        _narrow(batch.column("key"), is_selected, keep.keys.__contains__)
-    if keep.key_pattern is not None:
-        pattern = keep.key_pattern
-        _narrow(batch.column("key"), is_selected, lambda key: pattern.search(key) is not None)
+    if record_filter.from_timestamp is not None:
+        is_selected &= _timestamps_in_ms(batch) >= record_filter.from_timestamp
+    if record_filter.until_timestamp is not None:
+        is_selected &= _timestamps_in_ms(batch) < record_filter.until_timestamp
+    if record_filter.keys is not None:
+        _filter_by_key(batch.column("key"), is_selected, record_filter.keys.__contains__)
+    if record_filter.key_pattern is not None:
+        pattern = record_filter.key_pattern
+        _filter_by_key(batch.column("key"), is_selected, lambda key: pattern.search(key) is not None)
     return is_selected
 
 
-def _narrow(keys: pa.Array, chosen: Flags, test: Callable[[bytes], bool]) -> None:
+def _filter_by_key(keys: pa.Array, is_selected: Flags, matches: Callable[[bytes], bool]) -> None:
     """Clear the flags of rows whose key fails the test. Each distinct key is tested once. A null key always fails."""
     dictionary_keys = keys.dictionary_encode()
-    passes = np.array([*(test(key) for key in dictionary_keys.dictionary.to_pylist()), False], np.bool_)
+    passes = np.array([*(matches(key) for key in dictionary_keys.dictionary.to_pylist()), False], np.bool_)
     numbers = pc.fill_null(dictionary_keys.indices, len(passes) - 1).to_numpy()
-    chosen &= passes[numbers]
+    is_selected &= passes[numbers]
 
 
-def _header_count(header: bytes) -> int | None:
+def _record_count_of_header(header: bytes) -> int | None:
     """Return the record count in a batch header, or None if the batch is not of format 2."""
     if len(header) < BATCH_V2.size or header[BATCH_V2.position_of("magic")] != 2:
         return None
@@ -249,13 +253,13 @@ class CodecSummary:
     payload_bytes: int
 
     @property
-    def ratio(self) -> float:
+    def compression_ratio(self) -> float:
         """The payload bytes per byte of log."""
         return self.payload_bytes / self.log_bytes if self.log_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedTotals:
     """Totals of records that were omitted from the output for one reason. ``records`` is None if unknown."""
 
     reason: str
@@ -265,12 +269,12 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ExportSummary:
     """The totals of a job. ``internal_topics`` were not selected."""
 
     topics: tuple[TopicSummary, ...]
     codecs: tuple[CodecSummary, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedTotals, ...]
     internal_topics: tuple[str, ...]
     output: str
     seconds: float

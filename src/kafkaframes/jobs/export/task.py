@@ -27,9 +27,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
-from kafkaframes.jobs.dump.chunks import Filter
-from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
-from kafkaframes.jobs.export.writers import Output, row_batch
+from kafkaframes.jobs.dump.chunks import RecordFilter
+from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, RecordCounts, SegmentTally
+from kafkaframes.jobs.export.writers import OutputFile, to_output_rows
 from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
@@ -90,14 +90,14 @@ class ExportTask:
         label = self.label or split_path(self.path)[1].removesuffix(".swap").replace(".log", "")
         return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
 
-    def copy(
+    def copy_records(
         self,
         result: SegmentResult,
-        settings: Settings,
+        settings: ExportTaskSettings,
         write: Write,
         *,
         memory: Recycler,
-        look: Look | None = None,
+        observe_batches: Look | None = None,
     ) -> None:
         """Read the selected records, pass them to ``write`` batch by batch, and count them in ``result``.
 
@@ -107,23 +107,23 @@ class ExportTask:
             write: receives batches with ``tally.SOURCE_COLUMNS``.
             memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
                 time of reading it.
-            look: receives the batches of the log before they are decoded.
+            observe_batches: receives the batches of the log before they are decoded.
 
         Raises:
             LogDirError: the segment cannot be read.
             CorruptRecordError: the segment is damaged, and ``on_damage`` is "fail".
         """
         with open_planned_segment(self.path, self.size_bytes, options=settings.storage) as segment:
-            _copy(segment, result, settings, write, look, memory)
+            _copy_segment(segment, result, settings, write, observe_batches, memory)
 
 
-NO_CONTROL = Filter(control=False)
+NO_CONTROL_RECORDS = RecordFilter(control=False)
 READ_UNCOMMITTED = "read_uncommitted"
-_JSON_LINES = 2  # version of the JSON output; version 1 replaced bytes that are not UTF-8
+_JSON_LINES_VERSION = 2  # version of the JSON output; version 1 replaced bytes that are not UTF-8
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ExportTaskSettings:
     """Settings that are common to all segments of an export.
 
     Attributes:
@@ -139,7 +139,7 @@ class Settings:
 
     to: str
     form: str = "parquet"
-    keep: Filter = NO_CONTROL
+    keep: RecordFilter = NO_CONTROL_RECORDS
     on_damage: str = "keep"
     verify_crc: bool = True
     headers: bool = True
@@ -147,7 +147,7 @@ class Settings:
     isolation: str = READ_UNCOMMITTED
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def fingerprint(self) -> dict[str, Any]:
+    def stored_fingerprint(self) -> dict[str, Any]:
         """Return the settings that must be the same in every run into a destination, as JSON values."""
         values = asdict(self)
         del values["to"], values["storage"]
@@ -155,32 +155,32 @@ class Settings:
         if values["isolation"] == READ_UNCOMMITTED:  # as in destinations of releases that stored no isolation level
             del values["isolation"]
         if self.form == "json":
-            values["json_lines"] = _JSON_LINES
-        return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
+            values["json_lines"] = _JSON_LINES_VERSION
+        return dict(json.loads(json.dumps(values, default=_to_json_value, sort_keys=True)))
 
 
-def _as_json(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, re.Pattern):
         return value.pattern.decode("latin-1")
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    return sorted(map(_as_json, value))
+    return sorted(map(_to_json_value, value))
 
 
-OWN = "_kafkaframes"
-TEMPORARY = f"{OWN}/tmp"
-JOURNAL = f"{OWN}/journal"
-SUCCESS = "_SUCCESS"
+OWN_DIRECTORY = "_kafkaframes"
+TEMPORARY_DIRECTORY = f"{OWN_DIRECTORY}/tmp"
+JOURNAL_DIRECTORY = f"{OWN_DIRECTORY}/journal"
+SUCCESS_FILE = "_SUCCESS"
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], None]
 Write = Callable[[pa.RecordBatch], None]
-ABORTED = "records of aborted transactions"
+ABORTED_RECORDS_REASON = "records of aborted transactions"
 Flags = npt.NDArray[np.bool_]
 log = logging.getLogger("kafkaframes.jobs")
-MAX_FAULTS = 20  # number of faults that a segment's result lists
+MAX_LISTED_FAULTS = 20  # number of faults that a segment's result lists
 # A reader allocates memory for its chunks, which the system zeroes in pages of 2 MiB. For a small segment this took
 # longer than reading it, so the reader allocates only the typical uncompressed size of such a segment.
-USUAL_RATIO = 8
+ASSUMED_COMPRESSION_RATIO = 8
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class SegmentResult:
     """
 
     task: ExportTask
-    tally: Tally = field(default_factory=Tally)
+    tally: SegmentTally = field(default_factory=SegmentTally)
     output: str | None = None
     output_bytes: int = 0
     faults: list[str] = field(default_factory=list)
@@ -216,14 +216,14 @@ class SegmentResult:
         Raises:
             KeyError, TypeError, AttributeError: the values do not describe a result.
         """
-        parsed = {"task": ExportTask(**values["task"]), "tally": Tally.from_json(values["tally"])}
+        parsed = {"task": ExportTask(**values["task"]), "tally": SegmentTally.from_json(values["tally"])}
         return cls(**(values | parsed))
 
 
-class Job(NamedTuple):
+class ExportJob(NamedTuple):
     """Files to write in one task of a worker process."""
 
-    settings: Settings
+    settings: ExportTaskSettings
     files: tuple[FileTasks, ...]
 
     @property
@@ -232,7 +232,7 @@ class Job(NamedTuple):
         return sum(task.bytes_to_read for tasks in self.files for task in tasks)
 
 
-def export_group(job: Job) -> list[SegmentResult]:
+def export_job_files(job: ExportJob) -> list[SegmentResult]:
     """Export the files of a job, and record each in the journal.
 
     Raises:
@@ -240,44 +240,44 @@ def export_group(job: Job) -> list[SegmentResult]:
     """
     settings, files = job
     results: list[SegmentResult] = []
-    with writing(settings.to), journal_of(settings.to) as record, borrow_memory() as memory:
+    with raise_destination_errors(settings.to), open_journal(settings.to) as record, borrow_memory() as memory:
         for tasks in files:
-            made = export_file(tasks, settings, memory=memory)
-            for line in lines_of(made):
+            results_by_file = export_file(tasks, settings, memory=memory)
+            for line in build_journal_lines(results_by_file):
                 record(line)
-            results += made
+            results += results_by_file
     return results
 
 
-def lines_of(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
+def build_journal_lines(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
     """Yield one journal line for each file. It has all segments of the file, so that they are recorded atomically.
 
     Failed segments are not recorded, so that the next run exports them again.
     """
-    done = [result for result in results if result.failed is None]
-    for output, members in groupby(done, key=lambda result: result.output):
+    recorded_outputs = [result for result in results if result.failed is None]
+    for output, members in groupby(recorded_outputs, key=lambda result: result.output):
         if output is None:
             yield from (result.as_json() for result in members)
         else:
             yield {"segments": [result.as_json() for result in members]}
 
 
-def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
+def parse_journal_line(values: dict[str, Any]) -> list[SegmentResult]:
     """Parse a journal line.
 
     Raises:
         KeyError, TypeError, AttributeError: the values do not describe results.
     """
-    return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
+    return [SegmentResult.from_json(entry) for entry in values.get("segments", [values])]
 
 
 @contextmanager
-def journal_of(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+def open_journal(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Yield a function that appends a line to a new journal file, which is created with the first line.
 
     An appended line survives if the process is killed.
     """
-    path, descriptors = Path(to, JOURNAL, f"{uuid.uuid4().hex}.jsonl"), list[int]()
+    path, descriptors = Path(to, JOURNAL_DIRECTORY, f"{uuid.uuid4().hex}.jsonl"), list[int]()
 
     def record(values: dict[str, Any]) -> None:
         if not descriptors:
@@ -293,11 +293,15 @@ def journal_of(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 def read_journal(to: str) -> Iterator[dict[str, Any]]:
     """Yield the objects in the journal, oldest file first. Truncated lines and other JSON values are skipped."""
-    for path in sorted(Path(to, JOURNAL).glob("*.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
+    for path in sorted(
+        Path(to, JOURNAL_DIRECTORY).glob("*.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path.name)
+    ):
         yield from filter(None, map(parse_json_object, path.read_bytes().splitlines()))
 
 
-def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:
+def export_file(
+    tasks: FileTasks, settings: ExportTaskSettings, *, memory: Recycler | None = None
+) -> list[SegmentResult]:
     """Export segments of one topic partition into one file, which appears complete or not at all.
 
     If a segment cannot be read, or is damaged with on_damage=fail, its result has the reason in ``failed``, and the
@@ -306,58 +310,58 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
     Raises:
         OptionError: the destination cannot be written.
     """
-    first = tasks[0]
-    final = Path(settings.to, f"{first.name}.{settings.form}")
-    temporary = Path(settings.to, TEMPORARY, f"{uuid.uuid4().hex}.{settings.form}")
+    first_task = tasks[0]
+    final_path = Path(settings.to, f"{first_task.name}.{settings.form}")
+    temporary = Path(settings.to, TEMPORARY_DIRECTORY, f"{uuid.uuid4().hex}.{settings.form}")
     results = [SegmentResult(task) for task in tasks]
     memory = memory or Recycler()
-    with writing(settings.to):
+    with raise_destination_errors(settings.to):
         try:
-            output = Output(str(temporary), settings.form, base64=settings.base64, metadata=_metadata(tasks))
+            output = OutputFile(str(temporary), settings.form, base64=settings.base64, metadata=_build_metadata(tasks))
             with output:
                 for result in results:
-                    result.task.copy(
+                    result.task.copy_records(
                         result,
                         settings,
-                        lambda batch: output.write(row_batch(batch, headers=settings.headers)),
+                        lambda batch: output.write_rows(to_output_rows(batch, headers=settings.headers)),
                         memory=memory,
                     )
-            check_rows(output.rows, results, where=first.path)
+            check_file_rows(output.rows, results, where=first_task.path)
         except (LogDirError, CorruptRecordError) as error:
             temporary.unlink(missing_ok=True)
             if len(tasks) == 1:
-                return [SegmentResult(first, failed=str(error))]
-            final.unlink(missing_ok=True)  # file of an earlier run, with the records of all segments
+                return [SegmentResult(first_task, failed=str(error))]
+            final_path.unlink(missing_ok=True)  # file of an earlier run, with the records of all segments
             return [result for task in tasks for result in export_file((task,), settings, memory=memory)]
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         if output.is_begun:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(temporary, final)
-            size_bytes = final.stat().st_size
+            final_path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary, final_path)
+            size_bytes = final_path.stat().st_size
             for result in results:
-                result.output, result.output_bytes = str(final.relative_to(settings.to)), size_bytes
+                result.output, result.output_bytes = str(final_path.relative_to(settings.to)), size_bytes
         else:
-            final.unlink(missing_ok=True)  # file of an earlier run with other segments
+            final_path.unlink(missing_ok=True)  # file of an earlier run with other segments
     return results
 
 
-def check_rows(written: int, results: Iterable[SegmentResult], *, where: str) -> None:
+def check_file_rows(written: int, results: Iterable[SegmentResult], *, where: str) -> None:
     """Check that a file has as many rows as records were read for it.
 
     Raises:
         LogDirError: the numbers differ, so the file must be removed.
     """
-    left_out: Counter[str] = Counter()
-    read = 0
+    omitted_counts: Counter[str] = Counter()
+    read_count = 0
     for result in results:
-        read += result.tally.records_read
-        left_out.update(result.tally.records_left_out)
-    check_row_counts(read, written, left_out, where=where)
+        read_count += result.tally.records_read
+        omitted_counts.update(result.tally.records_left_out)
+    check_row_counts(read_count, written, omitted_counts, where=where)
 
 
-def _metadata(tasks: FileTasks) -> dict[str, str]:
+def _build_metadata(tasks: FileTasks) -> dict[str, str]:
     """Return the metadata of a file, for formats that can store it."""
     first = tasks[0]
     paths = [escape_unprintable(task.path) for task in tasks]
@@ -366,35 +370,37 @@ def _metadata(tasks: FileTasks) -> dict[str, str]:
 
 
 def read_fingerprints(
-    task: ExportTask, expected: Sequence[Fingerprint], *, storage: Mapping[str, Any]
+    task: ExportTask, expected_offsets: Sequence[Fingerprint], *, storage: Mapping[str, Any]
 ) -> dict[int, Fingerprint]:
-    """Return the fingerprints of a segment's records at the offsets of ``expected``, which are in offset order.
+    """Return the fingerprints of a segment's records at the offsets of ``expected_offsets``, which are in offset order.
 
     Damaged records, and all records of a segment that cannot be read, are missing.
     """
     result: dict[int, Fingerprint] = {}
-    part = replace(task, first_offset=expected[0].offset, end_offset=expected[-1].offset + 1)
-    settings = Settings("", on_damage="drop", storage=storage)
+    part = replace(task, first_offset=expected_offsets[0].offset, end_offset=expected_offsets[-1].offset + 1)
+    settings = ExportTaskSettings("", on_damage="drop", storage=storage)
     try:
         with borrow_memory() as memory:
-            part.copy(SegmentResult(part), settings, create_collector(expected, result), memory=memory)
+            part.copy_records(SegmentResult(part), settings, create_collector(expected_offsets, result), memory=memory)
     except LogDirError:  # the export reports the segment
         pass
     return result
 
 
-def _copy(
+def _copy_segment(
     segment: OpenSegment,
     result: SegmentResult,
-    settings: Settings,
+    settings: ExportTaskSettings,
     write: Write,
-    look: Look | None,
+    observe_batches: Look | None,
     memory: Recycler,
 ) -> None:
     task = result.task
-    alternates = [AlternateRange(*one) for one in task.alternates]
+    alternates = [AlternateRange(*alternate) for alternate in task.alternates]
     healer = BatchHealer(task.path, alternates, settings.storage) if alternates else None
-    options = _read_options(task, settings)._replace(unwanted=_unwanted_batches(result, look), heal=healer)
+    options = _make_read_options(task, settings)._replace(
+        unwanted=_mask_aborted_batches(result, observe_batches), heal=healer
+    )
     end: ScanEnd | None = None
     gaps: list[DamagedRange] = []
     for run in segment.read_runs(
@@ -402,26 +408,26 @@ def _copy(
     ):
         reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
         for batch in reader:
-            write(result.tally.take(batch, settings.keep))
+            write(result.tally.count_and_filter(batch, settings.keep))
         end = run.end = reader.end
         for error in reader.errors:
             header = bytes(segment.source.read(error.position, BATCH_V2.size))
             add_fault(result, error, header, end=task.size_bytes)
-    _count_unread(result, end, gaps)
+    _count_unread_bytes(result, end, gaps)
     for text in [] if healer is None else healer.healed_ranges:
         log.warning("%s", text)
 
 
-def _unwanted_batches(result: SegmentResult, look: Look | None) -> Callable[[Batches], Flags] | None:
+def _mask_aborted_batches(result: SegmentResult, observe_batches: Look | None) -> Callable[[Batches], Flags] | None:
     """Return a function that masks and counts the batches of aborted transactions; None if there is nothing to do."""
     task = result.task
-    if look is None and not task.aborted:
+    if observe_batches is None and not task.aborted:
         return None
     state = TransactionState(task.aborted)
 
     def mask_batches(batches: Batches) -> Flags:
-        if look is not None:
-            look(batches)
+        if observe_batches is not None:
+            observe_batches(batches)
         if not task.aborted:
             return np.zeros(len(batches), np.bool_)
         is_aborted = state.mask_aborted_batches(batches)
@@ -432,13 +438,13 @@ def _unwanted_batches(result: SegmentResult, look: Look | None) -> Callable[[Bat
             counted = counted & (batches.column("base_offset") < task.end_offset)
         if counted.any():
             records, size = (int(batches.column(name).sum(where=counted)) for name in ("count", "size"))
-            result.tally.drop(ABORTED, Counts(int(counted.sum()), records, size))
+            result.tally.count_dropped(ABORTED_RECORDS_REASON, RecordCounts(int(counted.sum()), records, size))
         return is_aborted
 
     return mask_batches
 
 
-def _count_unread(result: SegmentResult, end: ScanEnd | None, gaps: list[DamagedRange]) -> None:
+def _count_unread_bytes(result: SegmentResult, end: ScanEnd | None, gaps: list[DamagedRange]) -> None:
     """Count the bytes outside the batches that were read: damaged chunks, and data after the last batch."""
     size_bytes = result.task.size_bytes
     for gap in gaps:
@@ -446,13 +452,13 @@ def _count_unread(result: SegmentResult, end: ScanEnd | None, gaps: list[Damaged
         first, last = gap.damage.lost
         result.faults.append(f"{gap.damage}; bytes {first} to {last} of {result.task.path} are lost")
         lost_bytes = (size_bytes if gap.end is None else gap.end) - gap.start
-        result.tally.drop("a chunk of a tiered segment cannot be read", Counts(1, None, lost_bytes))
+        result.tally.count_dropped("a chunk of a tiered segment cannot be read", RecordCounts(1, None, lost_bytes))
     is_cut_off = bool(gaps) and gaps[-1].end is None
     if end is not None and end.position < size_bytes and not end.corrupt and not is_cut_off:
-        result.tally.drop(end.reason, Counts(1, None, size_bytes - end.position))
+        result.tally.count_dropped(end.reason, RecordCounts(1, None, size_bytes - end.position))
 
 
-def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
+def _make_read_options(task: ExportTask, settings: ExportTaskSettings) -> ReadOptions:
     return ReadOptions(
         columns=SOURCE_COLUMNS,
         on_damage=settings.on_damage,
@@ -460,7 +466,7 @@ def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
         rules=FILE,
         first_offset=task.first_offset,
         end_offset=task.end_offset,
-        chunk_bytes=min(CHUNK_BYTES, max(USUAL_RATIO * task.bytes_to_read, 64 << 10)),
+        chunk_bytes=min(CHUNK_BYTES, max(ASSUMED_COMPRESSION_RATIO * task.bytes_to_read, 64 << 10)),
     )
 
 
@@ -474,13 +480,13 @@ def add_fault(result: SegmentResult, error: ReadError, header: bytes, *, end: in
         end: end position of the source.
     """
     result.fault_count += 1
-    if len(result.faults) < MAX_FAULTS:
+    if len(result.faults) < MAX_LISTED_FAULTS:
         result.faults.append(f"{error.as_exception()}; {error.records} of the batch's records are exported")
-    result.tally.damage(error, header, end=end)
+    result.tally.count_damaged(error, header, end=end)
 
 
 @contextmanager
-def writing(to: str) -> Iterator[None]:
+def raise_destination_errors(to: str) -> Iterator[None]:
     """Raise OptionError for errors of the destination, which end the export, unlike errors of a segment."""
     try:
         yield

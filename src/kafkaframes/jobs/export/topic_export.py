@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from kafkaframes.jobs.export.planning import Done, has_output, recorded_results
+from kafkaframes.jobs.export.planning import FinishedSegments, has_output, recorded_results
 from kafkaframes.jobs.export.positions import (
     Fingerprints,
     Gap,
     IncrementPlan,
     Plan,
     TopicPartition,
-    topic_number,
+    number_of_topic_id,
 )
-from kafkaframes.jobs.export.run import Outcome, Work, export_single, export_work
-from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, journal_of, read_journal
+from kafkaframes.jobs.export.run import Outcome, Work, export_to_single_file, export_work
+from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, SegmentResult, open_journal, read_journal
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.scan.ranges import nest_by_topic
@@ -51,7 +51,7 @@ class TopicExport:
     """
 
     plan: Plan
-    settings: Settings
+    settings: ExportTaskSettings
     overwrite: bool = False
     single_file: bool = False
 
@@ -64,7 +64,7 @@ class TopicExport:
     def size_bytes(self) -> None:
         """None: the number of bytes to read is only known when the export runs."""
 
-    def run(self, run: Runner = run_here) -> Outcome:
+    def write_files(self, run: Runner = run_here) -> Outcome:
         """Write the records that no earlier run has written.
 
         Args:
@@ -78,8 +78,8 @@ class TopicExport:
         settings, overwrite = self.settings, self.overwrite
         if self.single_file:
             plan = self.plan(None)
-            return export_single(plan.tasks, settings, overwrite=overwrite, notes=_notes_of(plan))
-        fingerprint = settings.fingerprint() | _SOURCE
+            return export_to_single_file(plan.tasks, settings, overwrite=overwrite, notes=_notes_of(plan))
+        fingerprint = settings.stored_fingerprint() | _SOURCE
         return export_work(self._find_work, settings, fingerprint, run=run, overwrite=overwrite)
 
     def _find_work(self) -> Work:
@@ -87,7 +87,7 @@ class TopicExport:
         contents = read_contents(to)
         plan = self.plan(contents)
         if (values := _new_facts(plan, contents)) is not None:
-            with journal_of(to) as record:
+            with open_journal(to) as record:
                 record({_PLAN: values})
         tasks = [task for planned in plan.tasks for task in contents.without_finished(planned)]
         done = {result.task.name: result for result in contents.results}
@@ -99,7 +99,7 @@ class TopicExport:
         return Work(
             [task.name for task in selected_tasks],
             [(task,) for task in tasks],
-            Done({result.task.name: result for result in selected_results}, {}, outputs),
+            FinishedSegments({result.task.name: result for result in selected_results}, {}, outputs),
             notes=_notes_of(plan),
         )
 
@@ -127,8 +127,8 @@ class Contents:
 
     @property
     def topic_number_of(self) -> Callable[[str], int | None]:
-        """A function that returns ``topic_number`` of a topic's stored id; None if it is unknown."""
-        return lambda topic: topic_number(self.topic_ids[topic]) if topic in self.topic_ids else None
+        """A function that returns ``number_of_topic_id`` of a topic's stored id; None if it is unknown."""
+        return lambda topic: number_of_topic_id(self.topic_ids[topic]) if topic in self.topic_ids else None
 
     @property
     def fingerprints(self) -> Fingerprints:

@@ -10,13 +10,13 @@ from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
-from kafkaframes.jobs.export.task import ExportTask, Look, SegmentResult, Settings, Write, add_fault
+from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, Look, SegmentResult, Write, add_fault
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler
 
-SILENCE_MS: Final = 120_000
-_READER: Final[Mapping[str, Any]] = {
+MAX_SILENCE_MS: Final = 120_000
+_READER_SETTINGS: Final[Mapping[str, Any]] = {
     "auto_offset_reset": "none",
     "enable_auto_commit": False,
     "fetch_max_bytes": 16 << 20,
@@ -42,27 +42,27 @@ class TopicTask(ExportTask):
         """The topic partition."""
         return TopicPartition(self.topic, self.partition)
 
-    def copy(
+    def copy_records(
         self,
         result: SegmentResult,
-        settings: Settings,
+        settings: ExportTaskSettings,
         write: Write,
         *,
         memory: Recycler,
-        look: Look | None = None,
+        observe_batches: Look | None = None,
     ) -> None:
         """Fetch the range and pass it to ``write`` batch by batch, as ``ExportTask.copy`` does.
 
         Raises:
             OptionError: the topic has deleted offsets of the range since it was planned, or ends before the range.
             CorruptRecordError: a batch is damaged, and ``on_damage`` is "fail".
-            BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
+            BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``MAX_SILENCE_MS``.
         """
-        with Consumer(**{**_READER, **self.client}) as consumer:
-            for fetched_batches in iter(_range_reader(consumer, self).read_next, None):
-                if look is not None:
-                    look(fetched_batches.batches)
-                result.tally.begin_source()
+        with Consumer(**{**_READER_SETTINGS, **self.client}) as consumer:
+            for fetched_batches in iter(_open_range_reader(consumer, self).read_next, None):
+                if observe_batches is not None:
+                    observe_batches(fetched_batches.batches)
+                result.tally.begin_source_file()
                 errors: list[ReadError] = []
                 record_batches = fetched_batches.read(
                     SOURCE_COLUMNS,
@@ -74,16 +74,16 @@ class TopicTask(ExportTask):
                     errors=errors,
                 )
                 for batch in record_batches:
-                    write(result.tally.take(batch, settings.keep))
+                    write(result.tally.count_and_filter(batch, settings.keep))
                 data = fetched_batches.data
                 for error in errors:
                     header = bytes(data[error.position : error.position + BATCH_V2.size])
                     add_fault(result, error, header, end=len(data))
 
 
-def _range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
+def _open_range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
     def raise_loss(problem: str) -> None:
         raise OptionError(f"{task.path} {problem}: run again")
 
     first, end = task.first_offset or 0, task.end_offset or 0
-    return RangeReader(consumer, task.topic_partition, first, end, on_loss=raise_loss, silence_ms=SILENCE_MS)
+    return RangeReader(consumer, task.topic_partition, first, end, on_loss=raise_loss, silence_ms=MAX_SILENCE_MS)

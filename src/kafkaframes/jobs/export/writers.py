@@ -26,9 +26,11 @@ from kafkaframes.wire.primitives import decode_java_text
 
 ROW_GROUP_ROWS = 400_000
 ROW_GROUP_BYTES = 64 << 20
-_PACKED = "DELTA_BINARY_PACKED"
-_BYTES = ("key", "value")
-_NAMES = frozenset({"offset", "timestamp", "timestampType", "topic", "partition", "headers", *_BYTES})
+_DELTA_ENCODING = "DELTA_BINARY_PACKED"
+_PAYLOAD_COLUMNS = ("key", "value")
+_RECORD_COLUMNS = frozenset(
+    {"offset", "timestamp", "timestampType", "topic", "partition", "headers", *_PAYLOAD_COLUMNS}
+)
 
 
 class ParquetOutput:
@@ -43,13 +45,17 @@ class ParquetOutput:
         self.metadata: list[Any] = []
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
-        self._open(schema)
+        self._open_writer(schema)
 
-    def _open(self, schema: pa.Schema) -> None:
+    def _open_writer(self, schema: pa.Schema) -> None:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
-        decoded_columns = [one.name for one in schema if one.name not in _NAMES and not pa.types.is_nested(one.type)]
+        decoded_columns = [
+            column.name
+            for column in schema
+            if column.name not in _RECORD_COLUMNS and not pa.types.is_nested(column.type)
+        ]
         dictionary_columns = [
             "timestampType",
             "topic",
@@ -64,7 +70,7 @@ class ParquetOutput:
             compression="zstd",
             compression_level=1,
             use_dictionary=dictionary_columns,
-            column_encoding=dict.fromkeys(numbers, _PACKED),
+            column_encoding=dict.fromkeys(numbers, _DELTA_ENCODING),
             write_statistics=[*numbers, *dictionary_columns],
             metadata_collector=self.metadata,
             store_schema=not self._plain_types,
@@ -72,31 +78,31 @@ class ParquetOutput:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows, and write row groups that are full."""
-        batch = _with_far_times(batch)
+        batch = _separate_far_times(batch)
         if FAR_TIMESTAMPS_COLUMN in batch.schema.names and FAR_TIMESTAMPS_COLUMN not in self._schema.names:
-            self._widen()
-        self._waiting.append(_widen_batch(batch, self._schema))
+            self._add_far_times_column()
+        self._waiting.append(_add_missing_columns(batch, self._schema))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
-            self._flush()
+            self._write_row_group()
 
-    def _widen(self) -> None:
+    def _add_far_times_column(self) -> None:
         """Restart the file with the column ``FAR_TIMESTAMPS_COLUMN``, and copy the row groups that were written."""
         import pyarrow.parquet
 
-        with self._close_once():
+        with self._prevent_second_close():
             self._writer.close()
         self._file.close()
-        rows = sum(one.num_rows for one in self.metadata)
+        rows = sum(row_group.num_rows for row_group in self.metadata)
         self.metadata.clear()
-        narrow = f"{self._path}.narrow"
+        old_schema = f"{self._path}.narrow"
         if rows:
-            _move(self._path, narrow)
-        self._open(self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64())))
-        self._waiting = [_widen_batch(batch, self._schema) for batch in self._waiting]
+            _move_file(self._path, old_schema)
+        self._open_writer(self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64())))
+        self._waiting = [_add_missing_columns(batch, self._schema) for batch in self._waiting]
         if rows:
-            with _open_output(narrow, "rb") as file:
+            with _open_output(old_schema, "rb") as file:
                 source = pyarrow.parquet.ParquetFile(file)
                 for number in range(source.num_row_groups):
                     group = source.read_row_group(number)
@@ -104,25 +110,25 @@ class ParquetOutput:
                         self._schema
                     )
                     self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
-            _remove(narrow)
+            _remove_file(old_schema)
 
-    def _flush(self) -> None:
-        waiting, rows = self._waiting, self._rows
+    def _write_row_group(self) -> None:
+        pending_batches, rows = self._waiting, self._rows
         self._waiting, self._rows, self._bytes = [], 0, 0
-        if waiting:
-            table = pa.Table.from_batches(waiting, schema=self._schema)
-            with self._close_once():
+        if pending_batches:
+            table = pa.Table.from_batches(pending_batches, schema=self._schema)
+            with self._prevent_second_close():
                 self._writer.write_table(table, row_group_size=max(rows, 1))
 
     def close(self) -> None:
         """Write the last row group and the footer."""
-        self._flush()
-        with self._close_once():
+        self._write_row_group()
+        with self._prevent_second_close():
             self._writer.close()
         self._file.close()
 
     @contextmanager
-    def _close_once(self) -> Iterator[None]:
+    def _prevent_second_close(self) -> Iterator[None]:
         """Prevent pyarrow from closing a failed file again on deletion, which would print a traceback."""
         try:
             yield
@@ -131,7 +137,7 @@ class ParquetOutput:
             raise
 
 
-def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _separate_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with null timestamps where microseconds would overflow.
 
     ``FAR_TIMESTAMPS_COLUMN`` contains these timestamps as numbers.
@@ -139,22 +145,22 @@ def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     times = batch.column("timestamp")
     if times.type.unit != "ms":
         return batch
-    _, far = separate_instants(times)
-    if far is None:
+    _, is_far = separate_instants(times)
+    if is_far is None:
         return batch
-    near = pc.if_else(far.is_null(), times, pa.scalar(None, times.type))
-    batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", near)
-    return batch.append_column(FAR_TIMESTAMPS_COLUMN, far)
+    is_near = pc.if_else(is_far.is_null(), times, pa.scalar(None, times.type))
+    batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", is_near)
+    return batch.append_column(FAR_TIMESTAMPS_COLUMN, is_far)
 
 
-def _widen_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _add_missing_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with all columns of a schema."""
     if FAR_TIMESTAMPS_COLUMN in schema.names and FAR_TIMESTAMPS_COLUMN not in batch.schema.names:
         batch = batch.append_column(FAR_TIMESTAMPS_COLUMN, pa.nulls(batch.num_rows, pa.int64()))
     return batch.select(schema.names)
 
 
-def _move(path: str, to: str) -> None:
+def _move_file(path: str, to: str) -> None:
     if "://" not in path:
         os.replace(path, to)
         return
@@ -164,7 +170,7 @@ def _move(path: str, to: str) -> None:
     store.mv(path, to)
 
 
-def _remove(path: str) -> None:
+def _remove_file(path: str) -> None:
     if "://" not in path:
         os.remove(path)
         return
@@ -206,7 +212,7 @@ class CsvOutput:
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
         from kafkaframes.jobs.dump.csv_file import CsvFile
 
-        texts = (*_BYTES, "headers")
+        texts = (*_PAYLOAD_COLUMNS, "headers")
         fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]
         self._schema = pa.schema(fields)
         self._format_bytes = _base64 if base64 else decode_java_text
@@ -217,19 +223,19 @@ class CsvOutput:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        for name in _BYTES:
-            columns[name] = _text_array(columns[name], self._format_bytes)
+        for name in _PAYLOAD_COLUMNS:
+            columns[name] = _to_text_array(columns[name], self._format_bytes)
         if "headers" in columns:
-            columns["headers"] = pa.array(self._pairs(columns["headers"]), pa.string())
+            columns["headers"] = pa.array(self._header_pairs_of(columns["headers"]), pa.string())
         self._writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=self._schema))
 
-    def _pairs(self, headers: pa.Array) -> list[str | None]:
+    def _header_pairs_of(self, headers: pa.Array) -> list[str | None]:
         if headers.null_count == len(headers):
             return [None] * len(headers)
         format_bytes = self._format_bytes
         return [
-            None if one is None else json.dumps([[h["key"], _maybe(format_bytes, h["value"])] for h in one])
-            for one in headers.to_pylist()
+            None if pairs is None else json.dumps([[h["key"], _maybe(format_bytes, h["value"])] for h in pairs])
+            for pairs in headers.to_pylist()
         ]
 
 
@@ -244,8 +250,8 @@ class JsonOutput:
         """Append rows."""
         columns = {name: batch.column(name) for name in batch.schema.names}
         columns["timestamp"] = columns["timestamp"].view(pa.int64())
-        values = {name: column.to_pylist() for name, column in columns.items() if name not in _BYTES}
-        values |= {name: _json_values(columns[name]) for name in _BYTES}
+        values = {name: column.to_pylist() for name, column in columns.items() if name not in _PAYLOAD_COLUMNS}
+        values |= {name: _to_json_values(columns[name]) for name in _PAYLOAD_COLUMNS}
         for row in zip(*(values[name] for name in columns), strict=True):
             record = dict(zip(columns, row, strict=True))
             if record.get("headers"):
@@ -253,17 +259,17 @@ class JsonOutput:
             self._file.write(to_json_line(record))
 
 
-def _json_values(raw: pa.Array) -> list[JsonBytes]:
+def _to_json_values(raw: pa.Array) -> list[JsonBytes]:
     """Return bytes as JSON values. Values are converted one by one only if some are not UTF-8."""
     try:
         texts: list[JsonBytes] = pc.cast(raw, pa.string()).to_pylist()
     except pa.ArrowInvalid:
-        return [to_json_bytes(one) for one in raw.to_pylist()]
+        return [to_json_bytes(value) for value in raw.to_pylist()]
     return texts
 
 
 Writer = ParquetOutput | ArrowOutput | CsvOutput | JsonOutput
-FORMATS: dict[str, Callable[..., Writer]] = {
+WRITERS_BY_FORMAT: dict[str, Callable[..., Writer]] = {
     "parquet": ParquetOutput,
     "arrow": ArrowOutput,
     "csv": CsvOutput,
@@ -271,7 +277,7 @@ FORMATS: dict[str, Callable[..., Writer]] = {
 }
 
 
-class Output:
+class OutputFile:
     """An output file that is created with its first row, because a segment may have no rows."""
 
     def __init__(
@@ -279,7 +285,7 @@ class Output:
     ) -> None:
         self._path, self._metadata = path, metadata
         options = {"base64": base64, "plain_types": plain_types} if plain_types else {"base64": base64}
-        self._open = partial(FORMATS[form], **options)
+        self._open = partial(WRITERS_BY_FORMAT[form], **options)
         self._writer: Writer | None = None
         self._rows = 0
 
@@ -298,7 +304,7 @@ class Output:
         """The metadata of the closed Parquet file; None for other formats, or if there is no file."""
         return next(iter(getattr(self._writer, "metadata", ())), None)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write_rows(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         if batch.num_rows == 0:
             return
@@ -308,7 +314,7 @@ class Output:
         self._writer.write_batch(batch)
         self._rows += batch.num_rows
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> OutputFile:
         return self
 
     def __exit__(
@@ -326,28 +332,28 @@ def _maybe(format_bytes: Callable[[bytes], str], value: bytes | None) -> str | N
     return None if value is None else format_bytes(value)
 
 
-def _text_array(raw: pa.Array, format_bytes: Callable[[bytes], str]) -> pa.Array:
+def _to_text_array(raw: pa.Array, format_bytes: Callable[[bytes], str]) -> pa.Array:
     """Return bytes as text. Values are converted one by one only for base64, or if some are not UTF-8."""
     if format_bytes is not _base64:
         try:
             return pc.cast(raw, pa.string())
         except pa.ArrowInvalid:
             pass
-    return pa.array([_maybe(format_bytes, one) for one in raw.to_pylist()], pa.string())
+    return pa.array([_maybe(format_bytes, value) for value in raw.to_pylist()], pa.string())
 
 
-def row_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
+def to_output_rows(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     """Convert a batch of ``records`` to output rows: the columns of ``kafka-log`` without topic and partition."""
     columns: dict[str, Any] = {name: batch.column(name) for name in ("key", "value", "offset", "timestamp")}
     columns["timestampType"] = batch.column("timestamp_type")
     if headers:
-        columns["headers"] = _null_where_empty(batch.column("headers"))
+        columns["headers"] = _replace_empty_by_null(batch.column("headers"))
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _null_where_empty(array: pa.Array) -> pa.Array:
+def _replace_empty_by_null(array: pa.Array) -> pa.Array:
     """Replace empty header lists with null, as in ``kafka-log``."""
-    empty = pc.equal(pc.list_value_length(array), 0)
+    is_empty = pc.equal(pc.list_value_length(array), 0)
     if array.offset:  # a filtered array may not start at the beginning of its buffers
         array = pa.concat_arrays([array])
-    return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type, mask=empty)
+    return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type, mask=is_empty)

@@ -19,19 +19,19 @@ from kafkaframes.client import AsyncConsumer, TopicPartition
 from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.errors import LogDirError, NetworkError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.mirror.mapping import Mapping
+from kafkaframes.jobs.mirror.mapping import OffsetMapping
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import check_crcs
 
-FETCH_BYTES: Final = 512 << 10  # fetch size of a comparison; a batch may be larger
+MAX_FETCH_BYTES: Final = 512 << 10  # fetch size of a comparison; a batch may be larger
 MAX_HEAD_BYTES: Final = 512 << 10  # size of the first records, which are all compared
 _SAMPLE_COUNT: Final = 4  # number of samples between the first and the last records
-_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
-_MIN_MAGIC: Final = 2  # messages inside older sets have offsets of their own
-_APPEND_TIME: Final = 1  # value of the column timestamp_type
-_MAX_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
-_STEP_MS: Final = 250
-_MAX_ERROR_BYTES: Final = 60
+_COMPARED_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_MIN_COMPARED_MAGIC: Final = 2  # messages inside older sets have offsets of their own
+_LOG_APPEND_TIME: Final = 1  # value of the column timestamp_type
+_MAX_WINDOW_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
+_RETRY_INTERVAL_MS: Final = 250
+_MAX_VALUE_TEXT_BYTES: Final = 60
 _BODY_POSITION: Final = BATCH_V2.position_of(
     "magic"
 )  # earlier bytes are not compared: base offset and length are columns, the leader epoch may differ
@@ -54,17 +54,19 @@ class ComparedRecord(NamedTuple):
         return has_own_time or self.timestamp is None or self.timestamp == copy.timestamp
 
     def __str__(self) -> str:
-        headers = "".join(f", header {name} {_shorten(value)}" for name, value in self.headers[:3])
-        return f"key {_shorten(self.key)}, value {_shorten(self.value)}, timestamp {self.timestamp}{headers}"
+        headers = "".join(f", header {name} {_shorten_value(value)}" for name, value in self.headers[:3])
+        return (
+            f"key {_shorten_value(self.key)}, value {_shorten_value(self.value)}, timestamp {self.timestamp}{headers}"
+        )
 
 
-def _shorten(value: bytes | None) -> str:
-    if value is None or len(value) <= _MAX_ERROR_BYTES:
+def _shorten_value(value: bytes | None) -> str:
+    if value is None or len(value) <= _MAX_VALUE_TEXT_BYTES:
         return repr(value)
-    return f"{value[:_MAX_ERROR_BYTES]!r}... ({count_text(len(value), 'byte')})"
+    return f"{value[:_MAX_VALUE_TEXT_BYTES]!r}... ({count_text(len(value), 'byte')})"
 
 
-class Window(NamedTuple):
+class FetchedWindow(NamedTuple):
     """The records of one fetch.
 
     Attributes:
@@ -110,7 +112,7 @@ def find_equal_batches(
     next_offset = records = size_bytes = 0
     for row, (header, other_header) in enumerate(zip(*sides, strict=False)):
         base, last, size, position, magic, count = header
-        is_inside = offset <= base and last < end and magic >= _MIN_MAGIC
+        is_inside = offset <= base and last < end and magic >= _MIN_COMPARED_MAGIC
         if not is_inside or header[:3] != other_header[:3] or not has_right_crc[row]:
             break
         if (
@@ -123,20 +125,20 @@ def find_equal_batches(
     return EqualBatches(next_offset, records, size_bytes) if next_offset else None
 
 
-class Side(Protocol):
+class ComparedSide(Protocol):
     """One side of a comparison."""
 
-    async def read(self, offset: int, end: int) -> Window:
+    async def read_window(self, offset: int, end: int) -> FetchedWindow:
         """Return records from source offset ``offset`` to ``end`` (exclusive) at most."""
 
-    async def fetch(self, offset: int, end: int) -> FetchedBatches | None:
+    async def fetch_batches(self, offset: int, end: int) -> FetchedBatches | None:
         """Return batches from source offset ``offset`` on.
 
         None if the batches have other offsets than the source's, or if only a gap follows, up to ``end``.
         """
 
-    def decode(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> Window | None:
-        """Return the records of a fetch from ``offset`` to ``end``; None if ``fetch`` does not apply to this side."""
+    def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow | None:
+        """Return the records of a fetch from ``offset`` to ``end``; None if ``fetch_batches`` does not apply."""
 
 
 @dataclass(slots=True)
@@ -153,16 +155,16 @@ class PartitionSide:
     skips_damage: bool = False
     timeout_s: float = 60.0
 
-    async def read(self, offset: int, end: int) -> Window:
+    async def read_window(self, offset: int, end: int) -> FetchedWindow:
         """Return records from ``offset`` to ``end`` (exclusive) at most.
 
         Raises:
             CorruptRecordError: a batch is damaged.
             NetworkError: no data arrive for ``timeout_s``.
         """
-        return self.decode(await self.fetch(offset, end), offset, end)
+        return self.decode_window(await self.fetch_batches(offset, end), offset, end)
 
-    async def fetch(self, offset: int, end: int) -> FetchedBatches | None:
+    async def fetch_batches(self, offset: int, end: int) -> FetchedBatches | None:
         """Return batches from ``offset`` on; None if only a gap follows, up to ``end``.
 
         Raises:
@@ -171,28 +173,28 @@ class PartitionSide:
         await self.consumer.assign({self.partition: offset}, ends={self.partition: end})
         deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
-            fetched_batches = await self.consumer.fetch(_STEP_MS)
+            fetched_batches = await self.consumer.fetch(_RETRY_INTERVAL_MS)
             if fetched_batches is not None:
                 return fetched_batches
             if await self.consumer.skip_gap(self.partition, end):
                 return None
         raise NetworkError(f"no records of {self.partition} arrived for {self.timeout_s:.0f} s")
 
-    def decode(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> Window:
+    def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow:
         """Return the records of a fetch from ``offset`` to ``end``.
 
         Raises:
             CorruptRecordError: a batch is damaged.
         """
         if fetched_batches is None:
-            return Window({}, end)
+            return FetchedWindow({}, end)
         on_damage = "drop" if self.skips_damage else "fail"
         rows = chain.from_iterable(
-            map(_iterate_records, fetched_batches.read(_COLUMNS, end_offset=end, on_damage=on_damage))
+            map(_iterate_records, fetched_batches.read(_COMPARED_COLUMNS, end_offset=end, on_damage=on_damage))
         )
-        records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
-        next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched_batches.next_offset, end)
-        return Window(records, next_offset, len(fetched_batches.data))
+        records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_WINDOW_ROWS))
+        next_offset = max(records) + 1 if len(records) == _MAX_WINDOW_ROWS else min(fetched_batches.next_offset, end)
+        return FetchedWindow(records, next_offset, len(fetched_batches.data))
 
 
 @dataclass(slots=True)
@@ -200,40 +202,42 @@ class MappedSide:
     """A copy with other offsets, which are translated to source offsets."""
 
     inner: PartitionSide
-    mapping: Mapping
+    mapping: OffsetMapping
 
-    async def fetch(self, offset: int, end: int) -> FetchedBatches | None:
+    async def fetch_batches(self, offset: int, end: int) -> FetchedBatches | None:
         """Return None, because the offsets in the batches are not those of the source."""
         return None
 
-    def decode(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> Window | None:
-        """Return None, because ``fetch`` does not apply."""
+    def decode_window(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> FetchedWindow | None:
+        """Return None, because ``fetch_batches`` does not apply."""
         return None
 
-    async def read(self, offset: int, end: int) -> Window:
-        """Return the copy's records by source offset. See ``PartitionSide.read``."""
-        first, last = self.mapping.translate(offset), self.mapping.translate(end)
+    async def read_window(self, offset: int, end: int) -> FetchedWindow:
+        """Return the copy's records by source offset. See ``PartitionSide.read_window``."""
+        first, last = self.mapping.translate_offset(offset), self.mapping.translate_offset(end)
         if first >= last:
-            return Window({}, end)
-        window = await self.inner.read(first, last)
-        records = {self.mapping.source_of(at): record for at, record in window.records.items()}
-        next_offset = end if window.next_offset >= last else self.mapping.source_of(window.next_offset)
-        return Window(records, next_offset, window.size_bytes)
+            return FetchedWindow({}, end)
+        window = await self.inner.read_window(first, last)
+        records = {
+            self.mapping.source_offset_of(target_offset): record for target_offset, record in window.records.items()
+        }
+        next_offset = end if window.next_offset >= last else self.mapping.source_offset_of(window.next_offset)
+        return FetchedWindow(records, next_offset, window.size_bytes)
 
 
 def _iterate_records(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
-    values = {name: columns.column(name) for name in _COLUMNS}
+    values = {name: columns.column(name) for name in _COMPARED_COLUMNS}
     values["timestamp"] = values["timestamp"].cast("int64")
     for offset, timestamp, kind, key, value, headers in zip(
-        *(values[name].to_pylist() for name in _COLUMNS), strict=True
+        *(values[name].to_pylist() for name in _COMPARED_COLUMNS), strict=True
     ):
         pairs = tuple((one["key"], one["value"]) for one in headers or ())
         time_ms = timestamp if timestamp is not None and timestamp >= 0 else None
-        yield offset, ComparedRecord(time_ms, kind == _APPEND_TIME, key, value, pairs)
+        yield offset, ComparedRecord(time_ms, kind == _LOG_APPEND_TIME, key, value, pairs)
 
 
 @dataclass(slots=True)
-class Comparison:
+class PartitionComparison:
     """The comparison of the two sides of a partition between two source offsets.
 
     Attributes:
@@ -242,15 +246,15 @@ class Comparison:
     """
 
     partition: TopicPartition
-    source: Side
-    copy: Side
+    source: ComparedSide
+    copy: ComparedSide
     first: int
     end: int
     is_complete: bool = False
     compared_offsets: int = 0
     _counted_end: int = 0
 
-    async def run(self) -> int:
+    async def compare(self) -> int:
         """Compare both sides, and return the number of common offsets that were compared.
 
         Raises:
@@ -259,59 +263,64 @@ class Comparison:
         """
         offset, size_bytes = self.first, 0
         while offset < self.end and (self.is_complete or size_bytes < MAX_HEAD_BYTES or not self.compared_offsets):
-            offset, _, more_bytes = await self._compare_at(offset)
+            offset, _, more_bytes = await self._compare_window(offset)
             size_bytes += more_bytes
         if offset >= self.end:
             return self.compared_offsets
         step = (self.end - offset) // (_SAMPLE_COUNT + 1)
         for number in range(_SAMPLE_COUNT if step else 0):
-            await self._compare_at(offset + step * (number + 1))
+            await self._compare_window(offset + step * (number + 1))
         distance = 1
         while True:  # if one side is compacted, the last common offset may be far from the end
             start = max(self.end - distance, offset)
-            if await self._has_common(start) or start == offset:
+            if await self._find_common_offset(start) or start == offset:
                 return self.compared_offsets
             distance *= 16
 
-    async def _has_common(self, start: int) -> bool:
+    async def _find_common_offset(self, start: int) -> bool:
         """Compare windows from ``start`` until one has a common offset. Return False if none has."""
         while start < self.end:
-            start, count, _ = await self._compare_at(start)
+            start, count, _ = await self._compare_window(start)
             if count:
                 return True
         return False
 
-    async def _compare_at(self, offset: int) -> tuple[int, int, int]:
+    async def _compare_window(self, offset: int) -> tuple[int, int, int]:
         """Compare one window. Return the start of the next one, the number of common offsets and the fetched bytes."""
-        batches = await self.source.fetch(offset, self.end), await self.copy.fetch(offset, self.end)
-        equal = find_equal_batches(*batches, offset, self.end)
-        if equal is not None:
-            self.compared_offsets += equal.records if offset >= self._counted_end else 0
-            self._counted_end = max(self._counted_end, equal.next_offset)
-            return equal
-        source = self.source.decode(batches[0], offset, self.end) or await self.source.read(offset, self.end)
-        copy = self.copy.decode(batches[1], offset, self.end) or await self.copy.read(offset, self.end)
+        batches = await self.source.fetch_batches(offset, self.end), await self.copy.fetch_batches(offset, self.end)
+        equal_batches = find_equal_batches(*batches, offset, self.end)
+        if equal_batches is not None:
+            self.compared_offsets += equal_batches.records if offset >= self._counted_end else 0
+            self._counted_end = max(self._counted_end, equal_batches.next_offset)
+            return equal_batches
+        source = self.source.decode_window(batches[0], offset, self.end) or await self.source.read_window(
+            offset, self.end
+        )
+        copy = self.copy.decode_window(batches[1], offset, self.end) or await self.copy.read_window(offset, self.end)
         common_end = min(source.next_offset, copy.next_offset)
-        common = sorted(at for at in source.records.keys() & copy.records.keys() if at < common_end)
-        for at in common:
-            if not source.records[at].is_copied_as(copy.records[at]):
+        common_offsets = sorted(
+            source_offset for source_offset in source.records.keys() & copy.records.keys() if source_offset < common_end
+        )
+        for source_offset in common_offsets:
+            if not source.records[source_offset].is_copied_as(copy.records[source_offset]):
                 raise LogDirError(
-                    f"offset {at:,}: the source has {source.records[at]}; the copy has {copy.records[at]}: the copy "
-                    "holds other records than the source; mirror into an empty topic or directory",
+                    f"offset {source_offset:,}: the source has {source.records[source_offset]}; the copy has "
+                    f"{copy.records[source_offset]}: the copy has other records than the source; mirror into an empty "
+                    "topic or directory",
                     file=str(self.partition),
                 )
-        self.compared_offsets += sum(at >= self._counted_end for at in common)
-        self._counted_end = max(self._counted_end, max(common, default=-1) + 1)
-        if not common:  # continue at the first offset that both sides can have
-            starts = (min(one.records, default=one.next_offset) for one in (source, copy))
+        self.compared_offsets += sum(source_offset >= self._counted_end for source_offset in common_offsets)
+        self._counted_end = max(self._counted_end, max(common_offsets, default=-1) + 1)
+        if not common_offsets:  # continue at the first offset that both sides can have
+            starts = (min(record.records, default=record.next_offset) for record in (source, copy))
             common_end = max(common_end, *starts)
-        return max(common_end, offset + 1), len(common), source.size_bytes + copy.size_bytes
+        return max(common_end, offset + 1), len(common_offsets), source.size_bytes + copy.size_bytes
 
 
-async def holds_records(side: Side, first: int, end: int) -> bool:
+async def has_records(side: ComparedSide, first: int, end: int) -> bool:
     """Return whether a side has a record between two offsets. Markers and empty batches are not records."""
     while first < end:
-        window = await side.read(first, end)
+        window = await side.read_window(first, end)
         if window.records:
             return True
         first = max(window.next_offset, first + 1)

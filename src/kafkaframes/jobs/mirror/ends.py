@@ -16,7 +16,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicPartition
 from kafkaframes.client.metadata import partitions_with_leader
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
-from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
+from kafkaframes.jobs.mirror.settings import GAPS_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import read_metadata
 from kafkaframes.storage.copies.one_log import open_one_log
 from kafkaframes.storage.files.findings import Finding
@@ -39,7 +39,7 @@ async def open_cluster(
     endpoint: str,
     properties: Mapping[str, Any],
     wait_for_cluster: Callable[[dict[str, Any]], Awaitable[None]],
-    say: Callable[[str], None],
+    print_message: Callable[[str], None],
     *,
     writes: bool,
     report_loss: Callable[[str], None] = lambda _: None,
@@ -50,7 +50,7 @@ async def open_cluster(
         endpoint: bootstrap servers, or a log directory.
         properties: client settings from the user.
         wait_for_cluster: waits until a cluster responds.
-        say: receives messages about a directory, line by line.
+        print_message: receives messages about a directory, line by line.
         writes: whether a directory is written to.
         report_loss: receives those messages that are about records that are not served.
 
@@ -66,25 +66,27 @@ async def open_cluster(
     data_dir, serve = (endpoint, None) if writes else (None, endpoint)
     async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_UNLIMITED_TIMES) as broker:
         reported_remarks: set[str] = set()
-        _tell(broker, reported_remarks, say, report_loss)
+        _report_findings(broker, reported_remarks, print_message, report_loss)
         yield {"bootstrap.servers": broker.bootstrap_servers}
-        _tell(broker, reported_remarks, say, report_loss)  # findings since the broker opened the directory
+        _report_findings(
+            broker, reported_remarks, print_message, report_loss
+        )  # findings since the broker opened the directory
 
 
-def _tell(
-    broker: Broker, reported_remarks: set[str], say: Callable[[str], None], report_loss: Callable[[str], None]
+def _report_findings(
+    broker: Broker, reported_remarks: set[str], print_message: Callable[[str], None], report_loss: Callable[[str], None]
 ) -> None:
     """Report findings that were not reported yet."""
     losses = set(broker.losses)
     for remark in broker.remarks:
         if remark not in reported_remarks:
             reported_remarks.add(remark)
-            say(remark)
+            print_message(remark)
             if remark in losses:
                 report_loss(remark)
 
 
-def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
+def read_directory_configs(directory: str) -> dict[str, dict[str, str]]:
     """Return the topic settings in a log directory's own metadata; empty if it has no KRaft metadata."""
     try:
         return {name: metadata.configs for name, metadata in read_metadata(discover(directory)).topics.items()}
@@ -92,9 +94,7 @@ def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
         return {}
 
 
-def transactions_of_directory(
-    path: str, topics: Collection[str]
-) -> tuple[dict[TopicPartition, TransactionState], LogNotes]:
+def replay_transactions(path: str, topics: Collection[str]) -> tuple[dict[TopicPartition, TransactionState], LogNotes]:
     """Return the transactions of topics in a log directory, replayed from their markers, and notes to report.
 
     A broker that serves the directory trusts its transaction indexes if it was shut down cleanly.
@@ -116,8 +116,10 @@ def transactions_of_directory(
 
 def has_topic_id(path: str, topic: str) -> bool:
     """Return whether a log directory has the topic's id (KIP-516). Brokers before 2.8 do not store it."""
-    partitions = (one for directory in discover(path) for one in directory.partitions if one.topic == topic)
-    return any(one.metadata is not None and one.metadata.topic_id for one in partitions)
+    partitions = (
+        partition for directory in discover(path) for partition in directory.partitions if partition.topic == topic
+    )
+    return any(partition.metadata is not None and partition.metadata.topic_id for partition in partitions)
 
 
 # ------------------------------------------------------------------------------------------------------------- topics
@@ -134,12 +136,12 @@ _CLUSTER_SETTINGS: Final = frozenset(
         "unclean.leader.election.enable",
     }
 )
-_APPEND_TIME: Final = ("message.timestamp.type", "LogAppendTime")
+_LOG_APPEND_TIME_CONFIG: Final = ("message.timestamp.type", "LogAppendTime")
 _UNLIMITED_RETENTION: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
-class SourceTopic:
+class MirroredTopic:
     """A topic to copy. ``configs`` are the settings of the topic itself."""
 
     name: str
@@ -150,7 +152,7 @@ class SourceTopic:
 
 async def select_topics(
     admin: AsyncAdmin, patterns: Iterable[str], source_configs: Mapping[str, Mapping[str, str]]
-) -> list[SourceTopic]:
+) -> list[MirroredTopic]:
     """Return the selected topics of the source, without internal topics.
 
     Args:
@@ -168,58 +170,65 @@ async def select_topics(
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
             partitions = tuple(partitions_with_leader(topic))
-            configs = {**source_configs.get(topic.name, {}), **await own_configs(admin, topic.name)}
-            topics_read.append(SourceTopic(topic.name, str(topic.topic_id), partitions, configs))
+            configs = {**source_configs.get(topic.name, {}), **await read_own_configs(admin, topic.name)}
+            topics_read.append(MirroredTopic(topic.name, str(topic.topic_id), partitions, configs))
     return topics_read
 
 
-async def own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
+async def read_own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
     """Return the settings of a topic itself; empty for brokers before 0.11, which do not report them."""
     try:
         entries = await admin.describe_configs("topic", topic)
     except BrokerError:
         return {}
     return {
-        one.name: one.value
-        for one in entries.values()
-        if one.value is not None
-        and not one.is_read_only
-        and (one.source == _TOPIC_CONFIG_SOURCE or (one.source <= 0 and not one.is_default))
+        entry.name: entry.value
+        for entry in entries.values()
+        if entry.value is not None
+        and not entry.is_read_only
+        and (entry.source == _TOPIC_CONFIG_SOURCE or (entry.source <= 0 and not entry.is_default))
     }
 
 
-async def keeps_offsets(admin: AsyncAdmin) -> bool:
+async def check_keeps_offsets(admin: AsyncAdmin) -> bool:
     """Return whether the target is a kafkaframes broker, which can append batches with their own offsets."""
     cluster = await admin.describe_cluster()
     try:
-        configs = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[KEEP_SETTING])
+        configs = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[GAPS_SETTING])
     except BrokerError:  # a broker before 0.11, or a missing authorization
         return False
-    return KEEP_SETTING in configs
+    return GAPS_SETTING in configs
 
 
-def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[str, str], list[str]]:
+def configs_for_copy(
+    topic: MirroredTopic, *, keeps_offsets: bool, holds_gaps: bool
+) -> tuple[dict[str, str], list[str]]:
     """Return the settings that a copy gets, and the names of settings that it must not get.
 
     Args:
         topic: topic of the source.
-        keeps: whether the target keeps offsets. Its broker then does not validate timestamps either.
-        holds: whether to set unlimited retention.
+        keeps_offsets: whether the target keeps offsets. Its broker then does not validate timestamps either.
+        holds_gaps: whether to set unlimited retention.
 
-    >>> configs_for(SourceTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"}), keeps=False, holds=True)
+    >>> topic = MirroredTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"})
+    >>> configs_for_copy(topic, keeps_offsets=False, holds_gaps=True)
     ({'retention.ms': '-1', 'retention.bytes': '-1'}, ['message.timestamp.type'])
     """
-    configs = {name: value for name, value in topic.configs.items() if name not in _CLUSTER_SETTINGS | {KEEP_SETTING}}
+    configs = {name: value for name, value in topic.configs.items() if name not in _CLUSTER_SETTINGS | {GAPS_SETTING}}
     left_out_configs = []
-    if not keeps and configs.get(_APPEND_TIME[0]) == _APPEND_TIME[1]:  # the target's broker would set its own time
-        left_out_configs.append(_APPEND_TIME[0])
-        configs.pop(_APPEND_TIME[0])
-    if holds and "delete" in configs.get("cleanup.policy", "delete"):
+    if (
+        not keeps_offsets and configs.get(_LOG_APPEND_TIME_CONFIG[0]) == _LOG_APPEND_TIME_CONFIG[1]
+    ):  # the target's broker would set its own time
+        left_out_configs.append(_LOG_APPEND_TIME_CONFIG[0])
+        configs.pop(_LOG_APPEND_TIME_CONFIG[0])
+    if holds_gaps and "delete" in configs.get("cleanup.policy", "delete"):
         configs |= _UNLIMITED_RETENTION
-    return configs | ({KEEP_SETTING: "keep"} if keeps else {}), left_out_configs
+    return configs | ({GAPS_SETTING: "keep"} if keeps_offsets else {}), left_out_configs
 
 
-async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *, keeps: bool, holds: bool) -> None:
+async def prepare_target_topic(
+    admin: AsyncAdmin, topic: MirroredTopic, report: MirrorReport, *, keeps_offsets: bool, holds_gaps: bool
+) -> None:
     """Create the topic in the target, or add missing partitions. The settings of an existing topic are not changed.
 
     Raises:
@@ -228,31 +237,33 @@ async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *
     count = max(topic.partitions, default=0) + 1
     target_topic = (await admin.describe_cluster()).topics.get(topic.name)
     if target_topic is None:
-        configs, left_out_configs = configs_for(topic, keeps=keeps, holds=holds)
-        refused_keys = await _create(admin, topic.name, count, configs)
+        configs, left_out_configs = configs_for_copy(topic, keeps_offsets=keeps_offsets, holds_gaps=holds_gaps)
+        refused_keys = await _create_topic(admin, topic.name, count, configs)
         if left_out_configs or refused_keys:
             report.configs_left[topic.name] = sorted([*left_out_configs, *refused_keys])
         report.created.append(topic.name)
         return
     if len(target_topic.partitions) < count:
         await admin.create_partitions({topic.name: count})
-    if keeps:
-        await admin.alter_configs("topic", topic.name, {KEEP_SETTING: "keep"})
+    if keeps_offsets:
+        await admin.alter_configs("topic", topic.name, {GAPS_SETTING: "keep"})
 
 
-async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> list[str]:
+async def _create_topic(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> list[str]:
     """Create a topic, and return the settings that its broker does not accept."""
     topic = NewTopic(name=name, num_partitions=count, configs=configs)
-    if await _takes(admin, topic):
+    if await _try_to_create(admin, topic):
         return []
     single_changes = {key: replace(topic, configs={key: value}) for key, value in configs.items()}
-    refused_keys = [key for key, one in single_changes.items() if not await _takes(admin, one, validate_only=True)]
+    refused_keys = [
+        key for key, config in single_changes.items() if not await _try_to_create(admin, config, validate_only=True)
+    ]
     accepted_keys = {key: value for key, value in configs.items() if key not in refused_keys}
     await admin.create_topics([replace(topic, configs=accepted_keys)])
     return refused_keys
 
 
-async def _takes(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = False) -> bool:
+async def _try_to_create(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = False) -> bool:
     """Create a topic, or only validate the request. Return whether the broker accepts its settings."""
     try:
         await admin.create_topics([topic], validate_only=validate_only)
@@ -263,28 +274,28 @@ async def _takes(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = Fa
     return True
 
 
-async def release(admin: AsyncAdmin, topics: Iterable[SourceTopic]) -> None:
+async def reset_gap_settings(admin: AsyncAdmin, topics: Iterable[MirroredTopic]) -> None:
     """Let producers append to finished copies: reset the setting for noncontiguous offsets to the source topic's."""
     for topic in topics:
-        await admin.alter_configs("topic", topic.name, {KEEP_SETTING: topic.configs.get(KEEP_SETTING)})
+        await admin.alter_configs("topic", topic.name, {GAPS_SETTING: topic.configs.get(GAPS_SETTING)})
 
 
 Translate = Callable[[TopicPartition, int], int]
 _COPIED_GROUP_TYPES: Final = frozenset({"", "classic", "consumer"})  # share groups have no committed offsets
-_PROTOCOLS: Final = frozenset({"", "consumer"})
+_COPIED_PROTOCOLS: Final = frozenset({"", "consumer"})
 _GROUP_IN_USE_ERRORS: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NON_EMPTY_GROUP}
 )
 HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is further"
 
 
-async def source_commits(
+async def read_source_commits(
     admin: AsyncAdmin, partitions: Collection[TopicPartition]
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
     """Return the committed offsets of each group for the copied partitions."""
     commits = {}
     for group in await admin.list_groups():
-        if group.type.lower() in _COPIED_GROUP_TYPES and group.protocol_type in _PROTOCOLS:
+        if group.type.lower() in _COPIED_GROUP_TYPES and group.protocol_type in _COPIED_PROTOCOLS:
             committed_offsets = await admin.group_offsets(group.group_id)
             partition_offsets = {
                 partition: one for partition, one in committed_offsets.items() if partition in partitions
@@ -315,24 +326,26 @@ async def copy_groups(
     report.commits_left.clear()
     for group, committed_offsets in commits.items():
         target_offsets = await target.group_offsets(group)
-        translated_offsets, same = {}, 0
+        translated_offsets, unchanged_offsets = {}, 0
         for partition, commit in committed_offsets.items():
             offset = translate(partition, commit.offset)
             target_offset = target_offsets.get(partition)
             if target_offset is not None and target_offset.offset > offset:
                 report.commits_left[IS_AHEAD] += 1
             elif target_offset is not None and target_offset.offset == offset:
-                same += 1
+                unchanged_offsets += 1
             else:
                 translated_offsets[partition] = CommittedOffset(offset, -1, commit.metadata)
-        if translated_offsets and not await _commit(target, group, translated_offsets):
+        if translated_offsets and not await _commit_offsets(target, group, translated_offsets):
             report.commits_left[HAS_MEMBERS] += len(translated_offsets)
             translated_offsets = {}
-        report.commits += len(translated_offsets) + same
-        report.groups += bool(translated_offsets or same)
+        report.commits += len(translated_offsets) + unchanged_offsets
+        report.groups += bool(translated_offsets or unchanged_offsets)
 
 
-async def _commit(target: AsyncAdmin, group: str, translated_offsets: Mapping[TopicPartition, CommittedOffset]) -> bool:
+async def _commit_offsets(
+    target: AsyncAdmin, group: str, translated_offsets: Mapping[TopicPartition, CommittedOffset]
+) -> bool:
     try:
         await target.alter_group_offsets(group, translated_offsets)
     except BrokerError as error:

@@ -22,25 +22,25 @@ from kafkaframes.client.settings import ClientSettings, select_client_options
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.comparison import (
-    FETCH_BYTES,
-    Comparison,
+    MAX_FETCH_BYTES,
+    ComparedSide,
     MappedSide,
+    PartitionComparison,
     PartitionSide,
-    Side,
-    holds_records,
+    has_records,
 )
 from kafkaframes.jobs.mirror.ends import (
-    SourceTopic,
-    configs_of_directory,
+    MirroredTopic,
+    check_keeps_offsets,
     copy_groups,
     has_topic_id,
-    keeps_offsets,
     open_cluster,
-    prepare,
-    release,
+    prepare_target_topic,
+    read_directory_configs,
+    read_source_commits,
+    replay_transactions,
+    reset_gap_settings,
     select_topics,
-    source_commits,
-    transactions_of_directory,
 )
 from kafkaframes.jobs.mirror.settings import (
     KEEP_OFFSETS,
@@ -51,19 +51,24 @@ from kafkaframes.jobs.mirror.settings import (
     check_ends,
     is_directory,
 )
-from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
+from kafkaframes.jobs.mirror.writers import OffsetKeepingWriter, OffsetMappingWriter, Writer
 from kafkaframes.storage.files.atomic import reject_nested_destination
 from kafkaframes.wire.primitives import NIL_UUID
 
-_FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
+_MAX_FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
 _MAX_CONCURRENT_WRITES: Final = 8
-_STEP_MS: Final = 250
+_POLL_INTERVAL_MS: Final = 250
 _STALL_TIMEOUT_S: Final = 60.0
 Say = Callable[[str], None]
 
 
-async def mirror(
-    source: str, target: str, settings: MirrorSettings, *, stop: asyncio.Event | None = None, say: Say | None = None
+async def mirror_clusters(
+    source: str,
+    target: str,
+    settings: MirrorSettings,
+    *,
+    stop: asyncio.Event | None = None,
+    print_message: Say | None = None,
 ) -> MirrorReport:
     """Copy topics.
 
@@ -71,7 +76,7 @@ async def mirror(
         source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
         settings: settings of the mirror.
         stop: event that ends the mirror after the current writes.
-        say: receives progress messages.
+        print_message: receives progress messages.
 
     Returns:
         The report, after the counts of read and written records were checked.
@@ -89,7 +94,7 @@ async def mirror(
             reject_nested_destination(Path(directory), [source])
     async with AsyncExitStack() as stack:
         report = MirrorReport(source, target, is_dry_run=settings.dry_run)
-        job = _MirrorRun(source, target, settings, report, stop or asyncio.Event(), say or (lambda _: None))
+        job = _MirrorRun(source, target, settings, report, stop or asyncio.Event(), print_message or (lambda _: None))
         return await job.run(stack)
 
 
@@ -104,7 +109,7 @@ class _MirrorRun:
     reports: dict[TopicPartition, MirroredPartition] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
-    copied_topics: list[SourceTopic] = field(default_factory=list)
+    copied_topics: list[MirroredTopic] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
@@ -123,7 +128,7 @@ class _MirrorRun:
         )
         admin = await stack.enter_async_context(AsyncAdmin(**select_client_options(source)))
         if is_directory(self.source):
-            self.configs = configs_of_directory(self.source)
+            self.configs = read_directory_configs(self.source)
         selected_topics = await select_topics(admin, settings.topics, self.configs)
         target = None  # created after the source's topics were found, so that a wrong source leaves no target
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
@@ -132,35 +137,37 @@ class _MirrorRun:
                 self.target, settings.target_properties, self._wait_for_cluster, self.say, writes=writes
             )
             target = await stack.enter_async_context(target_cluster)
-        goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**select_client_options(target)))
-        keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
-        isolation = "read_uncommitted" if keeps else "read_committed"
-        reading = {"max.partition.fetch.bytes": _FETCH_BYTES, "auto.offset.reset": "earliest"}
+        target_admin = (
+            None if target is None else await stack.enter_async_context(AsyncAdmin(**select_client_options(target)))
+        )
+        keeps_offsets = self.report.keeps_offsets = await self._target_keeps_offsets(target_admin)
+        isolation = "read_uncommitted" if keeps_offsets else "read_committed"
+        reading = {"max.partition.fetch.bytes": _MAX_FETCH_BYTES, "auto.offset.reset": "earliest"}
         consumer = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
         await stack.enter_async_context(consumer)
-        writer = None if target is None else self._writer(stack, target, keeps)
+        writer = None if target is None else self._make_writer(stack, target, keeps_offsets)
         if target is not None:
-            reading["max.partition.fetch.bytes"] = FETCH_BYTES
+            reading["max.partition.fetch.bytes"] = MAX_FETCH_BYTES
             of_source = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
             of_copy = AsyncConsumer(**{**reading, **target, "isolation.level": "read_uncommitted"})
             self.readers = await stack.enter_async_context(of_source), await stack.enter_async_context(of_copy)
-        if isinstance(writer, MappingWriter) and is_directory(self.source):
+        if isinstance(writer, OffsetMappingWriter) and is_directory(self.source):
             names = [topic.name for topic in selected_topics]
-            states, notes = await asyncio.to_thread(transactions_of_directory, self.source, names)
+            states, notes = await asyncio.to_thread(replay_transactions, self.source, names)
             writer.transactions = states
             self.report.not_read += map(str, notes.hidden_records)
             for line in notes:
                 self.say(line)
-        await self._begin(selected_topics, consumer, goal, writer)
-        if goal is None or writer is None or settings.dry_run:
+        await self._begin_copying(selected_topics, consumer, target_admin, writer)
+        if target_admin is None or writer is None or settings.dry_run:
             return self.report
         try:
-            await self._copy(admin, goal, consumer, writer)
+            await self._copy_until_end(admin, target_admin, consumer, writer)
         finally:
             for task in self.writing.values():
                 task.cancel()
             await asyncio.gather(*self.writing.values(), return_exceptions=True)
-        await self._finish(admin, goal, writer)
+        await self._finish_copy(admin, target_admin, writer)
         return self.report
 
     async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
@@ -168,22 +175,22 @@ class _MirrorRun:
         client_settings = ClientSettings.from_options(select_client_options(client))
         await wait_until_reachable(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
 
-    async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
+    async def _target_keeps_offsets(self, target_admin: AsyncAdmin | None) -> bool:
         if self.settings.offsets == REASSIGN:
             return False
-        can = goal is None or await keeps_offsets(goal)
+        can = target_admin is None or await check_keeps_offsets(target_admin)
         if self.settings.offsets == KEEP_OFFSETS and not can:
             raise OptionError(f"{self.target} assigns its own offsets: `offsets` keep is not possible")
         return can
 
-    def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
+    def _make_writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps_offsets: bool) -> Writer:
         cluster = ClusterClient(ClientSettings.from_options(select_client_options(target)))
         stack.push_async_callback(cluster.close)
-        if keeps:
-            return KeepingWriter(cluster, self.settings.on_damage == "drop")
+        if keeps_offsets:
+            return OffsetKeepingWriter(cluster, self.settings.on_damage == "drop")
         if self.settings.state_dir is None:
             raise OptionError(f"{self.target} assigns its own offsets: `state_dir` is needed to keep the mapping")
-        writer = MappingWriter(
+        writer = OffsetMappingWriter(
             cluster, self.settings.state_dir, self.settings.on_damage == "drop", self.settings.dry_run
         )
         stack.callback(writer.close)
@@ -191,11 +198,11 @@ class _MirrorRun:
 
     # -------------------------------------------------------------------------------------------------- beginning
 
-    async def _begin(
+    async def _begin_copying(
         self,
-        selected_topics: list[SourceTopic],
+        selected_topics: list[MirroredTopic],
         consumer: AsyncConsumer,
-        goal: AsyncAdmin | None,
+        target_admin: AsyncAdmin | None,
         writer: Writer | None,
         *,
         is_later: bool = False,
@@ -205,29 +212,33 @@ class _MirrorRun:
         Args:
             is_later: whether the partitions were created after the mirror started.
         """
-        settings, keeps = self.settings, self.report.keeps_offsets
-        holds = is_directory(self.source) and not settings.keep_retention
-        target_topics = {} if goal is None else (await goal.describe_cluster()).topics
+        settings, keeps_offsets = self.settings, self.report.keeps_offsets
+        holds_gaps = is_directory(self.source) and not settings.keep_retention
+        target_topics = {} if target_admin is None else (await target_admin.describe_cluster()).topics
         for topic in selected_topics:
-            if goal is None or settings.dry_run:
+            if target_admin is None or settings.dry_run:
                 if topic.name not in target_topics:
                     self.report.created.append(topic.name)
             else:
-                await prepare(goal, topic, self.report, keeps=keeps, holds=holds)
+                await prepare_target_topic(
+                    target_admin, topic, self.report, keeps_offsets=keeps_offsets, holds_gaps=holds_gaps
+                )
             self.copied_topics.append(topic)
-        ids = await self._target_ids(selected_topics, goal)
+        ids = await self._read_target_ids(selected_topics, target_admin)
         partitions = [TopicPartition(topic.name, number) for topic in selected_topics for number in topic.partitions]
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
-        if isinstance(writer, MappingWriter):
+        if isinstance(writer, OffsetMappingWriter):
             stable = {one: state.last_stable_offset for one, state in writer.transactions.items() if state.open}
             ends = {partition: min(end, stable.get(partition, end)) for partition, end in ends.items()}
         for topic in selected_topics:
-            self._note_limits(topic, writer)
+            self._set_size_limits(topic, writer)
             for number in topic.partitions:
                 partition = TopicPartition(topic.name, number)
-                identity = f"{self._identity(topic)} {ids.get(topic.name, NIL_UUID)}"
-                is_there = writer is not None and topic.name in ids
-                await self._open(partition, starts[partition], ends[partition], writer if is_there else None, identity)
+                identity = f"{self._identity_of(topic)} {ids.get(topic.name, NIL_UUID)}"
+                exists = writer is not None and topic.name in ids
+                await self._open_partition(
+                    partition, starts[partition], ends[partition], writer if exists else None, identity
+                )
                 if is_later:  # its first records were deleted since the previous search for topics
                     report = self.reports[partition]
                     report.gone = report.from_offset
@@ -236,47 +247,51 @@ class _MirrorRun:
         positions |= {partition: self.reports[partition].from_offset for partition in partitions}
         await consumer.assign(positions)
 
-    def _identity(self, topic: SourceTopic) -> str:
+    def _identity_of(self, topic: MirroredTopic) -> str:
         """Return the topic's identity for a mapping: its id, unless it is from a directory without topic ids."""
         if is_directory(self.source) and not has_topic_id(self.source, topic.name):
             return str(NIL_UUID)
         return topic.topic_id
 
-    async def _target_ids(self, selected_topics: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
+    async def _read_target_ids(
+        self, selected_topics: list[MirroredTopic], target_admin: AsyncAdmin | None
+    ) -> dict[str, UUID]:
         """Return the ids of the target's topics. Wait for new topics, because brokers learn of them with a delay."""
-        if goal is None:
+        if target_admin is None:
             return {}
         if self.settings.dry_run:
-            target_topics = (await goal.describe_cluster()).topics
+            target_topics = (await target_admin.describe_cluster()).topics
         else:
-            target_topics = await goal.describe_topics([one.name for one in selected_topics])
-        return {name: one.topic_id for name, one in target_topics.items()}
+            target_topics = await target_admin.describe_topics([topic.name for topic in selected_topics])
+        return {name: topic.topic_id for name, topic in target_topics.items()}
 
-    def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
+    def _set_size_limits(self, topic: MirroredTopic, writer: Writer | None) -> None:
         """Set the size limits of a topic: a request must fit into a segment, a new batch into ``max.message.bytes``."""
-        if isinstance(writer, KeepingWriter) and topic.configs.get("segment.bytes", "").isdecimal():
+        if isinstance(writer, OffsetKeepingWriter) and topic.configs.get("segment.bytes", "").isdecimal():
             writer.request_bytes[topic.name] = min(int(topic.configs["segment.bytes"]), 1 << 20)
-        if isinstance(writer, MappingWriter) and topic.configs.get("max.message.bytes", "").isdecimal():
+        if isinstance(writer, OffsetMappingWriter) and topic.configs.get("max.message.bytes", "").isdecimal():
             writer.batch_bytes[topic.name] = max(int(topic.configs["max.message.bytes"]) // 2, 1)
 
-    async def _open(
+    async def _open_partition(
         self, partition: TopicPartition, start: int, end: int, writer: Writer | None, identity: str
     ) -> None:
         report = MirroredPartition(partition.topic, partition.partition)
-        at = -1 if writer is None else await writer.open(report, identity)
-        if at > end:
-            end = await self._wait_for_end(partition, at)
-        if writer is not None and at > 0:
-            report.compared = await self._compare(partition, writer, start, at)
-        report.resumed = at >= 0
-        report.from_offset = report.until_offset = max(at, start)
-        report.gone = max(start - at, 0) if at >= 0 else 0
+        source_offset = -1 if writer is None else await writer.open_copy(report, identity)
+        if source_offset > end:
+            end = await self._wait_for_end(partition, source_offset)
+        if writer is not None and source_offset > 0:
+            report.compared = await self._compare_partition(partition, writer, start, source_offset)
+        report.resumed = source_offset >= 0
+        report.from_offset = report.until_offset = max(source_offset, start)
+        report.gone = max(start - source_offset, 0) if source_offset >= 0 else 0
         if self.settings.dry_run:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
-            kind = "all" if self._compares_all else "a sample of"
-            agree = f"; compared {kind} {count_text(report.compared, 'common record')}" if report.compared else ""
-            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{agree}")
+            writer_kind = "all" if self._compares_all_records else "a sample of"
+            has_common = (
+                f"; compared {writer_kind} {count_text(report.compared, 'common record')}" if report.compared else ""
+            )
+            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{has_common}")
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
 
@@ -294,10 +309,10 @@ class _MirrorRun:
             if time.monotonic() >= deadline:
                 reason = f"the copy ends at {offset:,}, beyond the source's end {end:,}: it is of another log"
                 raise LogDirError(f"{reason}, or the source was truncated or recreated", file=str(partition))
-            await asyncio.sleep(_STEP_MS / 1000)
+            await asyncio.sleep(_POLL_INTERVAL_MS / 1000)
         return end
 
-    async def _compare(self, partition: TopicPartition, writer: Writer, start: int, end: int) -> int:
+    async def _compare_partition(self, partition: TopicPartition, writer: Writer, start: int, end: int) -> int:
         """Compare source and copy below ``at``, and return the number of offsets at which both have the same record.
 
         Args:
@@ -308,22 +323,24 @@ class _MirrorRun:
                 source.
         """
         assert self.readers is not None
-        of_source, of_copy = self.readers
+        source_range, copy_range = self.readers
         skips, wait_s = self.settings.on_damage == "drop", max(self.settings.timeout_s, _STALL_TIMEOUT_S)
-        source = PartitionSide(of_source, partition, skips, wait_s)
-        copied_side = PartitionSide(of_copy, partition, timeout_s=wait_s)
-        begins = (await of_copy.beginning_offsets([partition]))[partition]
-        copy: Side = copied_side
-        if isinstance(writer, MappingWriter):
+        source = PartitionSide(source_range, partition, skips, wait_s)
+        copied_side = PartitionSide(copy_range, partition, timeout_s=wait_s)
+        start_offsets = (await copy_range.beginning_offsets([partition]))[partition]
+        copy: ComparedSide = copied_side
+        if isinstance(writer, OffsetMappingWriter):
             mapping = writer.mapping_of(partition)
-            if mapping.first_source is None:
+            if mapping.first_source_offset is None:
                 return 0
-            copy, begins = MappedSide(copied_side, mapping), mapping.source_of(begins)
-        comparison = Comparison(partition, source, copy, max(start, begins), end, is_complete=self._compares_all)
-        count = await comparison.run()
-        if count or not await holds_records(copy, begins, end):
+            copy, start_offsets = MappedSide(copied_side, mapping), mapping.source_offset_of(start_offsets)
+        comparison = PartitionComparison(
+            partition, source, copy, max(start, start_offsets), end, is_complete=self._compares_all_records
+        )
+        count = await comparison.compare()
+        if count or not await has_records(copy, start_offsets, end):
             return count
-        if isinstance(writer, MappingWriter) and writer.proves_identity(partition):
+        if isinstance(writer, OffsetMappingWriter) and writer.proves_identity(partition):
             self.say(
                 f"{partition}: source and copy hold no common offset any more; continues by the mapping's topic ids"
             )
@@ -338,13 +355,15 @@ class _MirrorRun:
         return 0
 
     @property
-    def _compares_all(self) -> bool:
+    def _compares_all_records(self) -> bool:
         """Whether to compare all common records. By default this is the case if both sides are local directories."""
         if self.settings.compare is not None:
             return self.settings.compare == "all"
         return is_directory(self.source) and is_directory(self.target)
 
-    async def _check_source(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _check_source_unchanged(
+        self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer
+    ) -> None:
         """Compare again if the source's topic was recreated or its log was truncated after the last comparison."""
         partition = fetched_batches.partition
         known_id = self.source_ids[partition.topic]
@@ -360,40 +379,42 @@ class _MirrorRun:
             LogDirError: the copy no longer matches the source.
         """
         self.say(f"{partition}: the source's topic was recreated or truncated; it is compared with the copy again")
-        if isinstance(writer, MappingWriter):
+        if isinstance(writer, OffsetMappingWriter):
             reason = "the source's topic was recreated or truncated, and the mapping is of the old one"
             raise LogDirError(f"{reason}; mirror it into a new topic", file=str(partition))
-        end = writer.end_of_copy(partition)
+        end = writer.copy_end_of(partition)
         if not end:
             return
         await self._wait_for_end(partition, end)
         start = (await consumer.beginning_offsets([partition]))[partition]
-        self.reports[partition].compared = await self._compare(partition, writer, start, end)
+        self.reports[partition].compared = await self._compare_partition(partition, writer, start, end)
 
     # ---------------------------------------------------------------------------------------------------- copying
 
-    async def _copy(self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _copy_until_end(
+        self, admin: AsyncAdmin, target_admin: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
+    ) -> None:
         """Copy until the copy is complete, or with ``follow`` until the mirror is stopped."""
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
         while not self.stop.is_set() and (settings.follow or self._missing()):
-            fetched_batches = await consumer.fetch(_STEP_MS)
+            fetched_batches = await consumer.fetch(_POLL_INTERVAL_MS)
             now = time.monotonic()
             if fetched_batches is not None:
                 moved_at = now
-                await self._hand_over(fetched_batches, consumer, writer)
+                await self._start_write(fetched_batches, consumer, writer)
             elif not settings.follow and await self._skip_gaps(consumer):
                 moved_at = now
             elif not settings.follow and now - moved_at > _STALL_TIMEOUT_S:
                 raise NetworkError(
                     f"no records of {', '.join(map(str, self._missing()))} arrived for {_STALL_TIMEOUT_S:.0f} s"
                 )
-            self._raise_failures()
+            self._raise_write_errors()
             if settings.follow and settings.groups and now - groups_at >= settings.group_interval_s:
-                await self._copy_groups(admin, goal, writer)
+                await self._copy_groups(admin, target_admin, writer)
                 groups_at = time.monotonic()
             if settings.follow and now - topics_at >= settings.topic_interval_s:
-                await self._look_for_topics(admin, goal, consumer, writer)
+                await self._look_for_new_topics(admin, target_admin, consumer, writer)
                 topics_at = time.monotonic()
         await asyncio.gather(*self.writing.values())
 
@@ -409,39 +430,41 @@ class _MirrorRun:
     def _missing(self) -> list[TopicPartition]:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
-    async def _hand_over(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _start_write(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
         """Write fetched batches concurrently with other partitions, after pending writes of the same partition."""
         partition = fetched_batches.partition
         pending_write = self.writing.get(partition)
         if pending_write is not None:
             await pending_write
-        await self._check_source(fetched_batches, consumer, writer)
-        running = [task for task in self.writing.values() if not task.done()]
-        if len(running) >= _MAX_CONCURRENT_WRITES:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        await self._check_source_unchanged(fetched_batches, consumer, writer)
+        running_task = [task for task in self.writing.values() if not task.done()]
+        if len(running_task) >= _MAX_CONCURRENT_WRITES:
+            await asyncio.wait(running_task, return_when=asyncio.FIRST_COMPLETED)
         report = self.reports[partition]
         report.gone += max(fetched_batches.fetch_offset - report.until_offset, 0)
         report.until_offset = fetched_batches.next_offset
-        self.writing[partition] = asyncio.ensure_future(writer.write(fetched_batches, report))
+        self.writing[partition] = asyncio.ensure_future(writer.write_batches(fetched_batches, report))
 
-    def _raise_failures(self) -> None:
+    def _raise_write_errors(self) -> None:
         for task in self.writing.values():
             if task.done() and (error := task.exception()) is not None:
                 raise error
 
-    async def _look_for_topics(
-        self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
+    async def _look_for_new_topics(
+        self, admin: AsyncAdmin, target_admin: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
         with suppress(OptionError):  # a pattern that no longer matches a topic
             for topic in await select_topics(admin, self.settings.topics, self.configs):
-                await self._check_id(topic, consumer, writer)
-                new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
-                if new:
-                    self.say(f"{topic.name}: {len(new)} new partitions")
-                    fresh = SourceTopic(topic.name, topic.topic_id, new, topic.configs)
-                    await self._begin([fresh], consumer, goal, writer, is_later=True)
+                await self._compare_recreated_topic(topic, consumer, writer)
+                topics_to_add = tuple(
+                    one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports
+                )
+                if topics_to_add:
+                    self.say(f"{topic.name}: {len(topics_to_add)} new partitions")
+                    new_topics = MirroredTopic(topic.name, topic.topic_id, topics_to_add, topic.configs)
+                    await self._begin_copying([new_topics], consumer, target_admin, writer, is_later=True)
 
-    async def _check_id(self, topic: SourceTopic, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _compare_recreated_topic(self, topic: MirroredTopic, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare the copies of a topic if it was recreated. Raises the errors of ``_compare_again``."""
         topic_id = UUID(topic.topic_id)
         if self.source_ids.get(topic.name, topic_id) == topic_id:
@@ -452,37 +475,37 @@ class _MirrorRun:
             await self._compare_again(partition, consumer, writer)
         self.source_ids[topic.name] = topic_id
 
-    async def _copy_groups(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
-        commits = await source_commits(admin, self.reports.keys())
-        await copy_groups(goal, commits, writer.translate, self.report)
+    async def _copy_groups(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: Writer) -> None:
+        commits = await read_source_commits(admin, self.reports.keys())
+        await copy_groups(target_admin, commits, writer.translate_offset, self.report)
 
     # --------------------------------------------------------------------------------------------------- finishing
 
-    async def _finish(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
+    async def _finish_copy(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: Writer) -> None:
         """Copy committed offsets, and check the counts."""
         self.report.was_stopped = not self.settings.follow and bool(self._missing())
-        if isinstance(writer, KeepingWriter):
-            await self._meet_ends(admin, goal, writer)
+        if isinstance(writer, OffsetKeepingWriter):
+            await self._align_offsets(admin, target_admin, writer)
         if self.settings.groups:
-            await self._copy_groups(admin, goal, writer)
+            await self._copy_groups(admin, target_admin, writer)
         if self.report.keeps_offsets:
-            await release(goal, {topic.name: topic for topic in self.copied_topics}.values())
+            await reset_gap_settings(target_admin, {topic.name: topic for topic in self.copied_topics}.values())
         for report in self.report.partitions:
-            report.check()
+            report.check_counts()
 
-    async def _meet_ends(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: KeepingWriter) -> None:
+    async def _align_offsets(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: OffsetKeepingWriter) -> None:
         """Set the copies' start and end offsets to the source's, which may be inside a gap."""
         partitions = dict.fromkeys(self.reports, EARLIEST)
         starts = await admin.list_offsets(partitions)
         for partition, report in self.reports.items():
             if report.until_offset >= self.ends[partition]:
-                await writer.reach(partition, report.until_offset)
+                await writer.extend_to(partition, report.until_offset)
                 report.target_end = report.until_offset
-        target_limits = await goal.list_offsets(partitions)
-        late = {
+        target_limits = await target_admin.list_offsets(partitions)
+        unfinished_partitions = {
             partition: start
             for partition, start in starts.items()
             if target_limits[partition] < start <= self.reports[partition].target_end
         }
-        if late:
-            await goal.delete_records(late)
+        if unfinished_partitions:
+            await target_admin.delete_records(unfinished_partitions)

@@ -28,12 +28,12 @@ from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
 Runs = npt.NDArray[np.int64]  # rows of source offset, target offset, count
-_FIRST_LINE: Final = "kafkaframes mirror 1"
+_FORMAT_LINE: Final = "kafkaframes mirror 1"
 _NO_RUNS: Final[Runs] = np.empty((0, 3), np.int64)
 
 
 @dataclass(slots=True)
-class Mapping:
+class OffsetMapping:
     """The mapping of one partition. ``begin_writing`` opens its file.
 
     Attributes:
@@ -45,22 +45,22 @@ class Mapping:
     _behind: list[Runs] = field(default_factory=list)
 
     @property
-    def source_next(self) -> int:
+    def next_source_offset(self) -> int:
         """The first source offset after the mapping; -1 if it is empty."""
-        last = self._last()
+        last = self._last_run()
         return -1 if last is None else int(last[0] + last[2])
 
     @property
-    def target_next(self) -> int:
+    def next_target_offset(self) -> int:
         """The first offset of the copy after the mapping."""
-        last = self._last()
+        last = self._last_run()
         return 0 if last is None else int(last[1] + last[2])
 
-    def _last(self) -> npt.NDArray[np.int64] | None:
+    def _last_run(self) -> npt.NDArray[np.int64] | None:
         runs = self._behind[-1] if self._behind else self.runs
         return runs[-1] if len(runs) else None
 
-    def add(self, runs: Runs) -> None:
+    def add_runs(self, runs: Runs) -> None:
         """Write the runs of records that are about to be sent."""
         if not len(runs):
             return
@@ -70,19 +70,19 @@ class Mapping:
             self._file.flush()
             os.fsync(self._file.fileno())
 
-    def reach(self, source_next: int) -> None:
+    def advance_source(self, source_next: int) -> None:
         """Write that the source has nothing left to copy below ``source_next``."""
-        if source_next > self.source_next:
-            self.add(np.array([[source_next, self.target_next, 0]], np.int64))
+        if source_next > self.next_source_offset:
+            self.add_runs(np.array([[source_next, self.next_target_offset, 0]], np.int64))
 
-    def translate(self, offset: int) -> int:
+    def translate_offset(self, offset: int) -> int:
         """Return the offset of the copy's first record from source offset ``offset`` on.
 
-        >>> mapping = Mapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
-        >>> [mapping.translate(offset) for offset in (0, 12, 15, 20, 22, 99)]
+        >>> mapping = OffsetMapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
+        >>> [mapping.translate_offset(offset) for offset in (0, 12, 15, 20, 22, 99)]
         [0, 2, 5, 5, 7, 7]
         """
-        self._join()
+        self._merge_runs()
         if not len(self.runs):
             return 0
         index = int(np.searchsorted(self.runs[:, 0], offset, side="right")) - 1
@@ -91,14 +91,14 @@ class Mapping:
         source, target, count = self.runs[index].tolist()
         return int(target + min(offset - source, count))
 
-    def source_of(self, offset: int) -> int:
+    def source_offset_of(self, offset: int) -> int:
         """Return the source offset of the copy's offset. For the copy's end offset, return the next source offset.
 
-        >>> mapping = Mapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
-        >>> [mapping.source_of(offset) for offset in (0, 4, 5, 6, 7)]
+        >>> mapping = OffsetMapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
+        >>> [mapping.source_offset_of(offset) for offset in (0, 4, 5, 6, 7)]
         [10, 14, 20, 21, 30]
         """
-        self._join()
+        self._merge_runs()
         index = int(np.searchsorted(self.runs[:, 1], offset, side="right")) - 1
         while index > 0 and self.runs[index, 2] == 0 and self.runs[index - 1, 1] == offset:
             index -= 1
@@ -106,13 +106,13 @@ class Mapping:
         return int(source + offset - target)
 
     @property
-    def first_source(self) -> int | None:
+    def first_source_offset(self) -> int | None:
         """Return the source offset of the copy's first record; None if nothing was copied."""
-        self._join()
+        self._merge_runs()
         copied_runs = self.runs[self.runs[:, 2] > 0]
         return int(copied_runs[0, 0]) if len(copied_runs) else None
 
-    def _join(self) -> None:
+    def _merge_runs(self) -> None:
         """Merge added runs into the array."""
         if self._behind:
             self.runs = np.concatenate([self.runs, *self._behind])
@@ -134,14 +134,14 @@ def truncate_mapping(runs: Runs, target_end: int) -> Runs:
     [[10, 0, 5], [30, 5, 0]]
     """
     kept_runs = runs[(runs[:, 1] < target_end) | ((runs[:, 1] == target_end) & (runs[:, 2] == 0))].copy()
-    beyond = kept_runs[:, 1] + kept_runs[:, 2] > target_end
-    kept_runs[beyond, 2] = target_end - kept_runs[beyond, 1]
-    whole = np.flatnonzero(beyond)
-    true: Runs = kept_runs[: whole[0] + 1] if len(whole) else kept_runs
-    return true
+    excess = kept_runs[:, 1] + kept_runs[:, 2] > target_end
+    kept_runs[excess, 2] = target_end - kept_runs[excess, 1]
+    complete_runs = np.flatnonzero(excess)
+    is_consistent: Runs = kept_runs[: complete_runs[0] + 1] if len(complete_runs) else kept_runs
+    return is_consistent
 
 
-def read_mapping(path: str, identity: str, *, target_end: int) -> Mapping:
+def read_mapping(path: str, identity: str, *, target_end: int) -> OffsetMapping:
     """Read the mapping of a partition up to the copy's end. Return an empty mapping if there is no file.
 
     Args:
@@ -156,19 +156,19 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> Mapping:
     if os.path.exists(path):
         with open(path, "rb") as file:
             raw = file.read()
-        whole = raw[: raw.rfind(b"\n") + 1]
-        if whole and not whole.startswith(first):
+        complete_size = raw[: raw.rfind(b"\n") + 1]
+        if complete_size and not complete_size.startswith(first):
             reason = "is a mapping of other topics: one was made anew, or the state is another mirror's"
             raise LogDirError(reason, file=path)
-        runs = _parse_mapping(whole[len(first) :], path)
+        runs = _parse_mapping(complete_size[len(first) :], path)
     mapped_end = int(runs[-1, 1] + runs[-1, 2]) if len(runs) else 0
     if target_end > mapped_end:
         reason = f"the copy ends at {target_end:,}, and this knows of {mapped_end:,}: something else has written to it"
         raise LogDirError(reason, file=path)
-    return Mapping(truncate_mapping(runs, target_end))
+    return OffsetMapping(truncate_mapping(runs, target_end))
 
 
-def begin_writing(mapping: Mapping, path: str, identity: str) -> Mapping:
+def begin_writing(mapping: OffsetMapping, path: str, identity: str) -> OffsetMapping:
     """Write a mapping to its file, and keep the file open for new runs.
 
     Raises:
@@ -181,11 +181,11 @@ def begin_writing(mapping: Mapping, path: str, identity: str) -> Mapping:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    return Mapping(mapping.runs, open(path, "ab"))
+    return OffsetMapping(mapping.runs, open(path, "ab"))
 
 
 def _first_line(identity: str) -> bytes:
-    return f"{_FIRST_LINE} {identity}\n".encode()
+    return f"{_FORMAT_LINE} {identity}\n".encode()
 
 
 def _lines(runs: Runs) -> bytes:
@@ -209,18 +209,18 @@ def _parse_mapping(raw: bytes, path: str) -> Runs:
 # omitted.
 
 CONTROL_BATCH, ABORTED, EMPTY, BEFORE = "transaction markers", "aborted", "empty batches", "below the first offset"
-DAMAGED_BATCH = "damaged"
+DAMAGED_BATCH_REASON = "damaged"
 OLD_FORMAT, HOLES, APPEND_TIME, CUT = "format 0 or 1", "offsets with holes", "log append time", "begins too early"
-BATCH_BYTES: Final = 256 << 10  # uncompressed size of the records in a rebuilt batch
+REBUILT_BATCH_BYTES: Final = 256 << 10  # uncompressed size of the records in a rebuilt batch
 Flags = npt.NDArray[np.bool_]
-_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
+_DECODED_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = (BATCH_V2.position_of(name) for name in ("crc", "attributes", "producer_id"))
-_NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
+_NO_PRODUCER_FIELDS: Final = struct.pack(">qhi", -1, -1, -1)
 _CLEARED_ATTRIBUTES: Final = TRANSACTIONAL | DELETE_HORIZON
 
 
 @dataclass(slots=True)
-class Renumbered:
+class RenumberedBatches:
     """The batches to write, and counts of the omitted ones.
 
     Attributes:
@@ -239,7 +239,7 @@ class Renumbered:
     batches_left_out: Counter[str] = field(default_factory=Counter)
     decoded_batches: Counter[str] = field(default_factory=Counter)
 
-    def runs(self, target_next: int) -> Runs:
+    def runs_from(self, target_next: int) -> Runs:
         """Return the mapping of the batches if they are appended at ``target_next``. Adjacent runs are merged."""
         if not self.sources:
             return _NO_RUNS
@@ -267,14 +267,14 @@ def find_damaged_batches(fetched_batches: FetchedBatches, *, skip: bool) -> Flag
     return is_damaged
 
 
-def renumber(
+def renumber_fetched_batches(
     fetched_batches: FetchedBatches,
     start: int,
     is_damaged: Flags,
     *,
-    batch_bytes: int = BATCH_BYTES,
+    batch_bytes: int = REBUILT_BATCH_BYTES,
     transactions: TransactionState | None = None,
-) -> Renumbered:
+) -> RenumberedBatches:
     """Return the batches of a fetch that have to be written.
 
     Args:
@@ -287,42 +287,42 @@ def renumber(
     Raises:
         CorruptRecordError: a batch that must be decoded is damaged.
     """
-    batches, result = fetched_batches.batches, Renumbered()
-    why = _reasons(transactions or fetched_batches.transactions, batches, start, is_damaged)
+    batches, result = fetched_batches.batches, RenumberedBatches()
+    reason_of_batch = _find_reasons(transactions or fetched_batches.transactions, batches, start, is_damaged)
     codecs = batches.codecs
     first = 0
     while first < len(batches):
         last = first + 1
-        reason = why[first]
+        reason = reason_of_batch[first]
         if reason == OLD_FORMAT:  # uncompressed messages are joined into one batch
-            while last < len(batches) and why[last] == reason and codecs[last] == codecs[first]:
+            while last < len(batches) and reason_of_batch[last] == reason and codecs[last] == codecs[first]:
                 last += 1
-        _take(result, fetched_batches, batches.part(first, last), reason, start, batch_bytes)
+        _add_batches(result, fetched_batches, batches.part(first, last), reason, start, batch_bytes)
         first = last
     return result
 
 
-def _reasons(transactions: TransactionState, batches: Batches, start: int, is_damaged: Flags) -> list[str | None]:
+def _find_reasons(transactions: TransactionState, batches: Batches, start: int, is_damaged: Flags) -> list[str | None]:
     """Return the reason for omitting or decoding each batch; None for a batch that keeps its payload."""
-    base, last, new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
+    base, last, is_new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     reasons = np.full(len(batches), None, object)
     for condition, reason in (  # later reasons take precedence
-        (new & (batches.column("count") != last - base + 1), HOLES),
-        (new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
-        (new & (base < start), CUT),
-        (~new, OLD_FORMAT),
+        (is_new & (batches.column("count") != last - base + 1), HOLES),
+        (is_new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
+        (is_new & (base < start), CUT),
+        (~is_new, OLD_FORMAT),
         (transactions.mask_aborted_batches(batches), ABORTED),
-        (new & (batches.column("count") == 0), EMPTY),
+        (is_new & (batches.column("count") == 0), EMPTY),
         (batches.is_control, CONTROL_BATCH),
-        (is_damaged, DAMAGED_BATCH),
+        (is_damaged, DAMAGED_BATCH_REASON),
         (last < start, BEFORE),
     ):
         reasons[condition] = reason
     return list(reasons)
 
 
-def _take(
-    result: Renumbered,
+def _add_batches(
+    result: RenumberedBatches,
     fetched_batches: FetchedBatches,
     batches: Batches,
     reason: str | None,
@@ -330,7 +330,7 @@ def _take(
     batch_bytes: int,
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
-    if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH, BEFORE):
+    if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH_REASON, BEFORE):
         if reason != BEFORE:  # those were already read and counted
             result.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
@@ -354,27 +354,31 @@ def clear_transaction(batch: bytes | memoryview) -> bytes:
     new_batch = bytearray(batch)
     (attributes,) = struct.unpack_from(">h", new_batch, _ATTRIBUTES_AT)
     new_batch[:8] = bytes(8)
-    producer = slice(_PRODUCER_AT, _PRODUCER_AT + len(_NO_PRODUCER))
-    if attributes & _CLEARED_ATTRIBUTES or new_batch[producer] != _NO_PRODUCER:
+    producer = slice(_PRODUCER_AT, _PRODUCER_AT + len(_NO_PRODUCER_FIELDS))
+    if attributes & _CLEARED_ATTRIBUTES or new_batch[producer] != _NO_PRODUCER_FIELDS:
         struct.pack_into(">h", new_batch, _ATTRIBUTES_AT, attributes & ~_CLEARED_ATTRIBUTES)
-        new_batch[producer] = _NO_PRODUCER
+        new_batch[producer] = _NO_PRODUCER_FIELDS
         struct.pack_into(">I", new_batch, _CRC_AT, crc32c(memoryview(new_batch)[_ATTRIBUTES_AT:]))
     return bytes(new_batch)
 
 
 def _rebuild_batch(
-    result: Renumbered, fetched_batches: FetchedBatches, data_range: tuple[int, int], start: int, batch_bytes: int
+    result: RenumberedBatches,
+    fetched_batches: FetchedBatches,
+    data_range: tuple[int, int],
+    start: int,
+    batch_bytes: int,
 ) -> None:
     """Decode batches, and build new batches from their records as consumers see them."""
     part = FetchedBatches(fetched_batches.partition, start, fetched_batches.data[data_range[0] : data_range[1]])
     codec = int(part.batches.codecs[0])
-    for columns in part.read(_COLUMNS):
+    for columns in part.read(_DECODED_COLUMNS):
         if not columns.num_rows:
             continue
         result.records_read += columns.num_rows
         offsets = columns.column("offset").to_numpy()
-        result.sources += _runs_of(offsets)
-        rows = pa.table({name: columns.column(name) for name in _COLUMNS[1:]})
+        result.sources += _find_runs(offsets)
+        rows = pa.table({name: columns.column(name) for name in _DECODED_COLUMNS[1:]})
         new_records = build_records(rows, codec=Codec(codec).name.lower(), batch_bytes=batch_bytes)
         batches = scan_all(new_records)
         for position, size, count in zip(
@@ -385,7 +389,7 @@ def _rebuild_batch(
             result.rebuilt += 1
 
 
-def _runs_of(offsets: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+def _find_runs(offsets: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return first offset and count of each run of consecutive offsets."""
     starts = np.flatnonzero(np.concatenate(([True], np.diff(offsets) != 1)))
     counts = np.diff(np.append(starts, len(offsets)))

@@ -14,10 +14,10 @@ from kafkaframes.jobs.job import JsonDataclass, ReprAsText, format_counts
 from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.jobs.settings import ValidatedSettings, setting
 
-_SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
+_BOOTSTRAP_SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP_OFFSETS: Final = "keep"
 REASSIGN: Final = "reassign"
-KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkaframes brokers, for mirrors
+GAPS_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkaframes brokers, for mirrors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def is_directory(endpoint: str) -> bool:
     >>> [is_directory(one) for one in ("a:9092,b:9092", "[::1]:9092", "/backup/kafka-logs", "copy", "./a:1")]
     [False, False, True, True, True]
     """
-    return _SERVERS.fullmatch(endpoint.strip()) is None
+    return _BOOTSTRAP_SERVERS.fullmatch(endpoint.strip()) is None
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class MirroredPartition(JsonDataclass):
     gone: int = 0
     compared: int = 0
 
-    def check(self) -> None:
+    def check_counts(self) -> None:
         """Check that the counts of read and written records and batches match.
 
         Raises:
@@ -174,16 +174,16 @@ class MirrorReport(ReprAsText, JsonDataclass):
     not_read: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(self.build_summary_lines())
 
-    def lines(self) -> list[str]:
+    def build_summary_lines(self) -> list[str]:
         """Return the lines of the summary."""
-        how = "offsets kept" if self.keeps_offsets else "new offsets, kept in a mapping"
-        lines = [f"{self.source} to {self.target}: {how}"]
+        destination_text = "offsets kept" if self.keeps_offsets else "new offsets, kept in a mapping"
+        lines = [f"{self.source} to {self.target}: {destination_text}"]
         if self.created:
             lines.append(f"created: {', '.join(self.created)}")
         lines += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
-        lines += [line for one in self.partitions for line in _lines_of(one, self.is_dry_run)]
+        lines += [line for partition in self.partitions for line in _lines_of_partition(partition, self.is_dry_run)]
         if not self.partitions and not self.created and not self.not_read:
             lines.append("no topics: the source has none, or none that may be seen")
         lines += self.not_read
@@ -194,9 +194,9 @@ class MirrorReport(ReprAsText, JsonDataclass):
             lines.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left_out_text}")
         if self.is_dry_run:
             return [*lines, "nothing was written: a dry run"]
-        return [*lines, *self._totals()]
+        return [*lines, *self._count_totals()]
 
-    def _totals(self) -> list[str]:
+    def _count_totals(self) -> list[str]:
         parts = self.partitions
         opened_batches = sum((report.opened for report in parts), Counter[str]())
         batches, sent_batches = (
@@ -215,14 +215,14 @@ class MirrorReport(ReprAsText, JsonDataclass):
         return lines + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
 
 
-def _lines_of(report: MirroredPartition, is_dry_run: bool) -> list[str]:
+def _lines_of_partition(report: MirroredPartition, is_dry_run: bool) -> list[str]:
     partition = f"{report.topic}-{report.partition}"
     verb = "would copy" if is_dry_run else "copied"
-    went_on = f"resumed at {report.from_offset:,}, " if report.resumed else ""
+    is_continued = f"resumed at {report.from_offset:,}, " if report.resumed else ""
     if report.from_offset == report.until_offset:
-        lines = [f"{partition}: {went_on}nothing new at {report.until_offset:,}"]
+        lines = [f"{partition}: {is_continued}nothing new at {report.until_offset:,}"]
     else:
-        lines = [f"{partition}: {went_on}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
+        lines = [f"{partition}: {is_continued}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
     return lines + (
         [f"{partition}: the source no longer had {count_text(report.gone, 'offset')}"] if report.gone else []
     )

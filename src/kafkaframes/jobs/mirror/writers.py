@@ -25,13 +25,13 @@ from kafkaframes.client.offsets import LATEST, list_boundary_offsets
 from kafkaframes.client.sender import accepts_record_sets, produce_raw
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
 from kafkaframes.jobs.mirror.mapping import (
-    BATCH_BYTES,
-    DAMAGED_BATCH,
-    Mapping,
+    DAMAGED_BATCH_REASON,
+    REBUILT_BATCH_BYTES,
+    OffsetMapping,
     begin_writing,
     find_damaged_batches,
     read_mapping,
-    renumber,
+    renumber_fetched_batches,
 )
 from kafkaframes.jobs.mirror.settings import MirroredPartition
 from kafkaframes.records.build import build_empty_batch
@@ -42,7 +42,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class BatchParcel:
     """Consecutive batches to write.
 
     Attributes:
@@ -59,19 +59,19 @@ class Parcel:
     expected_offset: int | None = None
     as_set: bool = False
 
-    def start(self, index: int) -> int:
+    def position_of(self, index: int) -> int:
         """Return the position of a batch in ``data``."""
         return self.ends[index - 1] if index else 0
 
-    def base(self, index: int) -> int | None:
+    def base_offset_of(self, index: int) -> int | None:
         """Return the base offset that the broker will assign to a batch; None if batches keep their offsets."""
         if self.expected_offset is None:
             return None
         return self.target_ends[index - 1] if index else self.expected_offset
 
-    def divide(self, index: int) -> Parcel | None:
+    def split_batch(self, index: int) -> BatchParcel | None:
         """Return a parcel in which a batch is replaced with smaller batches; None if the batch has a single record."""
-        start, end = self.start(index), self.ends[index]
+        start, end = self.position_of(index), self.ends[index]
         batch = bytes(self.data[start:end])
         header = scan_all(batch)
         if not header.is_v2[0] or header.is_control[0]:
@@ -88,45 +88,45 @@ class Parcel:
             targets = [base + total for total in accumulate(count for _, count in parts)]
             parts = [(with_zero_base_offset(data), count) for data, count in parts]
         new_data = b"".join((self.data[:start], *(data for data, _ in parts), self.data[end:]))
-        growth = len(new_data) - len(self.data)
+        added_batches = len(new_data) - len(self.data)
         ends = [*self.ends[:index], *(start + total for total in accumulate(sizes))]
-        return Parcel(
+        return BatchParcel(
             memoryview(new_data),
-            [*ends, *(position + growth for position in self.ends[index + 1 :])],
+            [*ends, *(position + added_batches for position in self.ends[index + 1 :])],
             [*self.target_ends[:index], *targets, *self.target_ends[index + 1 :]],
             expected_offset=self.expected_offset,
             as_set=self.as_set,
         )
 
-    def stop(self, index: int, request_bytes: int) -> int:
+    def find_request_end(self, index: int, request_bytes: int) -> int:
         """Return the number of the batch after those that fit into one request."""
         if not self.as_set:
             return index + 1
-        return max(bisect_right(self.ends, self.start(index) + request_bytes), index + 1)
+        return max(bisect_right(self.ends, self.position_of(index) + request_bytes), index + 1)
 
 
-class Divided(NamedTuple):
+class DivisionCounts(NamedTuple):
     """The number of batches that were too large for the target, and of the parts that replaced them."""
 
     batches: int
     parts: int
 
-    def add_to(self, report: MirroredPartition) -> None:
+    def add_to_report(self, report: MirroredPartition) -> None:
         """Add the numbers to a partition's report."""
         if self.batches:
             report.batches_written += self.parts - self.batches
-            report.opened[TOO_LARGE_FOR_TARGET] += self.batches
+            report.opened[TOO_LARGE_REASON] += self.batches
             report.rebuilt += self.parts
 
 
-async def end_of(cluster: ClusterClient, partition: TopicPartition) -> int:
+async def read_end_offset(cluster: ClusterClient, partition: TopicPartition) -> int:
     """Return the end offset of a partition's copy."""
     return (await list_boundary_offsets(cluster, [partition], LATEST))[partition]
 
 
-async def deliver(
-    cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, *, request_bytes: int = 1 << 20
-) -> Divided:
+async def deliver_parcel(
+    cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, *, request_bytes: int = 1 << 20
+) -> DivisionCounts:
     """Write all batches of a parcel in order, each once. A batch that is too large for the target is divided (KIP-126).
 
     Returns:
@@ -137,23 +137,23 @@ async def deliver(
         NetworkError: the broker is unreachable for ``default_api_timeout_ms``.
     """
     index, failures = 0, 0
-    divided_count, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts
+    division, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     while index < len(parcel.ends):
         try:
             if failures:
                 index = await _find_arrived(cluster, partition, parcel, index)
-            index = await _send(cluster, partition, parcel, index, request_bytes)
+            index = await _send_request(cluster, partition, parcel, index, request_bytes)
             failures, deadline = 0, time.monotonic() + patience_s
         except (BrokerError, NetworkError) as error:
             if isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
-                if parcel.stop(index, request_bytes) > index + 1:
+                if parcel.find_request_end(index, request_bytes) > index + 1:
                     request_bytes = 0  # from now on one batch per request, to find the batch that is too large
                     continue
-                if (smaller := parcel.divide(index)) is not None:
+                if (smaller := parcel.split_batch(index)) is not None:
                     is_part, unsent_count = index < parts_end, len(smaller.ends) - len(parcel.ends)
-                    divided_count, parts = divided_count + (not is_part), parts + unsent_count + (not is_part)
+                    division, parts = division + (not is_part), parts + unsent_count + (not is_part)
                     parts_end = parts_end + unsent_count if is_part else index + unsent_count + 1
                     parcel = smaller
                     continue
@@ -161,44 +161,44 @@ async def deliver(
                 raise
             await asyncio.sleep(cluster.backoff_s(failures))
             failures += 1
-    return Divided(divided_count, parts)
+    return DivisionCounts(division, parts)
 
 
-async def _send(
-    cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int, request_bytes: int
+async def _send_request(
+    cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, index: int, request_bytes: int
 ) -> int:
     """Send one request, and return the number of the batch after those in the request."""
     if index == len(parcel.ends):
         return index
-    stop = parcel.stop(index, request_bytes)
-    part = parcel.data[parcel.start(index) : parcel.ends[stop - 1]]
+    stop = parcel.find_request_end(index, request_bytes)
+    part = parcel.data[parcel.position_of(index) : parcel.ends[stop - 1]]
     base = await produce_raw(cluster, partition, part, as_set=parcel.as_set)
-    _check_base(partition, base, parcel.base(index))
+    _check_base_offset(partition, base, parcel.base_offset_of(index))
     return stop
 
 
-async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int) -> int:
+async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parcel: BatchParcel, index: int) -> int:
     """Return the number of the first batch, from ``index`` on, that the copy does not have."""
-    end = await end_of(cluster, partition)
+    end = await read_end_offset(cluster, partition)
     next_index = max(bisect_right(parcel.target_ends, end), index)
     if next_index < len(parcel.ends):
-        _check_base(partition, end, parcel.base(next_index))
+        _check_base_offset(partition, end, parcel.base_offset_of(next_index))
     return next_index
 
 
-def _check_base(partition: TopicPartition, base: int, expected_base: int | None) -> None:
+def _check_base_offset(partition: TopicPartition, base: int, expected_base: int | None) -> None:
     if expected_base is not None and base != expected_base:
         raise BrokerError(
             f"{partition} of the target goes on at {base:,}, not at {expected_base:,}: something else writes to it"
         )
 
 
-TOO_LARGE_FOR_TARGET: Final = "larger than the target accepts"
+TOO_LARGE_REASON: Final = "larger than the target accepts"
 _MIN_REQUEST_BYTES: Final = 14  # bytes, the minimum of segment.bytes
 
 
 @dataclass(slots=True)
-class KeepingWriter:
+class OffsetKeepingWriter:
     """Writes unchanged batches to a broker that keeps their offsets. A mirror resumes at the copy's end offset."""
 
     cluster: ClusterClient
@@ -207,14 +207,14 @@ class KeepingWriter:
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _sets: dict[TopicPartition, bool] = field(default_factory=dict)
 
-    async def open(self, report: MirroredPartition, identity: str) -> int:
+    async def open_copy(self, report: MirroredPartition, identity: str) -> int:
         """Return the copy's end offset, at which the mirror resumes; -1 if the copy is empty."""
         partition = TopicPartition(report.topic, report.partition)
-        self._next[partition] = report.target_end = await end_of(self.cluster, partition)
+        self._next[partition] = report.target_end = await read_end_offset(self.cluster, partition)
         self._sets[partition] = await accepts_record_sets(self.cluster, partition)
         return self._next[partition] or -1
 
-    async def write(self, fetched_batches: FetchedBatches, report: MirroredPartition) -> None:
+    async def write_batches(self, fetched_batches: FetchedBatches, report: MirroredPartition) -> None:
         """Write the batches that the copy does not have."""
         partition, batches = fetched_batches.partition, fetched_batches.batches
         _check_order(partition, batches)
@@ -223,11 +223,13 @@ class KeepingWriter:
         batches_to_copy = batches.select(is_new & ~is_damaged)
         report.batches_read += int(is_new.sum())
         if is_damaged.any():
-            report.batches_left_out[DAMAGED_BATCH] += int(is_damaged.sum())
+            report.batches_left_out[DAMAGED_BATCH_REASON] += int(is_damaged.sum())
         if len(batches_to_copy):
-            await self._send(fetched_batches, batches_to_copy, report)
+            await self._send_parcel(fetched_batches, batches_to_copy, report)
 
-    async def _send(self, fetched_batches: FetchedBatches, batches_to_copy: Batches, report: MirroredPartition) -> None:
+    async def _send_parcel(
+        self, fetched_batches: FetchedBatches, batches_to_copy: Batches, report: MirroredPartition
+    ) -> None:
         partition = fetched_batches.partition
         positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
         ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])
@@ -240,14 +242,14 @@ class KeepingWriter:
                 b"".join(data[position : position + size] for position, size in zip(positions, sizes, strict=True))
             )
         targets = (batches_to_copy.column("last_offset") + 1).tolist()
-        parcel = Parcel(data, ends.tolist(), targets, as_set=self._sets[partition])
+        parcel = BatchParcel(data, ends.tolist(), targets, as_set=self._sets[partition])
         request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _MIN_REQUEST_BYTES)
-        divided_count = await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
+        divided_count = await deliver_parcel(self.cluster, partition, parcel, request_bytes=request_bytes)
         counts = batches_to_copy.column("count")
         is_data = batches_to_copy.is_v2 & ~batches_to_copy.is_control
         records = int(counts[is_data].sum())
         report.batches_written += len(batches_to_copy)
-        divided_count.add_to(report)
+        divided_count.add_to_report(report)
         report.unopened += int((~batches_to_copy.is_v2).sum())
         report.records_read += records
         report.records_written += records
@@ -255,22 +257,22 @@ class KeepingWriter:
         report.bytes_written += len(data)
         self._next[partition] = report.target_end = last + 1
 
-    async def reach(self, partition: TopicPartition, end: int) -> None:
+    async def extend_to(self, partition: TopicPartition, end: int) -> None:
         """Append an empty batch, so that the copy ends at the source's end offset even if the last records are deleted.
 
         Cleaners write empty batches too (KAFKA-5490). The next record gets the same offset as in the source.
         """
         if end > self._next[partition]:
             empty = build_empty_batch(end - 1, end - 1)
-            parcel = Parcel(memoryview(empty), [len(empty)], [end], as_set=self._sets[partition])
-            await deliver(self.cluster, partition, parcel)
+            parcel = BatchParcel(memoryview(empty), [len(empty)], [end], as_set=self._sets[partition])
+            await deliver_parcel(self.cluster, partition, parcel)
             self._next[partition] = end
 
-    def end_of_copy(self, partition: TopicPartition) -> int:
+    def copy_end_of(self, partition: TopicPartition) -> int:
         """Return the offset after the copy's last record."""
         return self._next[partition]
 
-    def translate(self, partition: TopicPartition, offset: int) -> int:
+    def translate_offset(self, partition: TopicPartition, offset: int) -> int:
         """Return the same offset, or the copy's end offset if it is smaller."""
         return min(offset, self._next.get(partition, offset))
 
@@ -278,9 +280,9 @@ class KeepingWriter:
 def _check_order(partition: TopicPartition, batches: Batches) -> None:
     """Reject batches with decreasing offsets, because a log cannot store them."""
     last = batches.column("last_offset")
-    falls = np.flatnonzero(last[1:] <= last[:-1])
-    if len(falls):
-        previous_last, next_last = last[falls[0]], last[falls[0] + 1]
+    decreases = np.flatnonzero(last[1:] <= last[:-1])
+    if len(decreases):
+        previous_last, next_last = last[decreases[0]], last[decreases[0] + 1]
         reason = (
             f"a batch that ends with offset {next_last} follows one that ends with {previous_last}; "
             "repair the source with kafkaframes repair"
@@ -289,7 +291,7 @@ def _check_order(partition: TopicPartition, batches: Batches) -> None:
 
 
 @dataclass(slots=True)
-class MappingWriter:
+class OffsetMappingWriter:
     """Writes batches to a broker that assigns offsets itself, and stores them in a mapping (``mapping.py``)."""
 
     cluster: ClusterClient
@@ -298,46 +300,48 @@ class MappingWriter:
     is_dry_run: bool = False
     batch_bytes: dict[str, int] = field(default_factory=dict)  # max.message.bytes by topic
     transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)  # from a directory's markers
-    _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
+    _mappings: dict[TopicPartition, OffsetMapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
 
-    async def open(self, report: MirroredPartition, identity: str) -> int:
+    async def open_copy(self, report: MirroredPartition, identity: str) -> int:
         """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if it is empty."""
         partition = TopicPartition(report.topic, report.partition)
-        report.target_end = await end_of(self.cluster, partition)
+        report.target_end = await read_end_offset(self.cluster, partition)
         path = os.path.join(self.state_dir, f"{partition}.offsets")
         stored_mapping = read_mapping(path, identity, target_end=report.target_end)
         mapping = stored_mapping if self.is_dry_run else begin_writing(stored_mapping, path, identity)
         self._mappings[partition], self._identities[partition] = mapping, identity
-        return mapping.source_next
+        return mapping.next_source_offset
 
-    async def write(self, fetched_batches: FetchedBatches, report: MirroredPartition) -> None:
+    async def write_batches(self, fetched_batches: FetchedBatches, report: MirroredPartition) -> None:
         """Write the records that a read_committed consumer sees, after adding their offsets to the mapping."""
         mapping, partition = self._mappings[fetched_batches.partition], fetched_batches.partition
-        fetched_batches = self._stable_part(fetched_batches)
-        start = max(mapping.source_next, fetched_batches.fetch_offset)
+        fetched_batches = self._select_stable_batches(fetched_batches)
+        start = max(mapping.next_source_offset, fetched_batches.fetch_offset)
         is_damaged = find_damaged_batches(fetched_batches, skip=self.skip_damaged)
-        batch_bytes = min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
+        batch_bytes = min(REBUILT_BATCH_BYTES, self.batch_bytes.get(partition.topic, REBUILT_BATCH_BYTES))
         transactions = self.transactions.get(partition)
-        mapped_batches = renumber(
+        mapped_batches = renumber_fetched_batches(
             fetched_batches, start, is_damaged, batch_bytes=batch_bytes, transactions=transactions
         )
-        expected_base, ends, target_ends = mapping.target_next, list[int](), list[int]()
+        expected_base, ends, target_ends = mapping.next_target_offset, list[int](), list[int]()
         position, target = 0, expected_base
         for batch, count in zip(mapped_batches.batches, mapped_batches.counts, strict=True):
             position, target = position + len(batch), target + count
             ends.append(position)
             target_ends.append(target)
-        mapping.add(mapped_batches.runs(expected_base))
-        parcel = Parcel(memoryview(b"".join(mapped_batches.batches)), ends, target_ends, expected_offset=expected_base)
-        divided_count = await deliver(self.cluster, partition, parcel)
-        mapping.reach(fetched_batches.next_offset)
+        mapping.add_runs(mapped_batches.runs_from(expected_base))
+        parcel = BatchParcel(
+            memoryview(b"".join(mapped_batches.batches)), ends, target_ends, expected_offset=expected_base
+        )
+        divided_count = await deliver_parcel(self.cluster, partition, parcel)
+        mapping.advance_source(fetched_batches.next_offset)
         report.batches_read += (
             len(mapped_batches.batches) - mapped_batches.rebuilt + sum(mapped_batches.decoded_batches.values())
         )
         report.batches_read += sum(mapped_batches.batches_left_out.values())
         report.batches_written += len(mapped_batches.batches)
-        divided_count.add_to(report)
+        divided_count.add_to_report(report)
         report.rebuilt += mapped_batches.rebuilt
         report.records_read += mapped_batches.records_read
         report.records_written += sum(mapped_batches.counts)
@@ -348,19 +352,20 @@ class MappingWriter:
         report.opened += mapped_batches.decoded_batches
         report.target_end = target
 
-    def _stable_part(self, fetched_batches: FetchedBatches) -> FetchedBatches:
+    def _select_stable_batches(self, fetched_batches: FetchedBatches) -> FetchedBatches:
         """Return the batches before the first open transaction by the markers in a source directory."""
         state = self.transactions.get(fetched_batches.partition)
         if state is None or not state.open:
             return fetched_batches
-        beyond = np.flatnonzero(fetched_batches.batches.column("last_offset") >= state.last_stable_offset)
-        if not len(beyond):
+        first_unstable = np.flatnonzero(fetched_batches.batches.column("last_offset") >= state.last_stable_offset)
+        if not len(first_unstable):
             return fetched_batches
         return replace(
-            fetched_batches, data=fetched_batches.data[: int(fetched_batches.batches.column("position")[beyond[0]])]
+            fetched_batches,
+            data=fetched_batches.data[: int(fetched_batches.batches.column("position")[first_unstable[0]])],
         )
 
-    def mapping_of(self, partition: TopicPartition) -> Mapping:
+    def mapping_of(self, partition: TopicPartition) -> OffsetMapping:
         """Return the mapping of an opened partition."""
         return self._mappings[partition]
 
@@ -368,9 +373,9 @@ class MappingWriter:
         """Return whether the mapping has the ids of both topics, which proves that it belongs to them."""
         return str(NIL_UUID) not in self._identities[partition].split()
 
-    def translate(self, partition: TopicPartition, offset: int) -> int:
+    def translate_offset(self, partition: TopicPartition, offset: int) -> int:
         """Return the offset of the copy's first record from source offset ``offset`` on."""
-        return self._mappings[partition].translate(offset)
+        return self._mappings[partition].translate_offset(offset)
 
     def close(self) -> None:
         """Close the mapping files."""
@@ -378,4 +383,4 @@ class MappingWriter:
             mapping.close()
 
 
-Writer = KeepingWriter | MappingWriter
+Writer = OffsetKeepingWriter | OffsetMappingWriter

@@ -98,7 +98,7 @@ def _build_changes_table(question: ProposalSettings) -> Markup:
     ]
     if not rows:
         return build_card("changes", "What changes in the specs", empty_text("No field: the layout of all of them."))
-    names = ("Message", "Change", "TableColumn", "Wire layout")
+    names = ("Message", "Change", "Field", "Wire layout")
     fields = [TableColumn(name, lambda row, at=index: row[at], wide=index > 1) for index, name in enumerate(names)]  # type: ignore[misc]
     note = f"{count_text(len(rows), 'change')} of the newest versions" + (
         ", the first shown." if len(rows) > _MAX_CHANGES else "."
@@ -118,7 +118,7 @@ def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
     fields = [
         TableColumn("Verdict", lambda finding: make_tag("b", finding.verdict)),
         TableColumn("Message", lambda finding: finding.message),
-        TableColumn("TableColumn", lambda finding: make_breakable(finding.where, "."), wide=True),
+        TableColumn("Field", lambda finding: make_breakable(finding.where, "."), wide=True),
         TableColumn("What", lambda finding: finding.text, wide=True),
         TableColumn("Why", lambda finding: finding.rule.source, wide=True),
     ]

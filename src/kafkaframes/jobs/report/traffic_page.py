@@ -14,11 +14,11 @@ from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
 from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, AuditVerdict, ClientAudit
 from kafkaframes.jobs.audit.audit_text import (
     NO_CLIENT_ID_TEXT,
-    action_text,
     describe_coverage,
-    library_text,
-    notes,
-    second_text,
+    format_action,
+    format_library,
+    format_second,
+    list_notes,
 )
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.charts import Bar, ChartColumn, ChartPart
@@ -55,7 +55,7 @@ def build_audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str
             wide=True,
         ),
     ]
-    if note_texts := notes(audit):
+    if note_texts := list_notes(audit):
         cards.append(
             build_card("notes", "Notes", make_tag("ul", (make_tag("li", note) for note in note_texts)), wide=True)
         )
@@ -123,12 +123,12 @@ def _build_client_rows(client: ClientAudit, audit: Audit) -> Markup:
     details = make_tag("details", make_tag("summary", count), evidence, _build_findings_table(listed_findings))
     cells = (
         make_tag("td", make_tag("b", client.client.client_id or NO_CLIENT_ID_TEXT), class_="name"),
-        make_tag("td", library_text(client)),
+        make_tag("td", format_library(client)),
         make_tag("td", client.client.address or "", class_="short"),
         make_tag("td", make_verdict_badge(client), class_="short"),
-        make_tag("td", action_text(client, audit.target) or "nothing"),
-        make_tag("td", second_text(_first(client.findings)) or "", class_="short"),
-        make_tag("td", second_text(_last(client.findings)) or "", class_="short"),
+        make_tag("td", format_action(client, audit.target) or "nothing"),
+        make_tag("td", format_second(_first(client.findings)) or "", class_="short"),
+        make_tag("td", format_second(_last(client.findings)) or "", class_="short"),
     )
     return join_html(
         [make_tag("tr", cells, class_="client"), make_tag("tr", make_tag("td", details, colspan=str(len(cells))))]
@@ -160,8 +160,8 @@ def _build_findings_table(findings: Sequence[AuditVerdict]) -> Markup:
             make_tag("td", _badge(finding.verdict), class_="short"),
             make_tag("td", finding.subject),
             make_tag("td", f"{finding.use_count.count:,}"),
-            make_tag("td", second_text(finding.use_count.first) or "", class_="short"),
-            make_tag("td", second_text(finding.use_count.last) or "", class_="short"),
+            make_tag("td", format_second(finding.use_count.first) or "", class_="short"),
+            make_tag("td", format_second(finding.use_count.last) or "", class_="short"),
             make_tag("td", finding.reason),
         )
         for finding in findings
@@ -353,9 +353,9 @@ def _draw_clients(report: TrafficReport) -> Markup:
     fields = [
         TableColumn("Verdict", make_verdict_badge),
         TableColumn("Client", lambda client: make_tag("b", client.client.client_id or NO_CLIENT_ID_TEXT), wide=True),
-        TableColumn("Library", library_text, wide=True),
+        TableColumn("Library", format_library, wide=True),
         TableColumn("Host", lambda judged: judged.client.address or "", is_minor=True),
-        TableColumn("What to do", lambda judged: action_text(judged, result.target) or NO_VALUE_TEXT, wide=True),
+        TableColumn("What to do", lambda judged: format_action(judged, result.target) or NO_VALUE_TEXT, wide=True),
     ]
     title = f"What an upgrade to Kafka {result.target.name} would break"
     note = "For the details, and for other releases: kafkaframes audit."

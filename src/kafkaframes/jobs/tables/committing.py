@@ -38,20 +38,20 @@ import pyarrow.parquet as pq
 from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.export.positions import TopicPartition
 from kafkaframes.jobs.export.stored_settings import describe_changes
-from kafkaframes.jobs.export.task import OWN
+from kafkaframes.jobs.export.task import OWN_DIRECTORY
 from kafkaframes.jobs.job import parse_json_object
-from kafkaframes.jobs.tables.content import dead_letter_schema
-from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
+from kafkaframes.jobs.tables.content import build_dead_letter_schema
+from kafkaframes.jobs.tables.files import DataFile, DeadLetterDirectory, columns_with_far_times, discard_files
 from kafkaframes.jobs.tables.settings import LATEST, RAW
-from kafkaframes.jobs.tables.state import STAGED, RacedError, Table, TableCommit, TableState
+from kafkaframes.jobs.tables.state import STAGING_DIRECTORY, RacedError, Table, TableCommit, TableState
 from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
-RUNS = f"{OWN}/runs"
-FOREIGN_SECONDS = 7 * 24 * 3600
+RUNS_DIRECTORY = f"{OWN_DIRECTORY}/runs"
+MAX_FOREIGN_RUN_AGE_S = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Orphans:
+class OrphanFiles:
     """Data files of dead runs: removed files, and files for which the history does not show whether they are used."""
 
     removed: tuple[str, ...] = ()
@@ -59,12 +59,12 @@ class Orphans:
 
 
 @contextmanager
-def claim(root: str, run: str, *, since: int | None) -> Iterator[None]:
+def hold_run_lock(root: str, run: str, *, since: int | None) -> Iterator[None]:
     """Hold a run's lock. Its file is removed if the run ends normally. ``since`` is the previous table version."""
     if "://" in root:
         yield
         return
-    path = Path(root, RUNS, f"{run}.json")
+    path = Path(root, RUNS_DIRECTORY, f"{run}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
@@ -74,28 +74,28 @@ def claim(root: str, run: str, *, since: int | None) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def files_of(root: str, run: str) -> set[str]:
+def list_files_of_run(root: str, run: str) -> set[str]:
     """Return the data files of a run in all directories of the table. The result is empty for an object store."""
     if "://" in root:
         return set()
     return {
         str(path)
-        for below in ("", "data/", f"{STAGED}/")
+        for below in ("", "data/", f"{STAGING_DIRECTORY}/")
         for path in Path(root).glob(f"{below}topic=*/partition=*/*-{run}.parquet")
     }
 
 
-def remove_orphans(root: str, table: Table) -> Orphans:
+def remove_orphans(root: str, table: Table) -> OrphanFiles:
     """Remove data files of dead runs below a table's root, if the history shows that they are not used."""
     removed_files: list[str] = []
-    doubtful: list[str] = []
+    undecided_files: list[str] = []
     if "://" in root:
-        return Orphans()
-    for path in sorted(Path(root, RUNS).glob("*.json")):
-        with _dead(path) as note:
+        return OrphanFiles()
+    for path in sorted(Path(root, RUNS_DIRECTORY).glob("*.json")):
+        with _lock_dead_run(path) as note:
             if note is None:
                 continue
-            files, since = _remaining(root, path.stem, removed_files), note.get("since")
+            files, since = _remove_staged_files(root, path.stem, removed_files), note.get("since")
             version = since if isinstance(since, int) else None
             is_committed = table.has_committed(path.stem, since=version) if files else True
             if is_committed is False:
@@ -103,16 +103,16 @@ def remove_orphans(root: str, table: Table) -> Orphans:
                     Path(file).unlink(missing_ok=True)
                 removed_files += files
             if is_committed is None:
-                doubtful += files
+                undecided_files += files
             else:
                 path.unlink(missing_ok=True)
-    return Orphans(tuple(removed_files), tuple(doubtful))
+    return OrphanFiles(tuple(removed_files), tuple(undecided_files))
 
 
-def _remaining(root: str, run: str, removed_files: list[str]) -> list[str]:
+def _remove_staged_files(root: str, run: str, removed_files: list[str]) -> list[str]:
     """Remove a dead run's staged files, and return its other files."""
-    files = sorted(files_of(root, run))
-    staged_files = [file for file in files if Path(file).is_relative_to(Path(root, STAGED))]
+    files = sorted(list_files_of_run(root, run))
+    staged_files = [file for file in files if Path(file).is_relative_to(Path(root, STAGING_DIRECTORY))]
     for file in staged_files:
         Path(file).unlink(missing_ok=True)
     removed_files += staged_files
@@ -120,7 +120,7 @@ def _remaining(root: str, run: str, removed_files: list[str]) -> list[str]:
 
 
 @contextmanager
-def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
+def _lock_dead_run(path: Path) -> Iterator[dict[str, Any] | None]:
     """Lock a run's file and yield its contents; yield None if its run is alive or may be alive on another machine."""
     try:
         file = open(path, "r+")  # noqa: SIM115 (closed below)
@@ -136,17 +136,17 @@ def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
         note = parse_json_object(file.read())
         is_ours = note.get("host", socket.gethostname()) == socket.gethostname()
         age = time.time() - os.fstat(file.fileno()).st_mtime
-        yield note if is_ours or age > FOREIGN_SECONDS else None
+        yield note if is_ours or age > MAX_FOREIGN_RUN_AGE_S else None
 
 
 # ------------------------------------------------------------------------------------------------------------ commits
 
 
-COMMIT_ATTEMPTS = 20
-WAIT_SECONDS = 0.05
+MAX_COMMIT_ATTEMPTS = 20
+RETRY_WAIT_S = 0.05
 
 
-def _options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _to_option_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a table under the names of their options."""
     options = dict(settings)
     value = options.pop("value", RAW)
@@ -155,7 +155,7 @@ def _options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     return options | {"mode": value}
 
 
-class Committer:
+class TableCommitter:
     """Commits to one table.
 
     Attributes:
@@ -175,15 +175,15 @@ class Committer:
         Raises:
             OptionError: the settings differ.
         """
-        before = state.settings or {}
-        if before and dict(before) != dict(self._settings):
-            changes = describe_changes(_options_of(before), _options_of(self._settings))
+        stored_settings = state.settings or {}
+        if stored_settings and dict(stored_settings) != dict(self._settings):
+            changes = describe_changes(_to_option_names(stored_settings), _to_option_names(self._settings))
             raise OptionError(
                 f"{self._table.shown}: was filled with other settings: {changes}. Continue with the earlier settings, "
                 "write to a new table, or replace the content with `overwrite`"
             )
 
-    def make(self, commit: TableCommit, state: TableState | None) -> None:
+    def commit_with_retries(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit, and retry if another writer committed first without changing the end offsets of these partitions.
 
         Raises:
@@ -191,43 +191,43 @@ class Committer:
         """
         table = self._table
         since = None if state is None else state.version
-        _check_files(commit)
-        for _ in range(COMMIT_ATTEMPTS):
+        _check_files_exist(commit)
+        for _ in range(MAX_COMMIT_ATTEMPTS):
             try:
-                table.commit(commit, state)
+                table.commit_files(commit, state)
             except RacedError as error:
                 reason = str(error)
             except Exception as error:
-                if self._has_landed(commit, since) is False:
+                if self._check_committed(commit, since) is False:
                     raise OptionError(f"{table.shown}: cannot be committed to: {error}") from error
                 reason = str(error)
             else:
                 self.commits += 1
                 return
-            if self._has_landed(commit, since):
+            if self._check_committed(commit, since):
                 self.commits += 1
                 return
-            state = self._reread(commit)
-            time.sleep(random.uniform(0, WAIT_SECONDS))
-        raise OptionError(f"{table.shown}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
+            state = self._reload_state(commit)
+            time.sleep(random.uniform(0, RETRY_WAIT_S))
+        raise OptionError(f"{table.shown}: {MAX_COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
 
-    def _has_landed(self, commit: TableCommit, since: int | None) -> bool:
+    def _check_committed(self, commit: TableCommit, since: int | None) -> bool:
         """Return whether a commit that ended with an error took effect.
 
         Raises:
             OptionError: the outcome is unknown. The commit's files are not removed.
         """
         try:
-            is_landed = self._table.has_committed(commit.run, since=since)
+            is_committed = self._table.has_committed(commit.run, since=since)
         except Exception as error:
             raise UnknownOutcomeError(self._table.shown, commit.run, str(error)) from error
-        if is_landed is None:
+        if is_committed is None:
             raise UnknownOutcomeError(self._table.shown, commit.run, "its log does not reach back far enough")
-        return is_landed
+        return is_committed
 
-    def _reread(self, commit: TableCommit) -> TableState | None:
-        state = self._table.read()
-        if not commit.fits(state):
+    def _reload_state(self, commit: TableCommit) -> TableState | None:
+        state = self._table.read_state()
+        if not commit.matches_state(state):
             name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
             raise OptionError(
                 f"{self._table.shown}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
@@ -235,11 +235,11 @@ class Committer:
             )
         if state is not None and state.settings and not commit.replaces:
             self.check_settings(state)
-        self._table.check(commit.columns)
+        self._table.check_columns(commit.columns)
         return state
 
 
-def _check_files(commit: TableCommit) -> None:
+def _check_files_exist(commit: TableCommit) -> None:
     """Check that the data files exist, if they are local: a commit must not refer to missing files.
 
     Raises:
@@ -253,15 +253,17 @@ def _check_files(commit: TableCommit) -> None:
             )
 
 
-def latest_of_keys(commit: TableCommit) -> pa.Table:
+def select_latest_by_key(commit: TableCommit) -> pa.Table:
     """Return the latest row of each topic and key, with the table's columns and ``tombstone``."""
     schema = commit.columns.append(pa.field(TOMBSTONE_COLUMN, pa.bool_()))
-    tables = [_with_columns(_read(file.path), schema) for file in commit.files]
+    tables = [_fit_columns(_read_parquet(file.path), schema) for file in commit.files]
     changes = pa.concat_tables(tables) if tables else schema.empty_table()
-    return _last_of(_last_of(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp")
+    return _last_row_of_groups(
+        _last_row_of_groups(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp"
+    )
 
 
-def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows with the columns of a schema. Columns that a file does not have are null."""
     for field in schema:
         if field.name not in rows.schema.names:
@@ -269,7 +271,7 @@ def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.select(schema.names).cast(schema)
 
 
-def _last_of(rows: pa.Table, by: list[str], order: str) -> pa.Table:
+def _last_row_of_groups(rows: pa.Table, by: list[str], order: str) -> pa.Table:
     """Return the row with the largest ``order`` of each group. Among equal rows the last one is returned."""
     sorted_rows = rows.sort_by([(order, "ascending")])
     numbered_rows = sorted_rows.select(by).append_column("row", pa.array(np.arange(sorted_rows.num_rows)))
@@ -277,7 +279,7 @@ def _last_of(rows: pa.Table, by: list[str], order: str) -> pa.Table:
     return sorted_rows.take(last)
 
 
-def _read(path: str) -> pa.Table:
+def _read_parquet(path: str) -> pa.Table:
     if "://" not in path:
         return pq.read_table(path, partitioning=None)
     import fsspec
@@ -286,13 +288,13 @@ def _read(path: str) -> pa.Table:
         return pq.read_table(file)
 
 
-def without_tombstones(changes: pa.Table) -> pa.Table:
+def remove_tombstones(changes: pa.Table) -> pa.Table:
     """Return the rows that are not tombstones, with the table's columns."""
     kept_rows: Any = changes.filter(pc.invert(changes.column(TOMBSTONE_COLUMN)))
     return kept_rows.drop_columns([TOMBSTONE_COLUMN])
 
 
-SETTINGS = {"holds": "dead letters"}
+DEAD_LETTER_SETTINGS = {"holds": "dead letters"}
 
 
 class DeadLetters:
@@ -300,24 +302,24 @@ class DeadLetters:
 
     def __init__(self, table: Table, *, headers: bool) -> None:
         self.records = 0
-        self._table, self._columns = table, dead_letter_schema(headers=headers)
-        self._committer = Committer(table, SETTINGS)
+        self._table, self._columns = table, build_dead_letter_schema(headers=headers)
+        self._committer = TableCommitter(table, DEAD_LETTER_SETTINGS)
         self._state: TableState | None = None
         self._kept_files: set[str] = set()
 
     @contextmanager
-    def claim(self, run: str) -> Iterator[None]:
+    def claim_table(self, run: str) -> Iterator[None]:
         """Hold a run's lock on the dead-letter table, and read the table's state."""
         self._state = self._open_table()
-        with claim(self._table.root, run, since=None if self._state is None else self._state.version):
+        with hold_run_lock(self._table.root, run, since=None if self._state is None else self._state.version):
             yield
         if self._state is None and not self._kept_files:
-            _remove_empty(self._table.root)
+            _remove_if_empty(self._table.root)
 
     def _open_table(self) -> TableState | None:
         table = self._table
-        state = table.read()
-        table.check(self._columns)
+        state = table.read_state()
+        table.check_columns(self._columns)
         if state is None:
             return None
         if state.settings is None:
@@ -325,52 +327,58 @@ class DeadLetters:
                 f"{table.shown}: is a table, but not one of dead letters: give another with `dead_letters`"
             )
         remove_orphans(table.root, table)
-        state = table.read()
+        state = table.read_state()
         if state is not None and state.ends:
             self._committer.check_settings(state)
         return state
 
-    def directory_of(self, name: TopicPartition) -> DeadDirectory:
+    def directory_for_partition(self, name: TopicPartition) -> DeadLetterDirectory:
         """Return the directory for a task's bad records of a topic partition, and the first offset that is new."""
         end = None if self._state is None else self._state.end_of(name)
-        return DeadDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
+        return DeadLetterDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
 
-    def commit(self, of_table: TableCommit, files: Iterable[DataFile]) -> None:
+    def commit_dead_letters(self, of_table: TableCommit, files: Iterable[DataFile]) -> None:
         """Commit the bad records of a commit to the table, if there are any, before that commit."""
-        result = [one.dead for one in files if one.dead is not None and one.job.topic_partition in of_table.after]
+        result = [
+            data_file.dead
+            for data_file in files
+            if data_file.dead is not None and data_file.job.topic_partition in of_table.after
+        ]
         if not result:
             return
-        names = {one.job.topic_partition for one in result}
-        before = {name: None if self._state is None else self._state.end_of(name) for name in names}
-        own = replace(
+        names = {data_file.job.topic_partition for data_file in result}
+        state_before = {name: None if self._state is None else self._state.end_of(name) for name in names}
+        own_files = replace(
             of_table,
-            before=before,
-            after={name: max(of_table.after[name], before[name] or 0) for name in names},
-            settings=SETTINGS,
+            before=state_before,
+            after={name: max(of_table.after[name], state_before[name] or 0) for name in names},
+            settings=DEAD_LETTER_SETTINGS,
             files=tuple(result),
             columns=columns_with_far_times(self._columns, result),
             gaps=(),
             latest=False,
             replaces=False,
         )
-        self._kept_files |= {one.path for one in result}  # from now on a commit may refer to them
-        self._committer.make(own, self._state)
-        self.records += sum(one.records for one in result)
+        self._kept_files |= {data_file.path for data_file in result}  # from now on a commit may refer to them
+        self._committer.commit_with_retries(own_files, self._state)
+        self.records += sum(data_file.records for data_file in result)
 
     def discard(self, run: str, files: Iterable[DataFile]) -> None:
         """Remove files of bad records that are not part of a commit."""
-        paths = {one.dead.path for one in files if one.dead is not None} | files_of(self._table.root, run)
-        discard(paths, keep=self._kept_files)
+        paths = {data_file.dead.path for data_file in files if data_file.dead is not None} | list_files_of_run(
+            self._table.root, run
+        )
+        discard_files(paths, keep=self._kept_files)
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return facts about the run's dead letters, for the user."""
-        return {**self._table.about(), "records": self.records}
+        return {**self._table.describe(), "records": self.records}
 
 
-def _remove_empty(root: str) -> None:
+def _remove_if_empty(root: str) -> None:
     """Remove the files of a lock if no table was created."""
     if "://" in root:
         return
-    for path in (Path(root, RUNS), Path(root, OWN), Path(root)):
+    for path in (Path(root, RUNS_DIRECTORY), Path(root, OWN_DIRECTORY), Path(root)):
         with suppress(OSError):
             path.rmdir()

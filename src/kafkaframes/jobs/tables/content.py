@@ -23,8 +23,8 @@ from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, sep
 from kafkaframes.scan.values.decoding import DecodingOptions
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-PARTITIONED_BY = ("topic", "partition")
-_COLUMNS = pa.schema(
+PARTITION_COLUMNS = ("topic", "partition")
+_BASE_COLUMNS = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -36,12 +36,14 @@ _COLUMNS = pa.schema(
     ]
 )
 HEADERS_COLUMN = pa.field("headers", HEADERS)
-FAR_TIMES_COLUMN = pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64())  # added to a table with the first record that needs it
+FAR_TIMESTAMPS_FIELD = pa.field(
+    FAR_TIMESTAMPS_COLUMN, pa.int64()
+)  # added to a table with the first record that needs it
 
 
-def table_schema(*, headers: bool) -> pa.Schema:
+def build_table_schema(*, headers: bool) -> pa.Schema:
     """Return the columns of a table, in order."""
-    return _COLUMNS.append(HEADERS_COLUMN) if headers else _COLUMNS
+    return _BASE_COLUMNS.append(HEADERS_COLUMN) if headers else _BASE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,13 @@ class ColumnChange:
     is_new: bool
 
 
-def column_changes(there: pa.Schema, new_schema: pa.Schema, *, where: str, widening: str = "") -> list[ColumnChange]:
+def find_column_changes(
+    existing_schema: pa.Schema, new_schema: pa.Schema, *, where: str, widening: str = ""
+) -> list[ColumnChange]:
     """Return the changes that a table needs before rows with the columns ``new_schema`` can be written.
 
     Args:
-        there: the table's columns.
+        existing_schema: the table's columns.
         new_schema: columns of the new rows.
         where: the table, for error messages.
         widening: reason why types of this table format cannot be widened, with a remedy; empty if they can.
@@ -72,61 +76,68 @@ def column_changes(there: pa.Schema, new_schema: pa.Schema, *, where: str, widen
         OptionError: the rules of this module forbid a change. The message contains a remedy.
     """
     changes: list[ColumnChange] = []
-    _compare_fields(there, new_schema, (), changes, where)
-    for field in there:
+    _compare_fields(existing_schema, new_schema, (), changes, where)
+    for field in existing_schema:
         if field.name not in new_schema.names:
-            _check_can_stay_empty(field, where)
-    if missing_columns := [one.path[0] for one in changes if one.is_new and one.path[0] in _COLUMNS.names]:
+            _check_can_be_null(field, where)
+    if missing_columns := [
+        change.path[0] for change in changes if change.is_new and change.path[0] in _BASE_COLUMNS.names
+    ]:
         raise OptionError(
             f"{where}: has lost the column {', '.join(missing_columns)}: add it again, or export to a new table"
         )
-    wider = next((one for one in changes if not one.is_new), None)
-    if wider is not None and widening:
+    type_change = next((change for change in changes if not change.is_new), None)
+    if type_change is not None and widening:
         raise OptionError(
-            f"{where}: column {'.'.join(wider.path)} would have to become {plain(wider.type)}: {widening}"
+            f"{where}: column {'.'.join(type_change.path)} would have to become "
+            f"{logical_type_of(type_change.type)}: {widening}"
         )
     return changes
 
 
 def _compare_fields(
-    there: Iterable[pa.Field],
+    existing_fields: Iterable[pa.Field],
     new_fields: Iterable[pa.Field],
     path: tuple[str, ...],
     changes: list[ColumnChange],
     where: str,
 ) -> None:
-    by_name = {field.name: field for field in there}
-    spellings = {name.lower(): name for name in by_name}
+    by_name = {field.name: field for field in existing_fields}
+    similar_names = {name.lower(): name for name in by_name}
     for field in new_fields:
         inner = (*path, field.name)
         if field.name in by_name:
             _compare_types(by_name[field.name].type, field.type, inner, changes, where)
-        elif (other := spellings.get(field.name.lower())) is not None:
+        elif (existing_field := similar_names.get(field.name.lower())) is not None:
             raise OptionError(
-                f"{where}: column {'.'.join(inner)} would differ from the column {other} by case only: put the new "
-                "field behind the old one in the schema, or export to a new table"
+                f"{where}: column {'.'.join(inner)} would differ from the column {existing_field} by case only: put "
+                "the new field after the old one in the schema, or export to a new table"
             )
         else:
             changes.append(ColumnChange(inner, field.type, is_new=True))
 
 
 def _compare_types(
-    there: pa.DataType, new_type: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
+    existing_type: pa.DataType, new_type: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
 ) -> None:
-    if pa.types.is_struct(there) and pa.types.is_struct(new_type):
-        _compare_fields(there, new_type, path, changes, where)
-    elif _is_list(there) and _is_list(new_type):
-        _compare_types(there.value_type, new_type.value_type, (*path, "element"), changes, where)
-    elif pa.types.is_map(there) and pa.types.is_map(new_type) and plain(there.key_type) == plain(new_type.key_type):
-        _compare_types(there.item_type, new_type.item_type, (*path, "value"), changes, where)
-    elif plain(there) == plain(new_type):
+    if pa.types.is_struct(existing_type) and pa.types.is_struct(new_type):
+        _compare_fields(existing_type, new_type, path, changes, where)
+    elif _is_list(existing_type) and _is_list(new_type):
+        _compare_types(existing_type.value_type, new_type.value_type, (*path, "element"), changes, where)
+    elif (
+        pa.types.is_map(existing_type)
+        and pa.types.is_map(new_type)
+        and logical_type_of(existing_type.key_type) == logical_type_of(new_type.key_type)
+    ):
+        _compare_types(existing_type.item_type, new_type.item_type, (*path, "value"), changes, where)
+    elif logical_type_of(existing_type) == logical_type_of(new_type):
         pass
-    elif _is_wider(new_type, there):
+    elif _is_promotion(new_type, existing_type):
         changes.append(ColumnChange(path, new_type, is_new=False))
     else:
         raise OptionError(
-            f"{where}: column {'.'.join(path)} is {plain(there)} and would have to be {plain(new_type)}: "
-            "give it its type back, or export to a new table"
+            f"{where}: column {'.'.join(path)} has type {logical_type_of(existing_type)}, but the values have type "
+            f"{logical_type_of(new_type)}: restore the old type in the schema, or export to a new table"
         )
 
 
@@ -134,40 +145,42 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-_WIDER_NUMBERS = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+_TYPE_PROMOTIONS = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
-def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
+def _is_promotion(new_type: pa.DataType, old_type: pa.DataType) -> bool:
     """Return whether a type holds all values of another one, by Iceberg's rules for type promotion."""
-    if pa.types.is_decimal(kind) and pa.types.is_decimal(than):
-        return bool(kind.scale == than.scale and kind.precision > than.precision)
-    return any(than == narrow and kind == wide for narrow, wide in _WIDER_NUMBERS)
+    if pa.types.is_decimal(new_type) and pa.types.is_decimal(old_type):
+        return bool(new_type.scale == old_type.scale and new_type.precision > old_type.precision)
+    return any(old_type == from_type and new_type == to_type for from_type, to_type in _TYPE_PROMOTIONS)
 
 
-def merge_columns(there: pa.Schema, new_schema: pa.Schema) -> pa.Schema:
-    """Return a table's columns after the changes of ``column_changes``."""
-    return pa.schema(_merge_fields(there, new_schema))
+def merge_columns(existing_schema: pa.Schema, new_schema: pa.Schema) -> pa.Schema:
+    """Return a table's columns after the changes of ``find_column_changes``."""
+    return pa.schema(_merge_fields(existing_schema, new_schema))
 
 
-def _merge_fields(there: Iterable[pa.Field], new_fields: Iterable[pa.Field]) -> list[pa.Field]:
-    result = {field.name: field for field in there}
+def _merge_fields(existing_fields: Iterable[pa.Field], new_fields: Iterable[pa.Field]) -> list[pa.Field]:
+    result = {field.name: field for field in existing_fields}
     for field in new_fields:
-        old = result.get(field.name)
-        result[field.name] = field if old is None else old.with_type(_merge_types(old.type, field.type))
+        fields_by_name = result.get(field.name)
+        result[field.name] = (
+            field if fields_by_name is None else fields_by_name.with_type(_merge_types(fields_by_name.type, field.type))
+        )
     return list(result.values())
 
 
-def _merge_types(there: pa.DataType, new_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(there) and pa.types.is_struct(new_type):
-        return pa.struct(_merge_fields(there, new_type))
-    if _is_list(there) and _is_list(new_type):
-        return pa.list_(pa.field("element", _merge_types(there.value_type, new_type.value_type)))
-    if pa.types.is_map(there) and pa.types.is_map(new_type):
-        return pa.map_(there.key_type, _merge_types(there.item_type, new_type.item_type))
+def _merge_types(existing_type: pa.DataType, new_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(existing_type) and pa.types.is_struct(new_type):
+        return pa.struct(_merge_fields(existing_type, new_type))
+    if _is_list(existing_type) and _is_list(new_type):
+        return pa.list_(pa.field("element", _merge_types(existing_type.value_type, new_type.value_type)))
+    if pa.types.is_map(existing_type) and pa.types.is_map(new_type):
+        return pa.map_(existing_type.key_type, _merge_types(existing_type.item_type, new_type.item_type))
     return new_type
 
 
-def _check_can_stay_empty(field: pa.Field, index: str) -> None:
+def _check_can_be_null(field: pa.Field, index: str) -> None:
     if field.name == HEADERS_COLUMN.name:
         raise OptionError(
             f"{index}: has the column headers, which this run leaves out: without includeHeaders=false it is filled; "
@@ -180,31 +193,32 @@ def _check_can_stay_empty(field: pa.Field, index: str) -> None:
         )
 
 
-def check_partitioning(there: tuple[str, ...], *, where: str) -> None:
+def check_partitioning(existing_columns: tuple[str, ...], *, where: str) -> None:
     """Check that a table is partitioned by topic and partition.
 
     Raises:
         OptionError: it is partitioned differently.
     """
-    if there != PARTITIONED_BY:
-        column_list = ", ".join(there) or "nothing"
+    if existing_columns != PARTITION_COLUMNS:
+        column_list = ", ".join(existing_columns) or "nothing"
         raise OptionError(
-            f"{where}: is partitioned by {column_list}, an export by {', '.join(PARTITIONED_BY)}: export to a new table"
+            f"{where}: is partitioned by {column_list}, but an export needs {', '.join(PARTITION_COLUMNS)}: export to "
+            "a new table"
         )
 
 
-def plain(kind: pa.DataType) -> str:
+def logical_type_of(kind: pa.DataType) -> str:
     """Return a type's logical name, without Arrow's physical variants.
 
-    >>> plain(pa.large_binary()), plain(pa.list_(pa.int32()))
+    >>> logical_type_of(pa.large_binary()), logical_type_of(pa.list_(pa.int32()))
     ('binary', 'list<int32>')
     """
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"list<{plain(kind.value_type)}>"
+        return f"list<{logical_type_of(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<{plain(kind.key_type)}, {plain(kind.item_type)}>"
+        return f"map<{logical_type_of(kind.key_type)}, {logical_type_of(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {plain(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'{field.name}: {logical_type_of(field.type)}' for field in kind)}>"
     if pa.types.is_timestamp(kind):
         return "timestamp with time zone" if kind.tz else "timestamp"
     return str(kind).removeprefix("large_").removesuffix("_view")
@@ -213,11 +227,11 @@ def plain(kind: pa.DataType) -> str:
 # --------------------------------------------------------------------------------------------------------------- rows
 
 
-LATEST_WAVE_BYTES = 256 << 20  # log bytes in a commit; all keys of a commit are in memory at once
+MAX_LATEST_COMMIT_BYTES = 256 << 20  # log bytes in a commit; all keys of a commit are in memory at once
 
 
 @dataclass(frozen=True)
-class Content:
+class TableContent:
     """The kind of rows in a table.
 
     Attributes:
@@ -230,35 +244,35 @@ class Content:
     latest: bool = False
 
     @property
-    def wave_bytes(self) -> int | None:
+    def max_commit_bytes(self) -> int | None:
         """The largest number of log bytes in a commit; None if keys do not have to be in memory."""
-        return LATEST_WAVE_BYTES if self.latest else None
+        return MAX_LATEST_COMMIT_BYTES if self.latest else None
 
-    def columns(self, *, headers: bool) -> pa.Schema:
+    def columns_of(self, *, headers: bool) -> pa.Schema:
         """Return the table's columns, in order."""
-        result = table_schema(headers=headers)
+        result = build_table_schema(headers=headers)
         if self.decoding is None:
             return result
-        own = [] if self.latest else [pa.field(TOMBSTONE_COLUMN, pa.bool_())]
+        own_fields = [] if self.latest else [pa.field(TOMBSTONE_COLUMN, pa.bool_())]
         index = result.get_field_index("value")
         fields = [result.field(name) for name in result.names]
-        return pa.schema([*fields[:index], *own, *self.decoding.decoder().fields, *fields[index + 1 :]])
+        return pa.schema([*fields[:index], *own_fields, *self.decoding.decoder().fields, *fields[index + 1 :]])
 
-    def split(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    def split_by_validity(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """Convert records to the table's rows. Return other records separately, with a column ``reason``."""
         if self.decoding is None and not self.latest:
             return rows, None
         decoder = None if self.decoding is None else self.decoding.decoder()
         has_prefix = self.decoding is not None and self.decoding.has_prefix
-        good, bad = separate_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
+        valid_rows, rejected_rows = separate_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
         if self.latest and decoder is None:
-            good = good.append_column(TOMBSTONE_COLUMN, good.column("value").is_null())
-        return good, bad
+            valid_rows = valid_rows.append_column(TOMBSTONE_COLUMN, valid_rows.column("value").is_null())
+        return valid_rows, rejected_rows
 
 
-RAW = Content()
+RAW_CONTENT = TableContent()
 
 
-def dead_letter_schema(*, headers: bool) -> pa.Schema:
+def build_dead_letter_schema(*, headers: bool) -> pa.Schema:
     """Return the columns of a dead-letter table: the unmodified record, and the reason."""
-    return table_schema(headers=headers).append(pa.field(REASON_COLUMN, pa.string()))
+    return build_table_schema(headers=headers).append(pa.field(REASON_COLUMN, pa.string()))

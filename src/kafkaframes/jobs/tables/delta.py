@@ -5,7 +5,7 @@ The Delta log stores:
 * the end offset of each topic partition, as version of a ``txn`` action with app id ``kafkaframes/TOPIC/PARTITION``.
   Delta keeps these actions in checkpoints and when old log files are removed. Two commits with the same app id
   conflict.
-* the topic id, as version (``topic_number``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
+* the topic id, as version (``number_of_topic_id``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
 * the selection of records, in the metadata of the column ``offset``.
 * information for people, as ``kafkaframes`` in the commit info (``DESCRIBE HISTORY``), see ``Commit.note``.
 
@@ -25,27 +25,27 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.jobs.export.positions import TopicPartition, topic_number
-from kafkaframes.jobs.tables.committing import latest_of_keys
-from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, column_changes, merge_columns
+from kafkaframes.jobs.export.positions import TopicPartition, number_of_topic_id
+from kafkaframes.jobs.tables.committing import select_latest_by_key
+from kafkaframes.jobs.tables.content import PARTITION_COLUMNS, check_partitioning, find_column_changes, merge_columns
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.jobs.tables.state import (
-    NOTE,
-    SETTINGS,
+    NOTE_KEY,
+    SETTINGS_KEY,
     RacedError,
     TableCommit,
     TableState,
-    fingerprints_of_note,
-    flat,
+    flatten_partitions,
+    parse_fingerprints,
     parse_note,
-    partition_path,
+    partition_path_of,
 )
 from kafkaframes.storage.files.filesystem import join
 
-APP = "kafkaframes"
-FORGOTTEN = -1  # written instead of an end offset, because a txn action cannot be removed
-HISTORY_PAGE = 50
-_NO_WIDENING = "delta-rs cannot write Delta's feature typeWidening; use a new table, or iceberg"
+APPLICATION_ID = "kafkaframes"
+REMOVED_PARTITION_VERSION = -1  # written instead of an end offset, because a txn action cannot be removed
+HISTORY_PAGE_SIZE = 50
+_NO_WIDENING_REASON = "delta-rs cannot write Delta's feature typeWidening; use a new table, or iceberg"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -73,7 +73,7 @@ class DeltaTable:
         """The location of the table, whether or not it exists."""
         return self.root
 
-    def read(self) -> TableState | None:
+    def read_state(self) -> TableState | None:
         """Return the current state of the table, or None if the table does not exist."""
         library = self._library
         try:
@@ -83,46 +83,52 @@ class DeltaTable:
             return None
         except (library.exceptions.DeltaError, OSError) as error:  # OSError: the store did not respond
             raise OptionError(f"{self.shown}: cannot be read as a Delta table: {error}") from error
-        return self._state(self._table)
+        return self._build_state(self._table)
 
-    def _state(self, table: Any) -> TableState:
-        note, restored_version = self._last_note(table)
-        at = table if restored_version is None else self._library.DeltaTable(self.root, version=restored_version)
+    def _build_state(self, table: Any) -> TableState:
+        note, restored_version = self._find_last_note(table)
+        stored_version = (
+            table if restored_version is None else self._library.DeltaTable(self.root, version=restored_version)
+        )
         if restored_version is not None:  # txn actions of later versions are still valid, but their rows are removed
-            earlier = self._state(at)
-            offsets = dict.fromkeys(flat((note or {}).get("offsets")), FORGOTTEN)
+            earlier_note = self._build_state(stored_version)
+            offsets = dict.fromkeys(flatten_partitions((note or {}).get("offsets")), REMOVED_PARTITION_VERSION)
             return TableState(
-                earlier.end_of,
-                earlier.topic_number_of,
-                offsets | dict(earlier.ends),
-                earlier.settings,
+                earlier_note.end_of,
+                earlier_note.topic_number_of,
+                offsets | dict(earlier_note.ends),
+                earlier_note.settings,
                 table.version(),
                 is_reset=True,
-                topic_ids=earlier.topic_ids,
-                fingerprints=earlier.fingerprints,
+                topic_ids=earlier_note.topic_ids,
+                fingerprints=earlier_note.fingerprints,
             )
-        ends = {name: end for name in flat((note or {}).get("offsets")) if (end := _end_of(at, name)) is not None}
+        ends = {
+            name: end
+            for name in flatten_partitions((note or {}).get("offsets"))
+            if (end := _end_of(stored_version, name)) is not None
+        }
         return TableState(
-            lambda name: _end_of(at, name),
-            lambda topic: _check_version(at.transaction_version(_topic_app(topic))),
+            lambda name: _end_of(stored_version, name),
+            lambda topic: _check_version(stored_version.transaction_version(_topic_app(topic))),
             ends,
-            self._settings(table),
+            self._read_settings(table),
             table.version(),
             topic_ids=(note or {}).get("topicIds") or {},
-            fingerprints=fingerprints_of_note(note or {}),
+            fingerprints=parse_fingerprints(note or {}),
         )
 
-    def _last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
+    def _find_last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
         """Return the newest note in the history, and the version to which the table was restored after it."""
         restored_version: int | None = None
-        for _, entry in self._history(table.version()):
-            if (note := parse_note(entry.get(NOTE))) is not None:
+        for _, entry in self._iterate_history(table.version()):
+            if (note := parse_note(entry.get(NOTE_KEY))) is not None:
                 return note, restored_version
             if entry.get("operation") == "RESTORE" and restored_version is None:
                 restored_version = int(entry.get("operationParameters", {}).get("version", -1))
         return None, restored_version
 
-    def _history(self, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _iterate_history(self, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the commits up to a version with their versions, newest first.
 
         deltalake 1.6 always lists the newest commits of the log, even if an older version of the table is loaded, and
@@ -130,7 +136,7 @@ class DeltaTable:
         the listing.
         """
         next_version = version + 1
-        for limit in (HISTORY_PAGE, None):
+        for limit in (HISTORY_PAGE_SIZE, None):
             table = self._library.DeltaTable(self.root)
             versions = table.history(limit)
             while self._library.DeltaTable(self.root).version() != table.version():
@@ -141,85 +147,90 @@ class DeltaTable:
                     yield number, entry
                     next_version = number
 
-    def _settings(self, table: Any) -> Mapping[str, Any] | None:
+    def _read_settings(self, table: Any) -> Mapping[str, Any] | None:
         for field in table.schema().fields:
-            if field.name == "offset" and SETTINGS in field.metadata:
-                result: Mapping[str, Any] = json.loads(field.metadata[SETTINGS])
+            if field.name == "offset" and SETTINGS_KEY in field.metadata:
+                result: Mapping[str, Any] = json.loads(field.metadata[SETTINGS_KEY])
                 return result
         return None
 
-    def check(self, columns: pa.Schema) -> None:
+    def check_columns(self, columns: pa.Schema) -> None:
         """Check that rows with these columns can be written to the table."""
         if self._table is not None:
-            self._missing(columns)
+            self._find_missing_columns(columns)
 
-    def _missing(self, columns: pa.Schema) -> list[pa.Field]:
+    def _find_missing_columns(self, columns: pa.Schema) -> list[pa.Field]:
         check_partitioning(tuple(self._table.metadata().partition_columns), where=self.shown)
-        there = pa.schema(self._table.schema())
-        changes = column_changes(there, columns, where=self.shown, widening=_NO_WIDENING)
-        after, names = merge_columns(there, columns), dict.fromkeys(change.path[0] for change in changes)
-        return [after.field(name) for name in names]
+        existing_schema = pa.schema(self._table.schema())
+        changes = find_column_changes(existing_schema, columns, where=self.shown, widening=_NO_WIDENING_REASON)
+        schema_after, names = (
+            merge_columns(existing_schema, columns),
+            dict.fromkeys(change.path[0] for change in changes),
+        )
+        return [schema_after.field(name) for name in names]
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the directory for data files: ``topic=T/partition=P``."""
-        return join(self.root, partition_path(name))
+        return join(self.root, partition_path_of(name))
 
-    def commit(self, commit: TableCommit, state: TableState | None) -> None:
+    def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
-        schema = self._library.Schema.from_arrow(_mark_columns(commit))
+        schema = self._library.Schema.from_arrow(_add_settings_to_schema(commit))
         try:
-            (self._change if commit.latest else self._append)(commit, state, schema)
+            (self._merge_changes if commit.latest else self._append_files)(commit, state, schema)
         except self._library.exceptions.CommitFailedError as error:
             raise RacedError(str(error)) from error
 
-    def _append(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
+    def _append_files(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
         """Append the data files, or replace the table's contents with them."""
-        adds = [self._add(file) for file in commit.files]
-        properties = self._properties(commit, state)
+        add_actions = [self._make_add_action(file) for file in commit.files]
+        properties = self._make_commit_properties(commit, state)
         if self._table is None:
-            self._create(schema, adds, commit_properties=properties)
+            self._create_table(schema, add_actions, commit_properties=properties)
             return
-        if missing := self._missing(commit.columns):
-            self._add_columns(missing)
-        self._write(schema, adds, "overwrite" if commit.replaces else "append", properties)
+        if missing_columns := self._find_missing_columns(commit.columns):
+            self._add_columns(missing_columns)
+        self._write_transaction(schema, add_actions, "overwrite" if commit.replaces else "append", properties)
 
-    def _write(self, schema: Any, adds: list[Any], mode: str, properties: Any) -> None:
-        by = list(PARTITIONED_BY)
-        self._table.create_write_transaction(adds, mode, schema, partition_by=by, commit_properties=properties)
+    def _write_transaction(self, schema: Any, add_actions: list[Any], mode: str, properties: Any) -> None:
+        partition_columns = list(PARTITION_COLUMNS)
+        self._table.create_write_transaction(
+            add_actions, mode, schema, partition_by=partition_columns, commit_properties=properties
+        )
 
-    def _create(self, schema: Any, adds: list[Any], **options: Any) -> None:
-        library, by = self._library, list(PARTITIONED_BY)
+    def _create_table(self, schema: Any, add_actions: list[Any], **options: Any) -> None:
+        library, partition_columns = self._library, list(PARTITION_COLUMNS)
         try:
             library.transaction.create_table_with_add_actions(
-                self.root, schema, adds, mode="error", partition_by=by, **options
+                self.root, schema, add_actions, mode="error", partition_by=partition_columns, **options
             )
         except library.exceptions.DeltaError as error:
             if library.DeltaTable.is_deltatable(self.root):
                 raise RacedError(str(error)) from error
             raise
 
-    def _change(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
+    def _merge_changes(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
         """Merge the latest records by key into the table, and store the end offsets in the same commit."""
         if self._table is None:
-            self._create(schema, [])
-            self.read()
-        if missing := self._missing(commit.columns):
-            self._add_columns(missing)
-            self.read()
-        version, properties = self._table.version(), self._properties(commit, state)
-        changes = latest_of_keys(commit)
+            self._create_table(schema, [])
+            self.read_state()
+        if missing_columns := self._find_missing_columns(commit.columns):
+            self._add_columns(missing_columns)
+            self.read_state()
+        version, properties = self._table.version(), self._make_commit_properties(commit, state)
+        changes = select_latest_by_key(commit)
         if changes.num_rows:
-            merge(self._table, changes, commit.columns.names, properties)
+            merge_by_key(self._table, changes, commit.columns.names, properties)
         if self._table.version() == version:  # there were no changes, or delta-rs found no changed row
-            self._write(schema, [], "append", properties)
+            self._write_transaction(schema, [], "append", properties)
 
     def _add_columns(self, missing: list[pa.Field]) -> None:
         """Add nullable columns and nested fields, in a separate commit that does not change rows."""
         fields = self._library.Schema.from_arrow(pa.schema(missing)).fields
-        once = self._library.CommitProperties(max_commit_retries=0)
-        self._table.alter.add_columns(fields, commit_properties=once)
+        no_retries = self._library.CommitProperties(max_commit_retries=0)
+        self._table.alter.add_columns(fields, commit_properties=no_retries)
 
-    def _add(self, file: DataFile) -> Any:
+    def _make_add_action(self, file: DataFile) -> Any:
         topic, partition = file.job.topic_partition
         return self._library.transaction.AddAction(
             path=quote(file.path.removeprefix(self.root).lstrip("/"), safe="/=-_."),
@@ -227,78 +238,82 @@ class DeltaTable:
             partition_values={"topic": topic, "partition": str(partition)},
             modification_time=int(time.time() * 1000),
             data_change=True,
-            stats=json.dumps(_statistics(file)),
+            stats=json.dumps(_build_statistics(file)),
         )
 
-    def _properties(self, commit: TableCommit, state: TableState | None) -> Any:
+    def _make_commit_properties(self, commit: TableCommit, state: TableState | None) -> Any:
         ends: dict[TopicPartition, int] = dict(commit.after)
         known_ends = {} if state is None else dict(state.ends)
         if commit.replaces:
-            ends = dict.fromkeys(known_ends, FORGOTTEN) | ends
+            ends = dict.fromkeys(known_ends, REMOVED_PARTITION_VERSION) | ends
         elif state is not None and state.is_reset:
             ends = known_ends | ends
-        marks = {_app(name): end for name, end in ends.items()}
-        marks |= {_topic_app(topic): topic_number(topic_id) for topic, topic_id in commit.topic_ids.items()}
+        transactions = {_app(name): end for name, end in ends.items()}
+        transactions |= {
+            _topic_app(topic): number_of_topic_id(topic_id) for topic, topic_id in commit.topic_ids.items()
+        }
         return self._library.CommitProperties(
-            custom_metadata={NOTE: commit.note(state)},
+            custom_metadata={NOTE_KEY: commit.to_note(state)},
             max_commit_retries=0,
-            app_transactions=[self._library.Transaction(app, version) for app, version in marks.items()],
+            app_transactions=[
+                self._library.Transaction(application_ids, version) for application_ids, version in transactions.items()
+            ],
         )
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a run committed after a version; None if the history is too short to decide."""
-        if self.read() is None:
+        if self.read_state() is None:
             return False
         oldest = self._table.version() + 1
-        for oldest, entry in self._history(self._table.version()):
+        for oldest, entry in self._iterate_history(self._table.version()):
             if since is not None and oldest <= since:
                 return False
-            note = parse_note(entry.get(NOTE))
+            note = parse_note(entry.get(NOTE_KEY))
             if note is not None and note["run"] == run:
                 return True
         return False if oldest == 0 else None
 
-    def tidy(self) -> None:
+    def compact_small_files(self) -> None:
         """Compact small data files in a commit that changes no row. If another writer commits first, do nothing."""
-        if self.read() is None:
+        if self.read_state() is None:
             return
-        once = self._library.CommitProperties(max_commit_retries=0)
+        no_retries = self._library.CommitProperties(max_commit_retries=0)
         with suppress(self._library.exceptions.CommitFailedError):
-            self._table.optimize.compact(commit_properties=once)
+            self._table.optimize.compact(commit_properties=no_retries)
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return facts about the table for the user, after a run."""
         version = None if self._table is None else self._table.version()
         return {"format": "delta", "location": self.root, "version": version}
 
 
-def merge(table: Any, changes: pa.Table, columns: list[str], properties: Any) -> None:
+def merge_by_key(table: Any, changes: pa.Table, columns: list[str], properties: Any) -> None:
     """Update, insert and delete rows by topic and key.
 
     If a row is from another partition, because partitions were added to the topic, only a change that is not older
     replaces it.
     """
-    newer = "(s.partition = t.partition OR s.timestamp >= t.timestamp)"
+    is_newer = "(s.partition = t.partition OR s.timestamp >= t.timestamp)"
     values = {name: f"s.`{name}`" for name in columns}
-    topics = ", ".join("'" + one.replace("'", "''") + "'" for one in changes.column("topic").unique().to_pylist())
-    merger = table.merge(
+    topics = ", ".join("'" + topic.replace("'", "''") + "'" for topic in changes.column("topic").unique().to_pylist())
+    merge_builder = table.merge(
         changes,
         f"t.topic IN ({topics}) AND t.topic = s.topic AND t.key = s.key",
         source_alias="s",
         target_alias="t",
         commit_properties=properties,
     )
-    merger = merger.when_matched_delete(f"s.tombstone AND {newer}")
-    merger = merger.when_matched_update(values, f"NOT s.tombstone AND {newer}")
-    merger.when_not_matched_insert(values, "NOT s.tombstone").execute()
+    merge_builder = merge_builder.when_matched_delete(f"s.tombstone AND {is_newer}")
+    merge_builder = merge_builder.when_matched_update(values, f"NOT s.tombstone AND {is_newer}")
+    merge_builder.when_not_matched_insert(values, "NOT s.tombstone").execute()
 
 
 def _app(name: TopicPartition) -> str:
-    return f"{APP}/{name[0]}/{name[1]}"
+    return f"{APPLICATION_ID}/{name[0]}/{name[1]}"
 
 
 def _topic_app(topic: str) -> str:
-    return f"{APP}/{topic}"
+    return f"{APPLICATION_ID}/{topic}"
 
 
 def _end_of(table: Any, name: TopicPartition) -> int | None:
@@ -306,31 +321,31 @@ def _end_of(table: Any, name: TopicPartition) -> int | None:
 
 
 def _check_version(version: int | None) -> int | None:
-    return None if version is None or version == FORGOTTEN else version
+    return None if version is None or version == REMOVED_PARTITION_VERSION else version
 
 
-def _mark_columns(commit: TableCommit) -> pa.Schema:
+def _add_settings_to_schema(commit: TableCommit) -> pa.Schema:
     """Return the commit's columns, with the table's settings in the metadata of the column ``offset``."""
     index = commit.columns.get_field_index("offset")
     marked_field = commit.columns.field(index).with_metadata(
-        {SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)}
+        {SETTINGS_KEY: json.dumps(dict(commit.settings), sort_keys=True)}
     )
     return commit.columns.set(index, marked_field)
 
 
-def _statistics(file: DataFile) -> dict[str, Any]:
+def _build_statistics(file: DataFile) -> dict[str, Any]:
     """Return Delta's statistics of a file, by which readers skip it."""
     facts: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
-    for name, (least, greatest, nulls) in file.bounds.items():
-        convert_value = _instant if name == "timestamp" else int
-        pair = convert_value(least), convert_value(greatest)
+    for name, (min_values, max_values, null_counts) in file.bounds.items():
+        convert_value = _format_instant if name == "timestamp" else int
+        pair = convert_value(min_values), convert_value(max_values)
         if None not in pair:
             facts["minValues"][name], facts["maxValues"][name] = pair
-        facts["nullCount"][name] = nulls
+        facts["nullCount"][name] = null_counts
     return facts
 
 
-def _instant(microseconds: int) -> str | None:
+def _format_instant(microseconds: int) -> str | None:
     """Return a timestamp in Delta's text form, in milliseconds as in Kafka; None after the year 9999."""
     try:
         moment = _EPOCH + timedelta(microseconds=microseconds)

@@ -19,21 +19,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
-from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, writing
+from kafkaframes.jobs.export.task import (
+    ExportTask,
+    ExportTaskSettings,
+    SegmentResult,
+    check_file_rows,
+    raise_destination_errors,
+)
 from kafkaframes.jobs.export.topic_task import TopicTask
-from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.tables.content import FAR_TIMES_COLUMN, RAW, Content
+from kafkaframes.jobs.export.writers import OutputFile, to_output_rows
+from kafkaframes.jobs.tables.content import FAR_TIMESTAMPS_FIELD, RAW_CONTENT, TableContent
 from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.scan import Batches
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
 
-MEASURED = ("offset", "timestamp")
+MEASURED_COLUMNS = ("offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class DeadDirectory:
+class DeadLetterDirectory:
     """The directory for records that cannot be converted to rows.
 
     Attributes:
@@ -48,7 +54,7 @@ class DeadDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class FileJob:
+class DataFileJob:
     """A data file to write.
 
     Attributes:
@@ -64,10 +70,10 @@ class FileJob:
     directory: str
     run: str
     tasks: tuple[ExportTask, ...]
-    settings: Settings
+    settings: ExportTaskSettings
     names_inside: bool = False
-    content: Content = RAW
-    dead: DeadDirectory | None = None
+    content: TableContent = RAW_CONTENT
+    dead: DeadLetterDirectory | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -79,7 +85,7 @@ class FileJob:
         """The topic partition of the records."""
         return self.tasks[0].topic, self.tasks[0].partition
 
-    def new_path(self, directory: str) -> str:
+    def make_path(self, directory: str) -> str:
         """Return a unique path for an attempt's file. Its name starts with the first offset that the file may have."""
         first = max(self.tasks[0].base_offset, self.tasks[0].first_offset or 0)
         return join(directory, f"{first:020}-{uuid.uuid4().hex[:8]}-{self.run}.parquet")
@@ -94,13 +100,13 @@ class DataFile:
         results: one result for each segment that was read. Only the last one can be a failure.
         end_offset: offset after the last batch that was read; None if no batch was read.
         size_bytes, records: size of the file and number of its records.
-        bounds: smallest value, largest value and null count of each column of ``MEASURED`` (timestamps in
+        bounds: smallest value, largest value and null count of each column of ``MEASURED_COLUMNS`` (timestamps in
             microseconds).
         dead: file of records that could not be converted to rows; None if there are none.
         has_far_times: whether the file has the column ``FAR_TIMESTAMPS_COLUMN``.
     """
 
-    job: FileJob
+    job: DataFileJob
     results: list[SegmentResult]
     path: str = ""
     end_offset: int | None = None
@@ -116,7 +122,7 @@ class DataFile:
         return bool(self.results) and self.results[-1].failed is not None
 
 
-class _Watch:
+class _EndOffsetObserver:
     """An observer of a segment's batches before they are decoded, which finds their end offset."""
 
     def __init__(self) -> None:
@@ -127,17 +133,17 @@ class _Watch:
         self.end_offset = max(end_offset, self.end_offset or 0)
 
 
-def write_data_file(job: FileJob) -> DataFile:
+def write_data_file(job: DataFileJob) -> DataFile:
     """Write one file. If a segment cannot be read, the file has the records before it, and later segments are omitted.
 
     Raises:
         OptionError: the destination cannot be written.
     """
-    with writing(job.settings.to):
+    with raise_destination_errors(job.settings.to):
         failed_results: list[SegmentResult] = []
         tasks = job.tasks
         while tasks:
-            written_files = _attempt(job, tasks)
+            written_files = _write_attempt(job, tasks)
             if not written_files.failed:
                 written_files.results += failed_results
                 return written_files
@@ -146,91 +152,99 @@ def write_data_file(job: FileJob) -> DataFile:
         return DataFile(job, failed_results)
 
 
-class _Sinks:
+class _OutputFiles:
     """The files of one attempt: one for rows, one for records that cannot be converted to rows."""
 
-    def __init__(self, job: FileJob) -> None:
-        self.path = job.new_path(job.directory)
-        self.dead_path = "" if job.dead is None else job.new_path(job.dead.directory)
+    def __init__(self, job: DataFileJob) -> None:
+        self.path = job.make_path(job.directory)
+        self.dead_path = "" if job.dead is None else job.make_path(job.dead.directory)
         metadata = {"topic": job.tasks[0].topic}
         plain = job.names_inside  # pyiceberg warns about each Arrow dictionary type
-        self.good = Output(self.path, "parquet", base64=False, metadata=metadata, plain_types=plain)
-        self.dead = Output(self.dead_path, "parquet", base64=False, metadata=metadata, plain_types=plain)
+        self.good = OutputFile(self.path, "parquet", base64=False, metadata=metadata, plain_types=plain)
+        self.dead = OutputFile(self.dead_path, "parquet", base64=False, metadata=metadata, plain_types=plain)
         self.bad_rows = 0
         self._job = job
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write a batch of records."""
         job = self._job
-        good, bad = job.content.split(table_batch(batch, headers=job.settings.headers))
-        self.good.write(_add_partition(good, job.topic_partition) if job.names_inside else good)
-        if bad is None:
+        valid_rows, rejected_rows = job.content.split_by_validity(to_table_rows(batch, headers=job.settings.headers))
+        self.good.write_rows(
+            _add_partition_columns(valid_rows, job.topic_partition) if job.names_inside else valid_rows
+        )
+        if rejected_rows is None:
             return
-        self.bad_rows += bad.num_rows
+        self.bad_rows += rejected_rows.num_rows
         if job.dead is None:
-            raise OptionError(f"{job.topic_partition[0]}: a record makes no row: {bad.column(REASON_COLUMN)[0]}")
-        new = bad.filter(pc.greater_equal(bad.column("offset"), job.dead.first_offset))
-        if new.num_rows and not self.dead.is_begun:
+            raise OptionError(
+                f"{job.topic_partition[0]}: a record makes no row: {rejected_rows.column(REASON_COLUMN)[0]}"
+            )
+        new_rows = rejected_rows.filter(pc.greater_equal(rejected_rows.column("offset"), job.dead.first_offset))
+        if new_rows.num_rows and not self.dead.is_begun:
             _make_directory(job.dead.directory)
-        self.dead.write(_add_partition(new, job.topic_partition) if job.dead.names_inside else new)
+        self.dead.write_rows(
+            _add_partition_columns(new_rows, job.topic_partition) if job.dead.names_inside else new_rows
+        )
 
-    def remove(self) -> None:
+    def remove_files(self) -> None:
         """Remove both files."""
-        remove(self.path)
+        remove_file(self.path)
         if self.dead_path:
-            remove(self.dead_path)
+            remove_file(self.dead_path)
 
 
-def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
+def _write_attempt(job: DataFileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
     """Write the segments of these tasks. If one fails, no file is left."""
-    data_file, sinks = DataFile(job, []), _Sinks(job)
+    data_file, sinks = DataFile(job, []), _OutputFiles(job)
     _make_directory(job.directory)
     try:
         with sinks.good, sinks.dead, borrow_memory() as memory:
             for task in tasks:
                 data_file.results.append(SegmentResult(task))
-                _copy(data_file, job, sinks.write, memory)
-        check_rows(sinks.good.rows + sinks.bad_rows, data_file.results, where=tasks[0].path)
+                _copy_records(data_file, job, sinks.write_batch, memory)
+        check_file_rows(sinks.good.rows + sinks.bad_rows, data_file.results, where=tasks[0].path)
     except (LogDirError, CorruptRecordError) as error:
-        sinks.remove()
+        sinks.remove_files()
         data_file.results[-1] = SegmentResult(tasks[len(data_file.results) - 1], failed=str(error))
         return data_file
     except BaseException:
-        sinks.remove()
+        sinks.remove_files()
         raise
-    _describe(data_file, sinks.good, sinks.path)
+    _set_file_facts(data_file, sinks.good, sinks.path)
     if sinks.dead.footer is not None:
         data_file.dead = DataFile(job, [])
-        _describe(data_file.dead, sinks.dead, sinks.dead_path)
+        _set_file_facts(data_file.dead, sinks.dead, sinks.dead_path)
     return data_file
 
 
-def _describe(data_file: DataFile, output: Output, path: str) -> None:
+def _set_file_facts(data_file: DataFile, output: OutputFile, path: str) -> None:
     """Set the facts about a closed file that a commit needs."""
     if (footer := output.footer) is not None:
         data_file.path, data_file.size_bytes, data_file.records, data_file.bounds = (
             path,
-            _size(path),
+            _size_of(path),
             footer.num_rows,
-            _bounds(footer),
+            _read_bounds(footer),
         )
         data_file.has_far_times = FAR_TIMESTAMPS_COLUMN in footer.schema.names
 
 
-def _copy(data_file: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler) -> None:
+def _copy_records(
+    data_file: DataFile, job: DataFileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler
+) -> None:
     result = data_file.results[-1]
-    watch, limit = _Watch(), result.task.end_offset
-    result.task.copy(result, job.settings, write, memory=memory, look=watch)
+    observer, limit = _EndOffsetObserver(), result.task.end_offset
+    result.task.copy_records(result, job.settings, write, memory=memory, observe_batches=observer)
     if isinstance(result.task, TopicTask):  # offsets without records, such as those of markers, are part of the range
         data_file.end_offset = limit
-    elif watch.end_offset is not None:
-        end_offset = watch.end_offset if limit is None else min(watch.end_offset, limit)
+    elif observer.end_offset is not None:
+        end_offset = observer.end_offset if limit is None else min(observer.end_offset, limit)
         data_file.end_offset = max(end_offset, data_file.end_offset or 0)
 
 
-def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
+def to_table_rows(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     """Return records with the table's columns. Timestamps are converted to microseconds."""
-    rows = row_batch(batch, headers=headers)
+    rows = to_output_rows(batch, headers=headers)
     names = ("offset", "timestamp", "timestampType", "key", "value", "headers")
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
     columns["timestamp"], far_times = separate_instants(columns["timestamp"])
@@ -239,34 +253,38 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _add_partition(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
+def _add_partition_columns(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
     """Return rows with columns for topic and partition."""
     # Looking up a name for each row took a third of the extra cost of Iceberg compared to Delta.
-    same = pa.array(np.zeros(rows.num_rows, np.int32))
+    is_present = pa.array(np.zeros(rows.num_rows, np.int32))
     columns: dict[str, Any] = {
-        "topic": pa.DictionaryArray.from_arrays(same, pa.array([name[0]], pa.string())),
+        "topic": pa.DictionaryArray.from_arrays(is_present, pa.array([name[0]], pa.string())),
         "partition": pa.repeat(pa.scalar(name[1], pa.int32()), rows.num_rows),
     }
     return pa.RecordBatch.from_pydict(columns | {one: rows.column(one) for one in rows.schema.names})
 
 
-def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
+def _read_bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
     """Return the bounds of columns from the statistics of all row groups, by which readers skip the file."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     indexes = {groups[0].column(index).path_in_schema: index for index in range(footer.num_columns)}
     result = {}
-    for name in MEASURED:
+    for name in MEASURED_COLUMNS:
         parts = [group.column(indexes[name]).statistics for group in groups]
-        known_parts = [part for part in parts if part is not None and part.has_min_max]
-        nulls = sum(part.null_count for part in parts if part is not None)
-        if known_parts and len(parts) == sum(part is not None for part in parts):
-            result[name] = min(part.min_raw for part in known_parts), max(part.max_raw for part in known_parts), nulls
+        bounds_by_group = [part for part in parts if part is not None and part.has_min_max]
+        null_count = sum(part.null_count for part in parts if part is not None)
+        if bounds_by_group and len(parts) == sum(part is not None for part in parts):
+            result[name] = (
+                min(part.min_raw for part in bounds_by_group),
+                max(part.max_raw for part in bounds_by_group),
+                null_count,
+            )
     return result
 
 
 def columns_with_far_times(columns: pa.Schema, files: Iterable[DataFile]) -> pa.Schema:
     """Return the columns of a commit, which include ``FAR_TIMESTAMPS_COLUMN`` only if one of its files has it."""
-    return columns.append(FAR_TIMES_COLUMN) if any(file.has_far_times for file in files) else columns
+    return columns.append(FAR_TIMESTAMPS_FIELD) if any(file.has_far_times for file in files) else columns
 
 
 def _make_directory(path: str) -> None:
@@ -274,31 +292,31 @@ def _make_directory(path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
 
-def _size(path: str) -> int:
+def _size_of(path: str) -> int:
     if "://" not in path:
         return os.path.getsize(path)
-    return int(_store(path).info(path)["size"])
+    return int(_store_of(path).info(path)["size"])
 
 
-def discard(paths: Iterable[str], *, keep: Iterable[str]) -> None:
+def discard_files(paths: Iterable[str], *, keep: Iterable[str]) -> None:
     """Delete data files except those in ``keep``, also if a commit has already moved them. File names are unique."""
     kept_names = {split_path(path)[1] for path in keep}
     for path in sorted(paths):
         if split_path(path)[1] not in kept_names:
-            remove(path)
+            remove_file(path)
 
 
-def remove(path: str) -> None:
+def remove_file(path: str) -> None:
     """Delete a file that is not part of a commit. A missing file is not an error."""
     if "://" not in path:
         Path(path).unlink(missing_ok=True)
         return
-    store = _store(path)
+    store = _store_of(path)
     if store.exists(path):
         store.rm_file(path)
 
 
-def _store(path: str) -> Any:
+def _store_of(path: str) -> Any:
     import fsspec
 
     store, _ = fsspec.core.url_to_fs(path)

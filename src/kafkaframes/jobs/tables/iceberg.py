@@ -27,31 +27,31 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.jobs.export.positions import TopicPartition
-from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
+from kafkaframes.jobs.tables.committing import remove_tombstones, select_latest_by_key
 from kafkaframes.jobs.tables.content import (
-    PARTITIONED_BY,
+    PARTITION_COLUMNS,
     ColumnChange,
+    build_table_schema,
     check_partitioning,
-    column_changes,
-    table_schema,
+    find_column_changes,
 )
-from kafkaframes.jobs.tables.iceberg_files import columns_beyond_datetime, data_files
+from kafkaframes.jobs.tables.iceberg_files import describe_data_files, find_columns_beyond_datetime
 from kafkaframes.jobs.tables.state import (
-    NOTE,
-    SETTINGS,
+    NOTE_KEY,
+    SETTINGS_KEY,
     RacedError,
     TableCommit,
     TableState,
+    make_state_from_note,
     parse_note,
-    partition_path,
-    state_of_note,
+    partition_path_of,
 )
 from kafkaframes.storage.files.filesystem import join
 
-LAST = "kafkaframes.last"
-RETRIES = "commit.retry.num-retries"
-_NAME_MAPPING = "schema.name-mapping.default"
-DEFAULT_NAME = "kafka.records"
+LAST_COMMIT_PROPERTY = "kafkaframes.last"
+RETRIES_PROPERTY = "commit.retry.num-retries"
+_NAME_MAPPING_PROPERTY = "schema.name-mapping.default"
+DEFAULT_TABLE_NAME = "kafka.records"
 CATALOG_FILE = "catalog.db"
 CATALOG_NAME = "kafkaframes"  # stored in the SQLite file; other programs have to open it under this name
 
@@ -80,10 +80,10 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
             raise OptionError(f"`catalog` {name}: {error}") from error
     if warehouse is None or "://" in warehouse:
         raise OptionError("`to`: give a directory, or `catalog`: Iceberg needs a catalog beside its files")
-    sql = import_extra("`format` iceberg without `catalog`", "iceberg", "pyiceberg.catalog.sql")
+    is_sql = import_extra("`format` iceberg without `catalog`", "iceberg", "pyiceberg.catalog.sql")
     root = Path(warehouse).absolute()
     root.mkdir(parents=True, exist_ok=True)
-    return sql.SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=url_of(str(root)))
+    return is_sql.SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=to_url(str(root)))
 
 
 class IcebergTable:
@@ -97,19 +97,19 @@ class IcebergTable:
 
     names_inside = True
 
-    def __init__(self, catalog: Any, name: str = DEFAULT_NAME, *, location: str | None = None) -> None:
+    def __init__(self, catalog: Any, name: str = DEFAULT_TABLE_NAME, *, location: str | None = None) -> None:
         if "." not in name:
             raise OptionError(f"`table` {name}: must be NAMESPACE.NAME")
         self._catalog, self._name, self._location = catalog, name, location
         self.shown = f"table {name}"
         self._table: Any = None
-        self._columns = table_schema(headers=False)  # columns of a new table
+        self._columns = build_table_schema(headers=False)  # columns of a new table
 
     @property
     def root(self) -> str:
         """The directory or URL of the table's data files. A table that does not exist is created."""
         if self._table is None:
-            self._create()
+            self._create_table()
         return str(self._table.location()).removeprefix("file://")
 
     @property
@@ -117,7 +117,7 @@ class IcebergTable:
         """The location of the table; None for a new table, because the catalog chooses its location."""
         return None if self._table is None else self.root
 
-    def read(self) -> TableState | None:
+    def read_state(self) -> TableState | None:
         """Return the current state of the table, or None if the table does not exist."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
@@ -128,40 +128,44 @@ class IcebergTable:
             return None
         except (ValueError, OSError) as error:
             raise OptionError(f"{self.shown}: cannot be read: {error}") from error
-        return self._state()
+        return self._build_state()
 
-    def _state(self) -> TableState:
+    def _build_state(self) -> TableState:
         properties = self._table.properties
-        settings = json.loads(properties[SETTINGS]) if SETTINGS in properties else None
-        notes = (parse_note(snapshot.summary.additional_properties.get(NOTE)) for snapshot in self._chain())
-        note = next(filter(None, notes), None) or self._property_note() or {}
+        settings = json.loads(properties[SETTINGS_KEY]) if SETTINGS_KEY in properties else None
+        notes = (
+            parse_note(snapshot.summary.additional_properties.get(NOTE_KEY)) for snapshot in self._iterate_snapshots()
+        )
+        note = next(filter(None, notes), None) or self._read_property_note() or {}
         snapshot = self._table.current_snapshot()
         version = None if snapshot is None else snapshot.snapshot_id
-        return state_of_note(note, note.get("topicIds") or {}, settings, version)
+        return make_state_from_note(note, note.get("topicIds") or {}, settings, version)
 
-    def _property_note(self) -> dict[str, Any] | None:
+    def _read_property_note(self) -> dict[str, Any] | None:
         """Return the note in the table property, for a table whose snapshots have expired; None if none has expired.
 
         Raises:
             OptionError: the table was rolled back to a snapshot before this note, whose own note has expired.
         """
-        note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
-        if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
+        note = None if self._has_all_snapshots() else parse_note(self._table.properties.get(LAST_COMMIT_PROPERTY))
+        if note is not None and any(
+            _run_name_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots
+        ):
             raise OptionError(
                 f"{self.shown}: was set back to a snapshot whose end offsets are not known any more: "
                 "export to a new table"
             )
         return note
 
-    def _is_whole(self) -> bool:
+    def _has_all_snapshots(self) -> bool:
         """Return whether the table's first snapshot still exists.
 
         The first snapshot is recognized by its sequence number, because pyiceberg removes parent ids on expiry.
         """
-        chain = list(self._chain())
-        return not chain or chain[-1].sequence_number == 1
+        snapshots = list(self._iterate_snapshots())
+        return not snapshots or snapshots[-1].sequence_number == 1
 
-    def _chain(self) -> Iterator[Any]:
+    def _iterate_snapshots(self) -> Iterator[Any]:
         """Yield the current snapshot and its ancestors that have not expired."""
         snapshot = self._table.current_snapshot()
         while snapshot is not None and snapshot.summary is not None:
@@ -169,58 +173,62 @@ class IcebergTable:
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
 
-    def check(self, columns: pa.Schema) -> None:
+    def check_columns(self, columns: pa.Schema) -> None:
         """Check that rows with these columns can be written to the table. A new table is created with these columns."""
         self._columns = columns
         if self._table is not None:
-            self._changes(columns)
+            self._plan_changes(columns)
 
-    def _changes(self, columns: pa.Schema) -> list[ColumnChange]:
+    def _plan_changes(self, columns: pa.Schema) -> list[ColumnChange]:
         schema = self._table.schema()
         fields = self._table.spec().fields
         names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
-        partition_fields = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
+        partition_fields = tuple(
+            str(name) if partitioning == "identity" else f"{partitioning}({name})" for partitioning, name in names
+        )
         check_partitioning(partition_fields, where=self.shown)
-        return column_changes(schema.as_arrow(), columns, where=self.shown)
+        return find_column_changes(schema.as_arrow(), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the directory for data files."""
-        return join(self.root, f"data/{partition_path(name)}")
+        return join(self.root, f"data/{partition_path_of(name)}")
 
-    def commit(self, commit: TableCommit, state: TableState | None) -> None:
+    def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.expressions import AlwaysTrue
 
         if self._table is None:
-            self._create()
-        self._table.metadata.properties[RETRIES] = "0"  # in this copy only, see the module docstring
-        note = json.dumps(commit.note(state))
-        paths = [url_of(file.path) for file in commit.files]
+            self._create_table()
+        self._table.metadata.properties[RETRIES_PROPERTY] = "0"  # in this copy only, see the module docstring
+        note = json.dumps(commit.to_note(state))
+        paths = [to_url(file.path) for file in commit.files]
         try:
             with self._table.transaction() as transaction:
-                if changes := self._changes(commit.columns):
+                if changes := self._plan_changes(commit.columns):
                     change_columns(transaction, changes)
                 if commit.replaces:
-                    _delete(transaction, AlwaysTrue(), {})
+                    _delete_rows(transaction, AlwaysTrue(), {})
                 settings = json.dumps(dict(commit.settings), sort_keys=True)
-                transaction.set_properties({LAST: note, SETTINGS: settings, **columns_without_metrics(changes)})
+                transaction.set_properties(
+                    {LAST_COMMIT_PROPERTY: note, SETTINGS_KEY: settings, **disable_metrics(changes)}
+                )
                 if commit.latest:
-                    self._change(transaction, commit, {NOTE: note})
+                    self._replace_rows(transaction, commit, {NOTE_KEY: note})
                 else:
-                    self._add_files(transaction, paths, {NOTE: note})
+                    self._add_files(transaction, paths, {NOTE_KEY: note})
         except CommitFailedException as error:
             raise RacedError(str(error)) from error
 
     def _add_files(self, transaction: Any, paths: list[str], properties: dict[str, str]) -> None:
         metadata = transaction.table_metadata
         if metadata.name_mapping() is None:
-            transaction.set_properties({_NAME_MAPPING: metadata.schema().name_mapping.model_dump_json()})
+            transaction.set_properties({_NAME_MAPPING_PROPERTY: metadata.schema().name_mapping.model_dump_json()})
         with transaction.update_snapshot(snapshot_properties=properties).fast_append() as snapshot:
-            for file in data_files(transaction.table_metadata, self._table.io, paths):
+            for file in describe_data_files(transaction.table_metadata, self._table.io, paths):
                 snapshot.append_data_file(file)
 
-    def _create(self) -> None:
+    def _create_table(self) -> None:
         """Create an empty table. If another writer creates it first, this is a race."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
@@ -228,51 +236,51 @@ class IcebergTable:
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             self._table = self._catalog.create_table(
                 self._name,
-                iceberg_schema(self._columns),
+                to_iceberg_schema(self._columns),
                 location=self._location,
-                partition_spec=_spec(),
-                properties={SETTINGS: "{}", **columns_without_metrics(_additions(self._columns))},
+                partition_spec=_partition_spec(),
+                properties={SETTINGS_KEY: "{}", **disable_metrics(_additions(self._columns))},
             )
         except TableAlreadyExistsError:
-            self.read()
+            self.read_state()
 
-    def _change(self, transaction: Any, commit: TableCommit, properties: dict[str, str]) -> None:
+    def _replace_rows(self, transaction: Any, commit: TableCommit, properties: dict[str, str]) -> None:
         """Delete the replaced rows and append the latest records by key, in one commit.
 
         If a row is from another partition, because partitions were added to the topic, only a change that is not older
         replaces it.
         """
-        changes = self._not_older(latest_of_keys(commit))
-        if names := columns_beyond_datetime(changes):
-            transaction.set_properties({_METRICS + name: "none" for name in names})
-        _delete(transaction, _same_keys(changes), properties)
-        transaction.append(without_tombstones(changes), snapshot_properties=properties)
+        changes = self._select_newer_changes(select_latest_by_key(commit))
+        if names := find_columns_beyond_datetime(changes):
+            transaction.set_properties({_METRICS_PROPERTY_PREFIX + name: "none" for name in names})
+        _delete_rows(transaction, _filter_by_keys(changes), properties)
+        transaction.append(remove_tombstones(changes), snapshot_properties=properties)
 
-    def _not_older(self, changes: pa.Table) -> pa.Table:
+    def _select_newer_changes(self, changes: pa.Table) -> pa.Table:
         """Return the changes for which the table has no newer row from another partition."""
         columns = ("topic", "key", "partition", "timestamp")
-        there = self._table.scan(row_filter=_same_keys(changes), selected_fields=columns).to_arrow()
-        rows_by_key = {(row["topic"], row["key"]): row for row in _times_as_numbers(there).to_pylist()}
+        existing_rows = self._table.scan(row_filter=_filter_by_keys(changes), selected_fields=columns).to_arrow()
+        rows_by_key = {(row["topic"], row["key"]): row for row in _times_to_integers(existing_rows).to_pylist()}
         if not rows_by_key:
             return changes
-        rows = _times_as_numbers(changes.select(columns)).to_pylist()
-        return changes.filter(pa.array([_is_due(row, rows_by_key.get((row["topic"], row["key"]))) for row in rows]))
+        rows = _times_to_integers(changes.select(columns)).to_pylist()
+        return changes.filter(pa.array([_is_newer(row, rows_by_key.get((row["topic"], row["key"]))) for row in rows]))
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a run committed after a snapshot; None if that snapshot has expired."""
-        if self.read() is None:
+        if self.read_state() is None:
             return False
-        for snapshot in self._chain():
+        for snapshot in self._iterate_snapshots():
             if snapshot.snapshot_id == since:
                 return False
-            if _run_of(snapshot) == run:
+            if _run_name_of(snapshot) == run:
                 return True
-        return False if since is None and self._is_whole() else None
+        return False if since is None and self._has_all_snapshots() else None
 
-    def tidy(self) -> None:
+    def compact_small_files(self) -> None:
         """Do nothing, because pyiceberg 0.12 cannot compact data files."""
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return facts about the table for the user, after a run."""
         facts: dict[str, Any] = {"format": "iceberg", "table": self._name}
         if self._table is not None:
@@ -283,34 +291,36 @@ class IcebergTable:
         return facts
 
 
-def _run_of(snapshot: Any) -> str | None:
+def _run_name_of(snapshot: Any) -> str | None:
     """Return the name of the run that created a snapshot; None for snapshots of other programs."""
-    note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE))
+    note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE_KEY))
     return None if note is None else str(note["run"])
 
 
-def _spec() -> Any:
+def _partition_spec() -> Any:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import IdentityTransform
 
-    fields = enumerate(PARTITIONED_BY, 1)
-    return PartitionSpec(*(PartitionField(n, 999 + n, IdentityTransform(), name) for n, name in fields))
+    fields = enumerate(PARTITION_COLUMNS, 1)
+    return PartitionSpec(
+        *(PartitionField(field_id, 999 + field_id, IdentityTransform(), name) for field_id, name in fields)
+    )
 
 
-def _times_as_numbers(rows: pa.Table) -> pa.Table:
+def _times_to_integers(rows: pa.Table) -> pa.Table:
     """Return rows with timestamps as numbers, because Python's datetime cannot represent all of them."""
     index = rows.schema.get_field_index("timestamp")
     return rows.set_column(index, "timestamp", rows.column(index).cast(pa.int64()))
 
 
-def _is_due(row: Mapping[str, Any], rows_by_key: Mapping[str, Any] | None) -> bool:
+def _is_newer(row: Mapping[str, Any], rows_by_key: Mapping[str, Any] | None) -> bool:
     """Return whether a change applies, given the table's row of the same key."""
     if rows_by_key is None or rows_by_key["partition"] == row["partition"] or rows_by_key["timestamp"] is None:
         return True
     return row["timestamp"] is not None and bool(row["timestamp"] >= rows_by_key["timestamp"])
 
 
-def _same_keys(changes: pa.Table) -> Any:
+def _filter_by_keys(changes: pa.Table) -> Any:
     """Return a filter for the rows with the keys of these changes."""
     from pyiceberg.expressions import AlwaysFalse, And, EqualTo, In, Or
 
@@ -321,7 +331,7 @@ def _same_keys(changes: pa.Table) -> Any:
     return result
 
 
-def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
+def _delete_rows(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
     import warnings
 
     with warnings.catch_warnings():  # pyiceberg warns if there is nothing to delete
@@ -329,7 +339,7 @@ def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
         transaction.delete(rows, snapshot_properties=properties)
 
 
-def url_of(path: str) -> str:
+def to_url(path: str) -> str:
     """Return a path as a URL without escaping, because pyiceberg does not unescape URLs."""
     return path if "://" in path else f"file://{path}"
 
@@ -337,18 +347,20 @@ def url_of(path: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- types
 
 
-_METRICS = "write.metadata.metrics.column."
-_LONG_BYTES = frozenset({"key", "value"})  # these values rarely repeat, so bounds are not useful
+_METRICS_PROPERTY_PREFIX = "write.metadata.metrics.column."
+_UNBOUNDED_COLUMNS = frozenset({"key", "value"})  # these values rarely repeat, so bounds are not useful
 
 
-def iceberg_schema(columns: Iterable[pa.Field]) -> Any:
+def to_iceberg_schema(columns: Iterable[pa.Field]) -> Any:
     """Return an Iceberg schema with new field ids: top-level columns first, then nested fields."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
     fields = list(columns)
     ids = count(len(fields) + 1)
-    return Schema(*(NestedField(number, one.name, iceberg_type(one.type, ids)) for number, one in enumerate(fields, 1)))
+    return Schema(
+        *(NestedField(number, field.name, to_iceberg_type(field.type, ids)) for number, field in enumerate(fields, 1))
+    )
 
 
 def _additions(columns: Iterable[pa.Field]) -> list[ColumnChange]:
@@ -360,14 +372,14 @@ def change_columns(transaction: Any, changes: Iterable[ColumnChange]) -> None:
     ids = count(-2, -1)  # Iceberg assigns the final ids
     with transaction.update_schema() as update:
         for change in changes:
-            kind = iceberg_type(change.type, ids)
+            kind = to_iceberg_type(change.type, ids)
             if change.is_new:
                 update.add_column(change.path, kind)
             else:
                 update.update_column(change.path, field_type=kind)
 
 
-def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
+def to_iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
     """Return the Iceberg type of an Arrow type. ``ids`` yields the ids of nested fields.
 
     Raises:
@@ -376,23 +388,29 @@ def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
     from pyiceberg import types
 
     if pa.types.is_struct(kind):
-        return types.StructType(*(types.NestedField(next(ids), one.name, iceberg_type(one.type, ids)) for one in kind))
+        return types.StructType(
+            *(types.NestedField(next(ids), field.name, to_iceberg_type(field.type, ids)) for field in kind)
+        )
     if pa.types.is_list(kind):
-        return types.ListType(next(ids), iceberg_type(kind.value_type, ids), element_required=False)
+        return types.ListType(next(ids), to_iceberg_type(kind.value_type, ids), element_required=False)
     if pa.types.is_map(kind):
         keys, values = next(ids), next(ids)
         return types.MapType(
-            keys, iceberg_type(kind.key_type, ids), values, iceberg_type(kind.item_type, ids), value_required=False
+            keys,
+            to_iceberg_type(kind.key_type, ids),
+            values,
+            to_iceberg_type(kind.item_type, ids),
+            value_required=False,
         )
     if pa.types.is_decimal(kind):
         return types.DecimalType(kind.precision, kind.scale)
-    name = _PLAIN.get(str(kind))
+    name = _SIMPLE_TYPES.get(str(kind))
     if name is None:
         raise OptionError(f"Iceberg has no type for {kind}")
     return getattr(types, name)()
 
 
-_PLAIN = {
+_SIMPLE_TYPES = {
     "string": "StringType",
     "binary": "BinaryType",
     "bool": "BooleanType",
@@ -406,21 +424,21 @@ _PLAIN = {
 }
 
 
-def columns_without_metrics(changes: Iterable[ColumnChange]) -> dict[str, str]:
+def disable_metrics(changes: Iterable[ColumnChange]) -> dict[str, str]:
     """Return table properties that turn off statistics of these columns, for which pyiceberg would print warnings."""
-    leaves = (name for one in changes for name in _leaves(".".join(one.path), one.type))
-    names = [name for name in leaves if "." in name or name in _LONG_BYTES]
-    return {_METRICS + name: "none" for name in names}
+    column_paths = (name for change in changes for name in _leaf_paths(".".join(change.path), change.type))
+    names = [name for name in column_paths if "." in name or name in _UNBOUNDED_COLUMNS]
+    return {_METRICS_PROPERTY_PREFIX + name: "none" for name in names}
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+def _leaf_paths(path: str, kind: pa.DataType) -> Iterator[str]:
     if pa.types.is_struct(kind):
         for entry in kind:
-            yield from _leaves(f"{path}.{entry.name}", entry.type)
+            yield from _leaf_paths(f"{path}.{entry.name}", entry.type)
     elif pa.types.is_list(kind):
-        yield from _leaves(f"{path}.element", kind.value_type)
+        yield from _leaf_paths(f"{path}.element", kind.value_type)
     elif pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key", kind.key_type)
-        yield from _leaves(f"{path}.value", kind.item_type)
+        yield from _leaf_paths(f"{path}.key", kind.key_type)
+        yield from _leaf_paths(f"{path}.value", kind.item_type)
     else:
         yield path

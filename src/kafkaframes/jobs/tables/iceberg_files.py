@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_LAST_MICROSECOND = 253_402_300_799_999_999  # of the year 9999
-_FIRST_MICROSECOND = -62_135_596_800_000_000  # of the year 1
+_MAX_MICROSECONDS = 253_402_300_799_999_999  # of the year 9999
+_MIN_MICROSECONDS = -62_135_596_800_000_000  # of the year 1
 _LAST_DAY, _FIRST_DAY = 2_932_896, -719_162
 
 
-def data_files(metadata: Any, io: Any, paths: list[str]) -> Iterator[Any]:
+def describe_data_files(metadata: Any, io: Any, paths: list[str]) -> Iterator[Any]:
     """Yield pyiceberg's description of each Parquet file.
 
     Args:
@@ -67,24 +67,24 @@ class _FooterWrapper:
 class _Footer(_FooterWrapper):
     """A footer whose date and timestamp bounds are numbers."""
 
-    def row_group(self, number: int) -> _RowGroup:
-        return _RowGroup(self._part.row_group(number))
+    def row_group(self, number: int) -> _RowGroupWrapper:
+        return _RowGroupWrapper(self._part.row_group(number))
 
 
-class _RowGroup(_FooterWrapper):
-    def column(self, number: int) -> _IcebergColumn:
-        return _IcebergColumn(self._part.column(number))
+class _RowGroupWrapper(_FooterWrapper):
+    def column(self, number: int) -> _ColumnWrapper:
+        return _ColumnWrapper(self._part.column(number))
 
 
-class _IcebergColumn(_FooterWrapper):
+class _ColumnWrapper(_FooterWrapper):
     @property
     def statistics(self) -> Any:
         statistics = self._part.statistics
         is_time = statistics is not None and statistics.logical_type.type in ("TIMESTAMP", "DATE")
-        return _Bounds(statistics) if is_time else statistics
+        return _NumericBounds(statistics) if is_time else statistics
 
 
-class _Bounds(_FooterWrapper):
+class _NumericBounds(_FooterWrapper):
     @property
     def min(self) -> Any:
         return self._part.min_raw
@@ -94,17 +94,17 @@ class _Bounds(_FooterWrapper):
         return self._part.max_raw
 
 
-def columns_beyond_datetime(rows: pa.Table) -> list[str]:
+def find_columns_beyond_datetime(rows: pa.Table) -> list[str]:
     """Return the names of columns that have a date or timestamp outside the years 1 to 9999."""
     result = []
     for field in rows.schema:
         if pa.types.is_timestamp(field.type):
-            values, bounds = rows.column(field.name).cast(pa.int64()), (_FIRST_MICROSECOND, _LAST_MICROSECOND)
+            values, bounds = rows.column(field.name).cast(pa.int64()), (_MIN_MICROSECONDS, _MAX_MICROSECONDS)
         elif pa.types.is_date32(field.type):
             values, bounds = rows.column(field.name).cast(pa.int32()), (_FIRST_DAY, _LAST_DAY)
         else:
             continue
-        extremes = pc.min_max(values).as_py()
-        if extremes["min"] is not None and not (bounds[0] <= extremes["min"] and extremes["max"] <= bounds[1]):
+        min_and_max = pc.min_max(values).as_py()
+        if min_and_max["min"] is not None and not (bounds[0] <= min_and_max["min"] and min_and_max["max"] <= bounds[1]):
             result.append(field.name)
     return result

@@ -13,21 +13,21 @@ from typing import Final
 
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.export.live_planning import live_plan
+from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.jobs.export.positions import Plan
 from kafkaframes.jobs.export.run import Outcome
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.job import JobResult, Runner, run_here
-from kafkaframes.jobs.tables.content import RAW
-from kafkaframes.jobs.tables.planning import table_plan
-from kafkaframes.jobs.tables.run import TableExport
+from kafkaframes.jobs.tables.content import RAW_CONTENT
+from kafkaframes.jobs.tables.planning import make_log_planner
+from kafkaframes.jobs.tables.run import TableRun
 from kafkaframes.jobs.tables.settings import TopicTableSettings
-from kafkaframes.jobs.tables.state import table_settings
-from kafkaframes.jobs.tables.targets import Tables, Values, tables_of, values_of
+from kafkaframes.jobs.tables.state import stored_table_settings
+from kafkaframes.jobs.tables.targets import TableWithDeadLetters, ValueSettings, open_tables, read_value_settings
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
 
-TIDY_EVERY: Final = 20  # number of rounds of a continuous job between two compactions of small files
+ROUNDS_BETWEEN_COMPACTIONS: Final = 20  # number of rounds of a continuous job between two compactions of small files
 log = logging.getLogger("kafkaframes.jobs")
 Report = Callable[[Outcome], None]
 
@@ -46,11 +46,11 @@ class TableJob:
 
     settings: TopicTableSettings
     plan: Plan
-    files: Settings
-    values: Values
-    tables: Tables
+    files: ExportTaskSettings
+    values: ValueSettings
+    tables: TableWithDeadLetters
 
-    def run(self, run: Runner = run_here) -> Outcome:
+    def run_once(self, run: Runner = run_here) -> Outcome:
         """Add the new records to the table.
 
         Args:
@@ -61,26 +61,28 @@ class TableJob:
             NetworkError, BrokerError: the cluster or the registry does not respond, or responds with an error.
         """
         table = self.tables.table()
-        content = self.values.content(table.read(), self.plan, self.files)
-        content_settings = table_settings(self.files, isolation=self.files.isolation)
-        export = TableExport(
+        content = self.values.choose_content(table.read_state(), self.plan, self.files)
+        content_settings = stored_table_settings(self.files, isolation=self.files.isolation)
+        export = TableRun(
             table,
             self.files,
-            content_settings | self.values.settings_for(content),
+            content_settings | self.values.stored_settings_for(content),
             run=run,
             content=content,
-            dead_letters=None if content == RAW else self.tables.dead_letters(),  # every record is a row of bytes
+            dead_letters=None
+            if content == RAW_CONTENT
+            else self.tables.dead_letters(),  # every record is a row of bytes
             commit_bytes=self.settings.commit_bytes,
         )
-        return export.export(self.plan, incremental=True, overwrite=self.settings.overwrite)
+        return export.add_new_offsets(self.plan, incremental=True, overwrite=self.settings.overwrite)
 
-    def follow(
+    def run_continuously(
         self, run: Runner, *, stop: threading.Event, report: Report, retry: Callable[[str], None] = log.warning
     ) -> None:
         """Add new records until ``stop`` is set. The current round is then completed.
 
         If the cluster or the registry cannot be reached, the next round tries again. Small files are compacted every
-        ``TIDY_EVERY`` rounds.
+        ``ROUNDS_BETWEEN_COMPACTIONS`` rounds.
 
         Args:
             run: runs the tasks.
@@ -91,19 +93,19 @@ class TableJob:
         rounds, interval = 0, self.settings.interval
         while not stop.is_set():
             try:
-                outcome = self.run(run)
+                outcome = self.run_once(run)
             except NetworkError as error:
                 retry(f"{error}; trying again in {interval:g} s")
             else:
                 report(outcome)
                 rounds += 1
-                if rounds % TIDY_EVERY == 0:
-                    self.tables.table().tidy()
+                if rounds % ROUNDS_BETWEEN_COMPACTIONS == 0:
+                    self.tables.table().compact_small_files()
             stop.wait(interval)
 
 
 def plan_log_table(
-    read: ReadOptions, topics: Sequence[str], to: str, settings: TopicTableSettings, values: Values | None = None
+    read: ReadOptions, topics: Sequence[str], to: str, settings: TopicTableSettings, values: ValueSettings | None = None
 ) -> TableJob:
     """Plan a table of logs. Schema files are read, and the location is checked. Nothing is written.
 
@@ -118,11 +120,11 @@ def plan_log_table(
         OptionError: a setting, a schema or the location is invalid.
         MissingExtraError: the library of the table's or the values' format is not installed.
     """
-    values = values or values_of(topics, settings)
-    values.check()
-    tables = tables_of(to, settings, sources=read.paths)
-    files = replace(settings.task_settings(to), isolation=settings.isolation, storage=read.storage)
-    return TableJob(settings, table_plan(read), files, values, tables)
+    values = values or read_value_settings(topics, settings)
+    values.check_early()
+    tables = open_tables(to, settings, sources=read.paths)
+    files = replace(settings.make_task_settings(to), isolation=settings.isolation, storage=read.storage)
+    return TableJob(settings, make_log_planner(read), files, values, tables)
 
 
 def plan_topic_table(
@@ -130,19 +132,19 @@ def plan_topic_table(
     topics: Sequence[str],
     to: str,
     settings: TopicTableSettings,
-    values: Values | None = None,
+    values: ValueSettings | None = None,
 ) -> TableJob:
     """Plan a table of live topics. Other arguments and exceptions are those of ``plan_log_table``.
 
     Args:
         connect: returns the options of the read. It is called after the settings were checked.
     """
-    values = values or values_of(topics, settings)
-    values.check()
-    tables = tables_of(to, settings, sources=())
+    values = values or read_value_settings(topics, settings)
+    values.check_early()
+    tables = open_tables(to, settings, sources=())
     read = connect()
-    files = replace(settings.task_settings(to), isolation=read.isolation)
-    return TableJob(settings, live_plan(read), files, values, tables)
+    files = replace(settings.make_task_settings(to), isolation=read.isolation)
+    return TableJob(settings, make_topic_planner(read), files, values, tables)
 
 
 def run_table(
@@ -167,21 +169,21 @@ def run_table(
         OptionError: a continuous job was stopped before its first round.
     """
     if not job.settings.continuous:
-        return table_result(job.run(run))
+        return summarize_round(job.run_once(run))
     results: list[JobResult[Outcome]] = []
 
     def take(outcome: Outcome) -> None:
-        results[:] = [table_result(outcome)]
+        results[:] = [summarize_round(outcome)]
         if report is not None:
             report(results[0])
 
-    job.follow(run, stop=stop or threading.Event(), report=take)
+    job.run_continuously(run, stop=stop or threading.Event(), report=take)
     if not results:
         raise OptionError("the table was stopped before its first round: nothing was written")
     return results[0]
 
 
-def table_result(outcome: Outcome) -> JobResult[Outcome]:
+def summarize_round(outcome: Outcome) -> JobResult[Outcome]:
     """Return the result of a round for users: faults, notes, and the number of added records."""
     problems = outcome.problem_lines(failure="not in the table")
     added_text = f"{count_text(outcome.summary.records, 'record')} written to {outcome.summary.output}"

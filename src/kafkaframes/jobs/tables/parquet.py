@@ -20,22 +20,22 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.positions import TopicPartition
-from kafkaframes.jobs.export.task import OWN
-from kafkaframes.jobs.tables.content import column_changes, merge_columns
+from kafkaframes.jobs.export.task import OWN_DIRECTORY
+from kafkaframes.jobs.tables.content import find_column_changes, merge_columns
 from kafkaframes.jobs.tables.state import (
-    STAGED,
+    STAGING_DIRECTORY,
     RacedError,
     TableCommit,
     TableState,
+    make_state_from_note,
     parse_note,
-    staging_directory,
-    state_of_note,
+    staging_directory_of,
 )
 from kafkaframes.storage.files.local_disk import flush_path
 
-COMMITS = f"{OWN}/commits"
-_DIGITS = 20
-_NO_WIDENING = "readers take the type of one of the files; use a new table, or iceberg"
+COMMITS_DIRECTORY = f"{OWN_DIRECTORY}/commits"
+_VERSION_DIGITS = 20
+_NO_WIDENING_REASON = "readers take the type of one of the files; use a new table, or iceberg"
 
 
 class ParquetTable:
@@ -57,18 +57,18 @@ class ParquetTable:
         """The location of the table, whether or not it exists."""
         return self.root
 
-    def read(self) -> TableState | None:
+    def read_state(self) -> TableState | None:
         """Return the state of the table, or None if it does not exist. Staged files of its newest commit are moved."""
-        result = sorted(Path(self.root, COMMITS).glob("*.json"))
+        result = sorted(Path(self.root, COMMITS_DIRECTORY).glob("*.json"))
         if not result:
             self._version = self._columns = None
             return None
         commit = self._read_commit(result[-1])
         self._version = int(result[-1].stem)
         self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(commit["columns"])))
-        self._move(commit["files"])
+        self._move_staged_files(commit["files"])
         note = commit["note"]
-        return state_of_note(note, commit["topicIds"], note["settings"], self._version)
+        return make_state_from_note(note, commit["topicIds"], note["settings"], self._version)
 
     def _read_commit(self, path: Path) -> dict[str, Any]:
         try:
@@ -79,26 +79,26 @@ class ParquetTable:
             pass
         raise OptionError(f"{path}: is not a commit of a table of Parquet files")
 
-    def check(self, columns: pa.Schema) -> None:
+    def check_columns(self, columns: pa.Schema) -> None:
         """Check that rows with these columns can be written to the table."""
         if self._columns is not None:
-            column_changes(self._columns, columns, where=self.shown, widening=_NO_WIDENING)
+            find_column_changes(self._columns, columns, where=self.shown, widening=_NO_WIDENING_REASON)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the staging directory for data files, in which they remain until the commit."""
-        return staging_directory(self.root, name)
+        return staging_directory_of(self.root, name)
 
-    def commit(self, commit: TableCommit, state: TableState | None) -> None:
+    def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         if commit.replaces or commit.latest:
             raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
         number = 0 if self._version is None else self._version + 1
-        before = {} if self._version is None else self._read_commit(self._path(self._version))["topicIds"]
+        note_before = {} if self._version is None else self._read_commit(self._path(self._version))["topicIds"]
         columns = commit.columns if self._columns is None else merge_columns(self._columns, commit.columns)
-        names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
-        said = {
-            "note": commit.note(state),
-            "topicIds": before | dict(commit.topic_ids),
+        names = [str(Path(file.path).relative_to(Path(self.root, STAGING_DIRECTORY))) for file in commit.files]
+        note = {
+            "note": commit.to_note(state),
+            "topicIds": note_before | dict(commit.topic_ids),
             "columns": columns.serialize().to_pybytes().hex(),
             "files": names,
         }
@@ -106,38 +106,38 @@ class ParquetTable:
         path.parent.mkdir(parents=True, exist_ok=True)
         for file in commit.files:
             flush_path(file.path)
-        _create(path, json.dumps(said), temporary=path.parent / f".{commit.run}")
+        _create_file(path, json.dumps(note), temporary=path.parent / f".{commit.run}")
         self._version = number
-        self._move(names)
+        self._move_staged_files(names)
 
     def _path(self, number: int) -> Path:
-        return Path(self.root, COMMITS, f"{number:0{_DIGITS}}.json")
+        return Path(self.root, COMMITS_DIRECTORY, f"{number:0{_VERSION_DIGITS}}.json")
 
-    def _move(self, names: list[str]) -> None:
+    def _move_staged_files(self, names: list[str]) -> None:
         """Move committed files from the staging directory to their final directories."""
         for name in names:
-            staged_path, final = Path(self.root, STAGED, name), Path(self.root, name)
+            staged_path, final_path = Path(self.root, STAGING_DIRECTORY, name), Path(self.root, name)
             if staged_path.exists():
-                final.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(staged_path, final)
+                final_path.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(staged_path, final_path)
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a run committed after a version."""
-        self.read()
-        for path in sorted(Path(self.root, COMMITS).glob("*.json"), reverse=True):
+        self.read_state()
+        for path in sorted(Path(self.root, COMMITS_DIRECTORY).glob("*.json"), reverse=True):
             if self._read_commit(path)["note"]["run"] == run:
                 return since is None or int(path.stem) > since
         return False
 
-    def tidy(self) -> None:
+    def compact_small_files(self) -> None:
         """Do nothing, because readers may have data files open."""
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return facts about the table for the user, after a run."""
         return {"format": "parquet", "location": self.root, "version": self._version}
 
 
-def _create(path: Path, text: str, *, temporary: Path) -> None:
+def _create_file(path: Path, text: str, *, temporary: Path) -> None:
     """Create a complete file atomically, without replacing an existing one.
 
     Raises:

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.identity import acceptance_of, check_identity, look_up_in_logs
-from kafkaframes.jobs.export.planning import task_of
+from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_log_lookup
+from kafkaframes.jobs.export.planning import make_task
 from kafkaframes.jobs.export.positions import TABLE_OF_LOGS, Gap, IncrementPlan, Plan, Positions, check_same_topic
 from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
@@ -23,7 +23,7 @@ from kafkaframes.storage.log.lookup import log_end_offset
 _LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the table"
 
 
-def table_plan(options: ReadOptions) -> Plan:
+def make_log_planner(options: ReadOptions) -> Plan:
     """Return a function that plans an export of logs into a table, given the table's state.
 
     A partition that appears after the first plan is new. If its first records are deleted before it is planned, this is
@@ -42,24 +42,25 @@ def table_plan(options: ReadOptions) -> Plan:
         part = choice.parts[0][0]
         if not initial_partitions:
             initial_partitions.update(logs_by_partition(part))
-        planned_tasks = _plan_tasks(options, part, state, choice.internal_topics, initial_partitions)
+        planned_tasks = _plan_log_tasks(options, part, state, choice.internal_topics, initial_partitions)
         return replace(planned_tasks, notes=choice.notes + planned_tasks.notes)
 
     return plan
 
 
-def _plan_tasks(
+def _plan_log_tasks(
     options: ReadOptions,
     part: DistinctSegments,
     state: Positions | None,
-    internal: tuple[str, ...],
+    internal_topics: tuple[str, ...],
     initial_partitions: Collection[tuple[str, int]],
 ) -> IncrementPlan:
     logs, gaps = logs_by_partition(part), []
     options = resolve_offsets(options, logs)
     requested_starts = expand_bound("start", options.start, logs)
     new_starts = {
-        name: at if state is None or state.end_of(name) is None else EARLIEST for name, at in requested_starts.items()
+        name: start_offset if state is None or state.end_of(name) is None else EARLIEST
+        for name, start_offset in requested_starts.items()
     }
     check_loss(replace(options, start=new_starts), logs)
     starts: dict[tuple[str, int], int] = {}
@@ -68,7 +69,7 @@ def _plan_tasks(
         if (metadata := entry.partition.metadata) is not None:
             check_same_topic(name[0], metadata.topic_id, state, TABLE_OF_LOGS)
         first, _ = options.row_filter.limit_range(first, NO_END)
-        starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
+        starts[name], gap = find_start_offset(name, entry, first, None if state is None else state.end_of(name))
         if (
             name not in initial_partitions
             and (state is None or state.end_of(name) is None)
@@ -82,22 +83,24 @@ def _plan_tasks(
                 raise OptionError(f"{gap} are {problem} in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
     slices, notes = plan_slices(part.segments, replace(options, start=starts), logs)
-    tasks = tuple(task_of(chunk, options) for chunk in slices)
+    tasks = tuple(make_task(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
     }
     check_identity(
         dict.fromkeys((task.topic, task.partition) for task in tasks),
         state,
-        look_up_in_logs(part.segments, logs, options),
+        make_log_lookup(part.segments, logs, options),
         topic_ids=topic_ids,
         destination=TABLE_OF_LOGS,
         acceptance=acceptance_of(options.fail_on_data_loss),
     )
-    return IncrementPlan(tasks, starts, topic_ids, tuple(gaps), internal, notes)
+    return IncrementPlan(tasks, starts, topic_ids, tuple(gaps), internal_topics, notes)
 
 
-def start_of(name: tuple[str, int], entry: Log, requested_offset: int, end: int | None) -> tuple[int, Gap | None]:
+def find_start_offset(
+    name: tuple[str, int], entry: Log, requested_offset: int, end: int | None
+) -> tuple[int, Gap | None]:
     """Return the first offset to add, and the gap before it if the log has deleted offsets that the table lacks.
 
     Args:

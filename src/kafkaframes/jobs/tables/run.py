@@ -1,6 +1,6 @@
 """Run an export into a table: write data files, commit them, sum up the results. The caller chooses where tasks run.
 
-A run works in *waves* of at most ``COMMIT_BYTES`` of log, and each wave has its own commit. A wave's commit is
+A run works in *waves* of at most ``COMMIT_LOG_BYTES`` of log, and each wave has its own commit. A wave's commit is
 permanent, and the next run continues after it. In each wave
 
 1. processes or Spark write the new offsets to data files that no reader sees;
@@ -21,28 +21,35 @@ from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.planning import part_bytes
+from kafkaframes.jobs.export.planning import choose_part_bytes
 from kafkaframes.jobs.export.positions import Fingerprints, IncrementPlan, Plan, TopicPartition
 from kafkaframes.jobs.export.run import Outcome, sum_results
-from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
+from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, SegmentResult
 from kafkaframes.jobs.job import Runner, run_here, split_by_cost
-from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
-from kafkaframes.jobs.tables.content import RAW, Content
-from kafkaframes.jobs.tables.files import DataFile, FileJob, columns_with_far_times, discard, write_data_file
-from kafkaframes.jobs.tables.settings import COMMIT_BYTES
+from kafkaframes.jobs.tables.committing import (
+    DeadLetters,
+    OrphanFiles,
+    TableCommitter,
+    hold_run_lock,
+    list_files_of_run,
+    remove_orphans,
+)
+from kafkaframes.jobs.tables.content import RAW_CONTENT, TableContent
+from kafkaframes.jobs.tables.files import DataFile, DataFileJob, columns_with_far_times, discard_files, write_data_file
+from kafkaframes.jobs.tables.settings import COMMIT_LOG_BYTES
 from kafkaframes.jobs.tables.state import (
     Table,
     TableCommit,
     TableState,
-    staging_directory,
+    staging_directory_of,
 )
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.scan.ranges import nest_by_topic
 
-FILE_BYTES = 64 << 20  # largest number of log bytes in a data file that small segments share
+SHARED_FILE_LOG_BYTES = 64 << 20  # largest number of log bytes in a data file that small segments share
 
 
-class TableExport:
+class TableRun:
     """One run of an export into a table.
 
     Args:
@@ -56,25 +63,25 @@ class TableExport:
     def __init__(
         self,
         table: Table,
-        settings: Settings,
+        settings: ExportTaskSettings,
         content_settings: Mapping[str, Any],
         *,
         run: Runner = run_here,
-        content: Content = RAW,
+        content: TableContent = RAW_CONTENT,
         dead_letters: Table | None = None,
-        commit_bytes: int = COMMIT_BYTES,
+        commit_bytes: int = COMMIT_LOG_BYTES,
     ) -> None:
-        self.orphans = Orphans()
+        self.orphans = OrphanFiles()
         self._table, self._settings, self._content_settings, self._run = table, settings, content_settings, run
         self._content = content
-        self._commit_bytes = min(commit_bytes, content.wave_bytes or commit_bytes)
-        self._columns = content.columns(headers=settings.headers)
-        self._committer = Committer(table, content_settings)
+        self._commit_bytes = min(commit_bytes, content.max_commit_bytes or commit_bytes)
+        self._columns = content.columns_of(headers=settings.headers)
+        self._committer = TableCommitter(table, content_settings)
         self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
         self._files: list[DataFile] = []
         self._broken_partitions: set[TopicPartition] = set()  # partitions with a segment that could not be read
 
-    def export(self, plan: Plan, *, incremental: bool = False, overwrite: bool = False) -> Outcome:
+    def add_new_offsets(self, plan: Plan, *, incremental: bool = False, overwrite: bool = False) -> Outcome:
         """Add the new offsets of the source to the table.
 
         Args:
@@ -89,22 +96,22 @@ class TableExport:
         start = time.monotonic()
         state = self._open_table(incremental, overwrite)
         table_plan = plan(None if overwrite else state)
-        whole = overwrite and state is not None
-        waves = split_by_cost(table_plan.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
-        for wave in [table_plan.tasks] if whole else waves:
-            state = self._wave(wave, table_plan, state, replaces=whole)
-        if whole and not table_plan.tasks:
+        is_unlimited = overwrite and state is not None
+        tasks_by_commit = split_by_cost(table_plan.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
+        for commit_tasks in [table_plan.tasks] if is_unlimited else tasks_by_commit:
+            state = self._write_and_commit(commit_tasks, table_plan, state, replaces=is_unlimited)
+        if is_unlimited and not table_plan.tasks:
             raise OptionError(f"{self._table.shown}: there are no records to replace its contents")
-        return self._outcome(table_plan, time.monotonic() - start)
+        return self._build_outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
         table = self._table
-        state = table.read()
+        state = table.read_state()
         if state is not None and state.settings is None:
             raise OptionError(f"{table.shown}: is a table that no export made")
         if (root := table.known_root) is not None:
             self.orphans = remove_orphans(root, table)
-            state = table.read()
+            state = table.read_state()
         if state is not None and state.ends:
             if not (incremental or overwrite):
                 raise OptionError(
@@ -112,36 +119,36 @@ class TableExport:
                 )
             if not overwrite:
                 self._committer.check_settings(state)  # before the columns, which depend on the settings
-        table.check(self._columns)
+        table.check_columns(self._columns)
         return state
 
-    def _wave(
+    def _write_and_commit(
         self, tasks: Sequence[ExportTask], table_plan: IncrementPlan, state: TableState | None, *, replaces: bool
     ) -> TableState | None:
         """Write and commit some tasks, and return the table's new state."""
         run = uuid.uuid4().hex[:16]
-        dead_claim = nullcontext() if self._dead is None else self._dead.claim(run)
-        with claim(self._table.root, run, since=None if state is None else state.version), dead_claim:
-            files = self._write(run, tasks)
+        dead_letter_claim = nullcontext() if self._dead is None else self._dead.claim_table(run)
+        with hold_run_lock(self._table.root, run, since=None if state is None else state.version), dead_letter_claim:
+            files = self._write_files(run, tasks)
             try:
-                commit = self._commit_of(run, files, table_plan, state, replaces=replaces)
+                commit = self._build_commit(run, files, table_plan, state, replaces=replaces)
                 if commit is not None:
                     if self._dead is not None:  # first, so that bad records are stored even if the table's commit fails
-                        self._dead.commit(commit, files)
-                    self._committer.make(commit, state)
+                        self._dead.commit_dead_letters(commit, files)
+                    self._committer.commit_with_retries(commit, state)
             except OptionError:  # but not UnknownOutcomeError, after which the table may refer to the files
-                self._discard(run, files)
+                self._discard_files(run, files)
                 raise
-            self._discard(run, files, keep=() if commit is None or commit.latest else commit.files)
+            self._discard_files(run, files, keep=() if commit is None or commit.latest else commit.files)
         self._files += files
-        return self._table.read()
+        return self._table.read_state()
 
-    def _write(self, run: str, tasks: Sequence[ExportTask]) -> list[DataFile]:
+    def _write_files(self, run: str, tasks: Sequence[ExportTask]) -> list[DataFile]:
         """Write the data files of a wave."""
         files: list[DataFile] = []
         jobs = [
-            self._job(run, group)
-            for group in neighbours(
+            self._make_job(run, group)
+            for group in group_small_segments(
                 task for task in tasks if (task.topic, task.partition) not in self._broken_partitions
             )
         ]
@@ -149,21 +156,21 @@ class TableExport:
             for file in self._run(write_data_file, jobs):
                 files.append(file)
         except BaseException:
-            self._discard(run, files)
+            self._discard_files(run, files)
             raise
         remaining_tasks = [task for task in tasks if (task.topic, task.partition) in self._broken_partitions]
         return files + [
-            DataFile(FileJob("", run, (task,), self._settings), [_waiting(task)]) for task in remaining_tasks
+            DataFile(DataFileJob("", run, (task,), self._settings), [_waiting(task)]) for task in remaining_tasks
         ]
 
-    def _job(self, run: str, group: tuple[ExportTask, ...]) -> FileJob:
+    def _make_job(self, run: str, group: tuple[ExportTask, ...]) -> DataFileJob:
         table, name = self._table, (group[0].topic, group[0].partition)
-        job = FileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
+        job = DataFileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
-            job = replace(job, directory=staging_directory(table.root, name), names_inside=True)
-        return job if self._dead is None else replace(job, dead=self._dead.directory_of(name))
+            job = replace(job, directory=staging_directory_of(table.root, name), names_inside=True)
+        return job if self._dead is None else replace(job, dead=self._dead.directory_for_partition(name))
 
-    def _commit_of(
+    def _build_commit(
         self,
         run: str,
         files: Sequence[DataFile],
@@ -173,52 +180,54 @@ class TableExport:
         replaces: bool,
     ) -> TableCommit | None:
         """Return the commit of a wave; None if there are no new offsets."""
-        ends, kept_files = reached_ends(files, self._broken_partitions)
+        ends, kept_files = find_reached_ends(files, self._broken_partitions)
         if replaces and self._broken_partitions:
             reason = next(result.failed for file in files for result in file.results if result.failed)
             raise OptionError(f"{self._table.shown}: nothing is replaced: {reason}")
-        before = {name: None if state is None else state.end_of(name) for name in ends}
-        after = {name: end for name, end in ends.items() if replaces or (old := before[name]) is None or end > old}
-        if not after and not replaces:
+        ends_before = {name: None if state is None else state.end_of(name) for name in ends}
+        ends_after = {
+            name: end for name, end in ends.items() if replaces or (old := ends_before[name]) is None or end > old
+        }
+        if not ends_after and not replaces:
             return None
         return TableCommit(
             run=run,
-            before={name: before[name] for name in after},
-            after=after,
-            topic_ids={topic: table_plan.topic_ids[topic] for topic, _ in after if topic in table_plan.topic_ids},
+            before={name: ends_before[name] for name in ends_after},
+            after=ends_after,
+            topic_ids={topic: table_plan.topic_ids[topic] for topic, _ in ends_after if topic in table_plan.topic_ids},
             settings=self._content_settings,
             files=tuple(file for file in kept_files if file.records),
             columns=columns_with_far_times(self._columns, kept_files),
-            gaps=tuple(gap for gap in table_plan.gaps if (gap.topic, gap.partition) in after),
+            gaps=tuple(gap for gap in table_plan.gaps if (gap.topic, gap.partition) in ends_after),
             replaces=replaces,
             latest=self._content.latest,
-            fingerprints=last_fingerprints(kept_files, after, None if replaces else state),
+            fingerprints=collect_last_fingerprints(kept_files, ends_after, None if replaces else state),
         )
 
-    def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
+    def _discard_files(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
         """Remove data files that will not be part of a commit."""
-        paths = {file.path for file in files if file.path} | files_of(self._table.root, run)
-        discard(paths, keep={file.path for file in keep})
+        paths = {file.path for file in files if file.path} | list_files_of_run(self._table.root, run)
+        discard_files(paths, keep={file.path for file in keep})
         if self._dead is not None:
             self._dead.discard(run, files)
 
-    def _outcome(self, table_plan: IncrementPlan, seconds: float) -> Outcome:
+    def _build_outcome(self, table_plan: IncrementPlan, seconds: float) -> Outcome:
         results = tuple(result for file in self._files for result in file.results)
-        state = self._table.read()
+        state = self._table.read_state()
         summary = sum_results(results, table_plan.internal_topics, self._settings.to, seconds)
         facts = {
-            **self._table.about(),
+            **self._table.describe(),
             "commits": self._committer.commits,
             "offsets": nest_by_topic(state.ends) if state is not None else {},
             "gaps": [asdict(gap) for gap in table_plan.gaps],
             "removed_orphans": list(self.orphans.removed),
             "doubtful_files": list(self.orphans.doubtful),
-        } | ({} if self._dead is None else {"dead_letters": self._dead.about()})
+        } | ({} if self._dead is None else {"dead_letters": self._dead.describe()})
         written_bytes = sum(file.size_bytes for file in self._files)
         return Outcome(summary, len(results), 0, written_bytes, results, table=facts, notes=table_plan.notes)
 
 
-def reached_ends(
+def find_reached_ends(
     files: Iterable[DataFile], broken_partitions: set[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], list[DataFile]]:
     """Return the end offset up to which each topic partition was written without a gap, and the files up to there.
@@ -243,7 +252,7 @@ def reached_ends(
     return ends, kept_files
 
 
-def last_fingerprints(
+def collect_last_fingerprints(
     files: Iterable[DataFile], names: Iterable[TopicPartition], state: TableState | None
 ) -> Fingerprints:
     """Return the fingerprints of the last records of topic partitions, from a table's state and then from new files."""
@@ -260,11 +269,11 @@ def _waiting(task: ExportTask) -> SegmentResult:
     return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
 
 
-def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
-    """Group small segments of a topic partition, up to ``FILE_BYTES`` per file."""
+def group_small_segments(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
+    """Group small segments of a topic partition, up to ``SHARED_FILE_LOG_BYTES`` per file."""
     task_list = list(tasks)
-    limit = part_bytes(sum(task.bytes_to_read for task in task_list), FILE_BYTES)
-    return map(tuple, split_by_cost(task_list, limit, attrgetter("bytes_to_read"), is_separate=_are_apart))
+    file_bytes = choose_part_bytes(sum(task.bytes_to_read for task in task_list), SHARED_FILE_LOG_BYTES)
+    return map(tuple, split_by_cost(task_list, file_bytes, attrgetter("bytes_to_read"), is_separate=_are_apart))
 
 
 def _are_apart(task: ExportTask, other: ExportTask) -> bool:

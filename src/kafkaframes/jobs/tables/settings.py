@@ -12,7 +12,7 @@ from kafkaframes.jobs.settings import setting
 from kafkaframes.scan.selection import Isolation
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
-COMMIT_BYTES = 512 << 20  # log bytes in a commit; after a kill, at most this amount is read again
+COMMIT_LOG_BYTES = 512 << 20  # log bytes in a commit; after a kill, at most this amount is read again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class TopicTableSettings(ConditionSettings):
         default_text="SECONDS",
     )
     commit_bytes: int = setting(
-        COMMIT_BYTES,
+        COMMIT_LOG_BYTES,
         "Bytes of log in one commit. If the run is killed, at most one commit has to be repeated.",
         minimum=1,
         flag="--commit-every",
@@ -79,7 +79,7 @@ class TopicTableSettings(ConditionSettings):
         if self.value is not None and not self.is_latest:
             raise OptionError("`value` is for `mode` latest: other modes decode values themselves")
         for name in ("schemas", "registry", "subject", "message"):
-            if getattr(self, name) and self.decoded == RAW:
+            if getattr(self, name) and self.decoding_mode == RAW:
                 raise OptionError(
                     f"`{name}`: mode raw keeps values as they are; `mode` json, avro or protobuf decodes them"
                 )
@@ -87,7 +87,7 @@ class TopicTableSettings(ConditionSettings):
             raise OptionError("only one of `schemas` and `registry` can be given")
         if self.subject and not self.registry:
             raise OptionError("`subject` is for `registry`")
-        if self.message and self.decoded != PROTOBUF:
+        if self.message and self.decoding_mode != PROTOBUF:
             raise OptionError("`message` is for protobuf")
 
     @property
@@ -96,7 +96,7 @@ class TopicTableSettings(ConditionSettings):
         return self.mode == LATEST
 
     @property
-    def decoded(self) -> str:
+    def decoding_mode(self) -> str:
         """The decoding of values: ``raw``, or one of ``decoding.MODES``."""
         return (self.value or RAW) if self.is_latest else self.mode
 

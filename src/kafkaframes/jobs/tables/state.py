@@ -17,18 +17,18 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafkaframes.jobs.export.positions import Ends, Fingerprints, Gap, TopicPartition, topic_number
-from kafkaframes.jobs.export.task import OWN, Settings
+from kafkaframes.jobs.export.positions import Ends, Fingerprints, Gap, TopicPartition, number_of_topic_id
+from kafkaframes.jobs.export.task import OWN_DIRECTORY, ExportTaskSettings
 from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.files.filesystem import join
 
-STAGED = f"{OWN}/staged"  # directory of files that are not committed yet
-NOTE = "kafkaframes"  # key in a commit's metadata for the object that ``TableCommit.note`` returns
-SETTINGS = "kafkaframes.settings"
-_FIELDS = len(Fingerprint._fields)
+STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staged"  # directory of files that are not committed yet
+NOTE_KEY = "kafkaframes"  # key in a commit's metadata for the object that ``TableCommit.note`` returns
+SETTINGS_KEY = "kafkaframes.settings"
+_FINGERPRINT_FIELD_COUNT = len(Fingerprint._fields)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TableState:
 
     Attributes:
         end_of: returns the end offset of a topic partition; None if the table does not have the partition.
-        topic_number_of: returns ``topic_number`` of the topic id at the last commit; None if unknown.
+        topic_number_of: returns ``number_of_topic_id`` of the topic id at the last commit; None if unknown.
         ends: end offsets of all topic partitions in our last commit.
         settings: selection of the records in the table; None if another program created the table.
         version: version of a Delta table, snapshot id of an Iceberg table; None before the first commit.
@@ -56,29 +56,31 @@ class TableState:
     fingerprints: Fingerprints = field(default_factory=dict)
 
 
-def state_of_note(
+def make_state_from_note(
     note: Mapping[str, Any], topic_ids: Mapping[str, str], settings: Mapping[str, Any] | None, version: int | None
 ) -> TableState:
     """Return the state of a table whose last commit has all end offsets and topic ids in its note."""
-    ends = flat(note.get("offsets"))
+    ends = flatten_partitions(note.get("offsets"))
     return TableState(
         ends.get,
-        lambda topic: topic_number(topic_ids[topic]) if topic in topic_ids else None,
+        lambda topic: number_of_topic_id(topic_ids[topic]) if topic in topic_ids else None,
         ends,
         settings,
         version,
         topic_ids=topic_ids,
-        fingerprints=fingerprints_of_note(note),
+        fingerprints=parse_fingerprints(note),
     )
 
 
-def fingerprints_of_note(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
+def parse_fingerprints(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
     """Return the fingerprints in a commit's note. Invalid ones are omitted."""
     result = {}
     for topic, partitions in _pairs(note.get("lastRecords")):
         for partition, rows in _pairs(partitions):
             if str(partition).isdecimal() and isinstance(rows, list):
-                entries = [Fingerprint(*row) for row in rows if isinstance(row, list) and len(row) == _FIELDS]
+                entries = [
+                    Fingerprint(*row) for row in rows if isinstance(row, list) and len(row) == _FINGERPRINT_FIELD_COUNT
+                ]
                 result[str(topic), int(partition)] = tuple(entries)
     return result
 
@@ -113,7 +115,7 @@ class TableCommit:
     latest: bool = False
     fingerprints: Fingerprints = field(default_factory=dict)
 
-    def note(self, state: TableState | None) -> dict[str, Any]:
+    def to_note(self, state: TableState | None) -> dict[str, Any]:
         """Return the information about the commit for people and programs, as a JSON object.
 
         Args:
@@ -137,7 +139,7 @@ class TableCommit:
             "settings": dict(self.settings),
         }
 
-    def fits(self, state: TableState | None) -> bool:
+    def matches_state(self, state: TableState | None) -> bool:
         """Return whether the table still has the end offsets on which this commit is based."""
         return all((None if state is None else state.end_of(name)) == end for name, end in self.before.items())
 
@@ -146,23 +148,23 @@ class RacedError(Exception):
     """Another writer committed first, and this commit added nothing."""
 
 
-def table_settings(settings: Settings, *, isolation: str) -> dict[str, Any]:
+def stored_table_settings(settings: ExportTaskSettings, *, isolation: str) -> dict[str, Any]:
     """Return the selection of a table's records as JSON values. It must be the same in every run into the table."""
-    keep_settings = settings.fingerprint()["keep"]
+    keep_settings = settings.stored_fingerprint()["keep"]
     return {"isolation": isolation, **{name: value for name, value in keep_settings.items() if value is not None}}
 
 
-def partition_path(name: TopicPartition) -> str:
+def partition_path_of(name: TopicPartition) -> str:
     """Return the relative directory of a topic partition, in the usual form of partitioned tables."""
     return f"topic={quote(name[0], safe='')}/partition={name[1]}"
 
 
-def staging_directory(root: str, name: TopicPartition) -> str:
+def staging_directory_of(root: str, name: TopicPartition) -> str:
     """Return the directory for a topic partition's files before their commit."""
-    return join(root, f"{STAGED}/{partition_path(name)}")
+    return join(root, f"{STAGING_DIRECTORY}/{partition_path_of(name)}")
 
 
-def flat(values: Any) -> dict[TopicPartition, int]:
+def flatten_partitions(values: Any) -> dict[TopicPartition, int]:
     """Return the topic partitions in the output of ``nest_by_topic``. Invalid names are omitted."""
     result = {}
     for topic, partitions in _pairs(values):
@@ -201,14 +203,14 @@ class Table(Protocol):
     def known_root(self) -> str | None:
         """The same as ``root``; None if the table would have to be created to determine it."""
 
-    def read(self) -> TableState | None:
+    def read_state(self) -> TableState | None:
         """Return the current state of the table, or None if the table does not exist.
 
         Raises:
             OptionError: another program created the table, or it cannot be read.
         """
 
-    def check(self, columns: pa.Schema) -> None:
+    def check_columns(self, columns: pa.Schema) -> None:
         """Check that rows with these columns can be written to the table, if it exists.
 
         Raises:
@@ -218,18 +220,18 @@ class Table(Protocol):
     def data_directory(self, name: TopicPartition) -> str:
         """Return the directory for a topic partition's data files."""
 
-    def commit(self, commit: TableCommit, state: TableState | None) -> None:
+    def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last.
 
         Raises:
             RacedError: the table has changed since it was read, and nothing was added.
         """
 
-    def tidy(self) -> None:
+    def compact_small_files(self) -> None:
         """Compact small data files, if the library of the format supports it."""
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a run committed after a version; None if the table's history does not show it."""
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return facts about the table for the user, after a run, as JSON values."""

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.jobs.export.positions import Plan
-from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings
+from kafkaframes.jobs.export.task import OWN_DIRECTORY, ExportTask, ExportTaskSettings, SegmentResult
 from kafkaframes.jobs.tables import delta, iceberg
-from kafkaframes.jobs.tables.committing import RUNS
-from kafkaframes.jobs.tables.content import Content
-from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
+from kafkaframes.jobs.tables.committing import RUNS_DIRECTORY
+from kafkaframes.jobs.tables.content import TableContent
+from kafkaframes.jobs.tables.parquet import COMMITS_DIRECTORY, ParquetTable
 from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TopicTableSettings
 from kafkaframes.jobs.tables.state import Table, TableState
 from kafkaframes.records.memory import borrow_memory
@@ -29,7 +29,7 @@ from kafkaframes.scan.values.json_values import infer_schema
 from kafkaframes.scan.values.registry import SchemaRegistry
 from kafkaframes.storage.files.atomic import reject_nested_destination
 
-DEAD_SUFFIX = "-dead-letters"
+DEAD_LETTERS_SUFFIX = "-dead-letters"
 
 
 def open_table(
@@ -49,29 +49,29 @@ def open_table(
         OptionError: the catalog does not exist, the location has other files, or (Parquet) it is not a local path.
     """
     if form == "parquet":
-        return ParquetTable(to if "://" in to else destination(to, COMMITS))
+        return ParquetTable(to if "://" in to else parse_destination(to, COMMITS_DIRECTORY))
     if form == "delta":
         delta.load_library()
-        return delta.DeltaTable(destination(to, "_delta_log"))
+        return delta.DeltaTable(parse_destination(to, "_delta_log"))
     iceberg.load_library()
-    name = (name or iceberg.DEFAULT_NAME) + ("_dead_letters" if is_of_dead_letters else "")
+    name = (name or iceberg.DEFAULT_TABLE_NAME) + ("_dead_letters" if is_of_dead_letters else "")
     if catalog is not None:
-        url = iceberg.url_of(to if "://" in to else str(Path(to).absolute()))
+        url = iceberg.to_url(to if "://" in to else str(Path(to).absolute()))
         return iceberg.IcebergTable(iceberg.open_catalog(catalog, None), name, location=to and url)
     return iceberg.IcebergTable(
-        iceberg.open_catalog(None, to if "://" in to else destination(to, iceberg.CATALOG_FILE)), name
+        iceberg.open_catalog(None, to if "://" in to else parse_destination(to, iceberg.CATALOG_FILE)), name
     )
 
 
 @dataclass(frozen=True)
-class Tables:
+class TableWithDeadLetters:
     """A table and its dead-letter table. Both are opened again for each round."""
 
     table: Callable[[], Table]
     dead_letters: Callable[[], Table]
 
 
-def tables_of(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) -> Tables:
+def open_tables(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) -> TableWithDeadLetters:
     """Return a table and its dead-letter table, after loading their libraries and checking both locations.
 
     Args:
@@ -83,26 +83,28 @@ def tables_of(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) 
         OptionError: a setting does not apply to the format, or a location has other files.
         MissingExtraError: the library of the format is not installed.
     """
-    form = settings.format
-    if not to.rstrip("/") and not (form == "iceberg" and settings.catalog is not None):
-        raise OptionError(f"`to` {form} {to!r}: must be a directory")
+    table_format = settings.format
+    if not to.rstrip("/") and not (table_format == "iceberg" and settings.catalog is not None):
+        raise OptionError(f"`to` {table_format} {to!r}: must be a directory")
     for name in ("catalog", "table"):
-        if getattr(settings, name) is not None and form != "iceberg":
+        if getattr(settings, name) is not None and table_format != "iceberg":
             raise OptionError(f"`{name}` is for an Iceberg table")
-    if settings.is_latest and form == "parquet":
+    if settings.is_latest and table_format == "parquet":
         raise OptionError(
             "`mode` latest: rows of Parquet files cannot be replaced by key; those of Delta and Iceberg tables can; "
             "`mode` raw keeps every record"
         )
-    if settings.dead_letters is not None and form == "iceberg":
+    if settings.dead_letters is not None and table_format == "iceberg":
         raise OptionError(
             "`dead_letters` cannot be set: for an Iceberg table they are in TABLE_dead_letters of its catalog"
         )
-    beside = settings.dead_letters or f"{to.rstrip('/')}{DEAD_SUFFIX}"
-    open_named_table = partial(open_table, form, catalog=settings.catalog, name=settings.table)
-    dead = partial(open_named_table, to if form == "iceberg" else beside, is_of_dead_letters=True)
-    tables = Tables(partial(open_named_table, to), dead)
-    for path in (to, beside):
+    dead_letter_path = settings.dead_letters or f"{to.rstrip('/')}{DEAD_LETTERS_SUFFIX}"
+    open_named_table = partial(open_table, table_format, catalog=settings.catalog, name=settings.table)
+    dead_letter_table = partial(
+        open_named_table, to if table_format == "iceberg" else dead_letter_path, is_of_dead_letters=True
+    )
+    tables = TableWithDeadLetters(partial(open_named_table, to), dead_letter_table)
+    for path in (to, dead_letter_path):
         if "://" not in path:
             reject_nested_destination(Path(path), sources)
     tables.table()
@@ -110,7 +112,7 @@ def tables_of(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) 
     return tables
 
 
-def destination(to: str, sign: str) -> str:
+def parse_destination(to: str, sign: str) -> str:
     """Return the path of a directory that has a table or in which one can be created.
 
     Args:
@@ -127,9 +129,9 @@ def destination(to: str, sign: str) -> str:
     if root.exists() and not root.is_dir():
         raise OptionError(f"`to` {to}: is a file")
     if root.is_dir() and not (root / sign).exists():
-        others = [path.name for path in root.iterdir() if path.name != OWN]
-        is_begun = (root / RUNS).is_dir()  # a run was killed before its first commit, or is running now
-        if (others and not is_begun) or (root / OWN / "export.json").exists():
+        other_entries = [path.name for path in root.iterdir() if path.name != OWN_DIRECTORY]
+        is_begun = (root / RUNS_DIRECTORY).is_dir()  # a run was killed before its first commit, or is running now
+        if (other_entries and not is_begun) or (root / OWN_DIRECTORY / "export.json").exists():
             raise OptionError(f"`to` {to}: holds other files, and no table")
     return str(root)
 
@@ -137,13 +139,13 @@ def destination(to: str, sign: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- values
 
 
-_PROTOC = "protoc --include_imports --descriptor_set_out=FILE"  # flags of protoc, not of a kafkaframes command
-SAMPLED_VALUES = 1_000  # values in the sample of a topic partition
-INFERRED = "schema"  # the table's setting that stores an inferred schema
+_PROTOC_COMMAND = "protoc --include_imports --descriptor_set_out=FILE"  # flags of protoc, not of a kafkaframes command
+MAX_SAMPLED_VALUES = 1_000  # values in the sample of a topic partition
+INFERRED_SCHEMA_SETTING = "schema"  # the table's setting that stores an inferred schema
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueSettings:
     """The settings of values, with the contents of schema files.
 
     Attributes:
@@ -161,9 +163,9 @@ class Values:
     @property
     def is_inferred(self) -> bool:
         """Whether the columns are inferred from the first values."""
-        return self.settings.decoded == JSON and self.schema is None and self.settings.registry is None
+        return self.settings.decoding_mode == JSON and self.schema is None and self.settings.registry is None
 
-    def check(self) -> None:
+    def check_early(self) -> None:
         """Check everything that needs neither brokers nor a registry: the registry URL, schema files, and the library.
 
         Raises:
@@ -174,44 +176,44 @@ class Values:
         if settings.registry is not None:
             SchemaRegistry(settings.registry)
         elif self.schema is not None:
-            DecodingOptions(settings.decoded, self.schema, self.by_id, message=settings.message or "").decoder()
+            DecodingOptions(settings.decoding_mode, self.schema, self.by_id, message=settings.message or "").decoder()
 
-    def content(self, state: TableState | None, plan: Plan, files: Settings) -> Content:
+    def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
         """Return the kind of rows. If necessary, fetch the schema from a registry or infer it from values.
 
         Raises:
             OptionError: no schema is available, or the schema does not match the table.
             NetworkError: the registry does not respond.
         """
-        mode, registry = self.settings.decoded, self.settings.registry
+        mode, registry = self.settings.decoding_mode, self.settings.registry
         if mode == RAW:
-            return Content(None, self.settings.is_latest)
+            return TableContent(None, self.settings.is_latest)
         registered_schema = None if registry is None else fetch_subject_schema(registry, self.subject, mode)
         schema = self._infer_schema(state, plan, files) if self.is_inferred else self.schema
         decoding = DecodingOptions(mode, schema, self.by_id, registry, registered_schema, self.settings.message or "")
         decoding.decoder()
-        return Content(decoding, self.settings.is_latest)
+        return TableContent(decoding, self.settings.is_latest)
 
-    def _infer_schema(self, state: TableState | None, plan: Plan, files: Settings) -> bytes:
+    def _infer_schema(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> bytes:
         """Return the schema with which the table was created, or infer one from the first values."""
-        inferred_schema = (state.settings or {}).get(INFERRED) if state is not None else None
+        inferred_schema = (state.settings or {}).get(INFERRED_SCHEMA_SETTING) if state is not None else None
         if isinstance(inferred_schema, str):
             return inferred_schema.encode()
         result = infer_schema(sample_values(plan(None).tasks, files))
         return json.dumps(result, sort_keys=True).encode()
 
-    def settings_for(self, content: Content) -> dict[str, Any]:
+    def stored_settings_for(self, content: TableContent) -> dict[str, Any]:
         """Return the settings that must be the same in every run into the table; empty for a plain ``export``."""
-        mode = self.settings.decoded
+        mode = self.settings.decoding_mode
         value_settings: dict[str, Any] = {} if mode == RAW else {"value": mode}
         if self.settings.is_latest:
             value_settings["latest"] = True
         if self.is_inferred and content.decoding is not None:
-            value_settings[INFERRED] = (content.decoding.schema or b"").decode()
+            value_settings[INFERRED_SCHEMA_SETTING] = (content.decoding.schema or b"").decode()
         return value_settings
 
 
-def values_of(topics: Sequence[str], settings: TopicTableSettings) -> Values:
+def read_value_settings(topics: Sequence[str], settings: TopicTableSettings) -> ValueSettings:
     """Read the schema files.
 
     Args:
@@ -221,70 +223,70 @@ def values_of(topics: Sequence[str], settings: TopicTableSettings) -> Values:
     Raises:
         OptionError: a schema is missing, there is not exactly one subject, or a file cannot be used.
     """
-    if settings.decoded in (AVRO, PROTOBUF) and not settings.schemas and settings.registry is None:
-        raise OptionError(f"`mode` {settings.decoded}: `schemas` FILE or `registry` URL says what the bytes mean")
-    schema, by_id = _schemas(settings.schemas, settings.decoded)
-    return Values(settings, schema, by_id, _subject(topics, settings))
+    if settings.decoding_mode in (AVRO, PROTOBUF) and not settings.schemas and settings.registry is None:
+        raise OptionError(f"`mode` {settings.decoding_mode}: `schemas` FILE or `registry` URL says what the bytes mean")
+    schema, schemas_by_id = _read_schemas(settings.schemas, settings.decoding_mode)
+    return ValueSettings(settings, schema, schemas_by_id, _subject_of(topics, settings))
 
 
-def _subject(topics: Sequence[str], settings: TopicTableSettings) -> str:
+def _subject_of(topics: Sequence[str], settings: TopicTableSettings) -> str:
     if settings.registry is None or settings.subject:
         return settings.subject or ""
-    if len(topics) != 1 or any(mark in topics[0] for mark in "*?["):
+    if len(topics) != 1 or any(placeholder in topics[0] for placeholder in "*?["):
         raise OptionError("`registry`: with several topics, set `subject`: the table gets its newest schema")
     return f"{topics[0]}-value"
 
 
-def _schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
+def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
     """Return the table's schema and the schemas by id. If all have ids, the one with the largest id is the table's."""
-    plain: list[bytes] = []
-    by_id: dict[int, bytes] = {}
+    schemas_without_id: list[bytes] = []
+    schemas_by_id: dict[int, bytes] = {}
     for text in texts:
         number, equals, path = text.partition("=")
         if equals and number.isdecimal():
-            by_id[int(number)] = _read(path, mode)
+            schemas_by_id[int(number)] = _read_schema_file(path, mode)
         else:
-            plain.append(_read(text, mode))
-    if len(plain) > 1 or (plain and by_id):
+            schemas_without_id.append(_read_schema_file(text, mode))
+    if len(schemas_without_id) > 1 or (schemas_without_id and schemas_by_id):
         raise OptionError("`schemas`: one FILE, or ID=FILE for each id that values begin with")
-    if by_id:
-        return by_id[max(by_id)], by_id
-    return (plain[0] if plain else None), {}
+    if schemas_by_id:
+        return schemas_by_id[max(schemas_by_id)], schemas_by_id
+    return (schemas_without_id[0] if schemas_without_id else None), {}
 
 
-def _read(path: str, mode: str) -> bytes:
+def _read_schema_file(path: str, mode: str) -> bytes:
     if mode == PROTOBUF and path.endswith(".proto"):
-        raise OptionError(f"`schemas` {path}: must be descriptors: {_PROTOC} {path}")
+        raise OptionError(f"`schemas` {path}: must be descriptors: {_PROTOC_COMMAND} {path}")
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise OptionError(f"`schemas`: {format_path_error(error, path)}") from None
 
 
-class _EnoughError(Exception):
+class _SampleCompleteError(Exception):
     """The sample is complete."""
 
 
-def sample_values(tasks: Iterable[ExportTask], settings: Settings) -> list[bytes | None]:
-    """Return the first values of each topic partition's first task, at most ``SAMPLED_VALUES`` each."""
-    firsts: dict[tuple[str, int], ExportTask] = {}
+def sample_values(tasks: Iterable[ExportTask], settings: ExportTaskSettings) -> list[bytes | None]:
+    """Return the first values of each topic partition's first task, at most ``MAX_SAMPLED_VALUES`` each."""
+    first_tasks: dict[tuple[str, int], ExportTask] = {}
     for task in tasks:
-        firsts.setdefault((task.topic, task.partition), task)
-    return [value for task in firsts.values() for value in _values(task, settings)]
+        first_tasks.setdefault((task.topic, task.partition), task)
+    return [value for task in first_tasks.values() for value in _sample_task(task, settings)]
 
 
-def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
+def _sample_task(task: ExportTask, settings: ExportTaskSettings) -> list[bytes | None]:
     sample: list[bytes | None] = []
 
     def take(batch: pa.RecordBatch) -> None:
-        sample.extend(batch.column("value").slice(0, SAMPLED_VALUES - len(sample)).to_pylist())
-        if len(sample) >= SAMPLED_VALUES:
-            raise _EnoughError
+        sample.extend(batch.column("value").slice(0, MAX_SAMPLED_VALUES - len(sample)).to_pylist())
+        if len(sample) >= MAX_SAMPLED_VALUES:
+            raise _SampleCompleteError
 
     result = SegmentResult(task)
     try:
         with borrow_memory() as memory:
-            task.copy(result, settings, take, memory=memory)
-    except _EnoughError:
+            task.copy_records(result, settings, take, memory=memory)
+    except _SampleCompleteError:
         pass
     return sample

@@ -228,10 +228,10 @@ def table_topics(
         KafkaframesError: A task failed.
     """
     from kafkaframes.errors import OptionError
-    from kafkaframes.jobs.export.live_planning import live_plan
-    from kafkaframes.jobs.export.task import Settings
-    from kafkaframes.jobs.tables.run import TableExport
-    from kafkaframes.jobs.tables.state import table_settings
+    from kafkaframes.jobs.export.live_planning import make_topic_planner
+    from kafkaframes.jobs.export.task import ExportTaskSettings
+    from kafkaframes.jobs.tables.run import TableRun
+    from kafkaframes.jobs.tables.state import stored_table_settings
     from kafkaframes.jobs.tables.targets import open_table
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.spark.options import parse_client_options
@@ -252,14 +252,14 @@ def table_topics(
         fail_on_data_loss=not allow_loss,
     )
     target = os.fspath(to)
-    settings = Settings(target, on_damage="fail")
-    export = TableExport(
+    settings = ExportTaskSettings(target, on_damage="fail")
+    export = TableRun(
         open_table(format, target),
         settings,
-        table_settings(settings, isolation=read.isolation),
+        stored_table_settings(settings, isolation=read.isolation),
         run=create_runner(spark),
     )
-    return _log_export_result(export.export(live_plan(read), incremental=True), target)
+    return _log_export_result(export.add_new_offsets(make_topic_planner(read), incremental=True), target)
 
 
 _ISOLATION_OPTION: Final = "kafka.isolation.level"
