@@ -11,9 +11,9 @@ import click
 
 from kafkaframes.cli.options import (
     add_budget_option,
+    add_log_settings,
     make_json_option,
     ports_option,
-    reads,
     specs_option,
     workers_option,
 )
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @spark_option
 @workers_option
 @add_budget_option
-@reads("sources", kind=PartitionSettings)
+@add_log_settings("sources", kind=PartitionSettings)
 def print_record_sizes(
     sources: tuple[str, ...],
     settings: PartitionSettings,

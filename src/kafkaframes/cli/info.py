@@ -21,7 +21,7 @@ from kafkaframes.cli.options import (
     json_option,
     workers_option,
 )
-from kafkaframes.cli.text import make_console, escape_unprintable, format_size, format_time, print_text, print_styled
+from kafkaframes.cli.text import escape_unprintable, format_size, format_time, make_console, print_styled, print_text
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
