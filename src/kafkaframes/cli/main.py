@@ -120,108 +120,111 @@ def _discard_output_to_closed_pipes() -> None:
 # or the function after a colon. Only the commands that run import their modules.
 COMMAND_SECTIONS: Sections = {
     "Look into logs (nothing is written to them)": {
-        "info": ("kafkaframes.cli.info", "what is in a log, from headers alone: offsets, sizes, codecs"),
-        "report": ("kafkaframes.cli.report", "a page about a log: sizes, keys, copies, damage of all records"),
-        "grep": ("kafkaframes.cli.grep", "the records in whose key, value or headers a text stands"),
-        "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes, snapshots, as Kafka does or as data"),
+        "info": ("kafkaframes.cli.info", "print topics, offsets, sizes and codecs of a log, from headers alone"),
+        "report": ("kafkaframes.cli.report", "write a page about a log: sizes, keys, copies, damage"),
+        "grep": ("kafkaframes.cli.grep", "print the records whose key, value or headers match a pattern"),
+        "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
         "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
     },
     "Move records": {
-        "export": ("kafkaframes.cli.export", "logs to Parquet, Arrow, CSV or JSON lines, bytes as they are"),
-        "table": ("kafkaframes.cli.table", "topics or logs to Delta, Iceberg or Parquet, values decoded"),
+        "export": ("kafkaframes.cli.export", "export logs or topics to Parquet, Arrow, CSV or JSON lines"),
+        "table": ("kafkaframes.cli.table", "write topics or logs into Delta, Iceberg or Parquet tables"),
         "mirror": ("kafkaframes.cli.mirror", "copy topics between clusters and log directories"),
-        "restore": ("kafkaframes.cli.restore", "segments or Parquet to a log directory that brokers can open"),
+        "restore": ("kafkaframes.cli.restore", "restore segments or Parquet to a directory for brokers"),
     },
     "Repair and convert logs": {
-        "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
-        "convert": ("kafkaframes.cli.convert", "write a log in another record format, offline"),
-        "recompress": ("kafkaframes.cli.convert:recompress_command", "write a log with another codec, offline"),
+        "repair": ("kafkaframes.cli.repair", "keep the valid batches of a damaged log, or recover like Kafka"),
+        "convert": ("kafkaframes.cli.convert", "rewrite a log in another record format, offline"),
+        "recompress": ("kafkaframes.cli.convert:recompress_command", "rewrite a log with another codec, offline"),
         "compact": (
             "kafkaframes.cli.convert:compact_command",
-            "compact a log as Kafka does, offline; prove that a key is gone",
+            "compact a log like Kafka, offline; prove that a key is gone",
         ),
     },
     "Live clusters": {
-        "consume": ("kafkaframes.cli.consume", "the records of a topic: kcat's formats, JSON lines or Arrow"),
-        "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
-        "topics": ("kafkaframes.cli.topics", "list, create, describe, alter, delete topics; delete records"),
-        "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, their lag; reset, delete"),
+        "consume": ("kafkaframes.cli.consume", "print the records of a topic in kcat's formats, JSON or Arrow"),
+        "produce": ("kafkaframes.cli.produce", "send lines, JSON lines, Parquet or Arrow to a topic"),
+        "topics": ("kafkaframes.cli.topics", "list, create, describe, alter and delete topics and records"),
+        "groups": ("kafkaframes.cli.groups", "list and describe groups; reset and delete their offsets"),
         "configs": ("kafkaframes.cli.topics:configs", "show and change settings of topics, brokers and groups"),
-        "acls": ("kafkaframes.cli.acls", "access rules: list, create, delete"),
-        "users": ("kafkaframes.cli.users", "SCRAM credentials of users: list, set, delete"),
-        "quotas": ("kafkaframes.cli.users:quotas", "quotas of users, clients and addresses: list, set, delete"),
-        "transactions": ("kafkaframes.cli.transactions", "list, describe and end transactions; find those that hang"),
-        "broker": ("kafkaframes.cli.broker", "run an embedded broker: in memory, on a directory, on a backup"),
-        "checkpoint": ("kafkaframes.cli.checkpoint", "where a streaming query stands; convert it for another source"),
+        "acls": ("kafkaframes.cli.acls", "list, create and delete access rules"),
+        "users": ("kafkaframes.cli.users", "list, set and delete SCRAM credentials of users"),
+        "quotas": ("kafkaframes.cli.users:quotas", "list, set and delete quotas of users, clients and addresses"),
+        "transactions": ("kafkaframes.cli.transactions", "list, describe and abort transactions; find hanging ones"),
+        "broker": ("kafkaframes.cli.broker", "run an embedded broker in memory, on a directory or a backup"),
+        "checkpoint": ("kafkaframes.cli.checkpoint", "show a streaming query's checkpoint; convert it"),
     },
     "Upgrade a cluster": {
-        "audit": ("kafkaframes.cli.audit", "which clients and logs an upgrade of the brokers would break"),
-        "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
+        "audit": ("kafkaframes.cli.audit", "find the clients and logs that a broker upgrade would break"),
+        "record": ("kafkaframes.cli.record", "run a proxy that records traffic with brokers in a capture"),
         "redact": (
             "kafkaframes.cli.record:redact",
-            "a capture without payloads, names and secrets, to be shared",
+            "remove payloads, names and secrets from a capture",
         ),
     },
     "Work on the protocol": {
-        "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
-        "encode": ("kafkaframes.cli.decode:encode_command", "Kafka's JSON form of a message to bytes"),
-        "diff": ("kafkaframes.cli.decode:diff_messages", "two encodings side by side, field by field"),
-        "spec": ("kafkaframes.cli.main:spec", "message specs: list, show, diff, check, lint, propose, guide"),
-        "analyze": ("kafkaframes.cli.main:analyze", "what the wire format costs, and what it would cost otherwise"),
+        "decode": ("kafkaframes.cli.decode", "explain each byte of a request, response or record"),
+        "encode": ("kafkaframes.cli.decode:encode_command", "encode a message from Kafka's JSON form"),
+        "diff": ("kafkaframes.cli.decode:diff_messages", "compare two encodings of a message field by field"),
+        "spec": ("kafkaframes.cli.main:spec", "list, show, compare, check and propose message specs"),
+        "analyze": ("kafkaframes.cli.main:analyze", "measure the size of records and messages on the wire"),
         "vectors": (
             "kafkaframes.cli.decode:write_vectors_command",
-            "bytes with what they mean, for the tests of other libraries",
+            "write encoded messages as tests for other libraries",
         ),
     },
     "This machine": {
-        "doctor": ("kafkaframes.cli.doctor", "what is installed on this machine, and how to install the rest"),
-        "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, and where they lie"),
+        "doctor": ("kafkaframes.cli.doctor", "check the installation, and show how to complete it"),
+        "kernels": ("kafkaframes.cli.kernels", "list, compile and pack the compiled parts of this package"),
     },
 }
 _SPEC_COMMANDS = {
-    "list": ("kafkaframes.cli.spec_show:list_messages", "APIs by key: versions, flexible since, headers; or records"),
-    "show": ("kafkaframes.cli.spec_show:print_layout", "the wire layout of a message's version: table, BNF, JSON"),
-    "diff": ("kafkaframes.cli.spec_show:print_version_diff", "what is different on the wire between two versions"),
-    "show-codec": ("kafkaframes.cli.spec_show:print_codec", "the functions that read and write a message at a version"),
-    "stubs": ("kafkaframes.cli.spec_import:write_stubs", "write your own messages as a module that editors complete"),
+    "list": ("kafkaframes.cli.spec_show:list_messages", "list APIs with versions and headers, or record types"),
+    "show": ("kafkaframes.cli.spec_show:print_layout", "print the wire layout of a message version"),
+    "diff": ("kafkaframes.cli.spec_show:print_version_diff", "compare the wire layouts of two versions of a message"),
+    "show-codec": (
+        "kafkaframes.cli.spec_show:print_codec",
+        "print the functions that read and write a message version",
+    ),
+    "stubs": ("kafkaframes.cli.spec_import:write_stubs", "write a module of your own messages, with stubs for editors"),
     "check": (
         "kafkaframes.cli.spec_check:check_compatibility",
-        "may these specs follow those? KIP-482's rules; exit status for CI",
+        "check that specs are compatible with older ones (KIP-482)",
     ),
     "tags": (
         "kafkaframes.cli.spec_check:list_tags_command",
-        "the registry of tags: whose each is, since when; collisions of proposals",
+        "list the tags of fields, their first release and collisions",
     ),
     "lint": (
         "kafkaframes.cli.spec_check:lint_files",
-        "what Kafka's generator refuses in these files, and what it should",
+        "check spec files by the rules of Kafka's generator",
     ),
-    "guide": ("kafkaframes.cli.spec_import:write_guide", "write the protocol guide: one HTML page, searchable offline"),
-    "rewrite": ("kafkaframes.cli.spec_rewrite:rewrite_specs", "write specs as a proposal would have them: KIP-636"),
+    "guide": ("kafkaframes.cli.spec_import:write_guide", "write the protocol guide as one HTML page"),
+    "rewrite": ("kafkaframes.cli.spec_rewrite:rewrite_specs", "rewrite specs as KIP-636 proposes"),
     "new-kip": (
         "kafkaframes.cli.spec_rewrite:write_proposal_specs",
-        "write specs as a proposal of your own has them: a few lines of Python",
+        "write specs for your own proposal, from a Python file",
     ),
-    "propose": ("kafkaframes.cli.spec_propose", "what a change of specs costs or saves on real traffic"),
+    "propose": ("kafkaframes.cli.spec_propose", "compute the bytes that a spec change costs or saves on real traffic"),
     "import": ("kafkaframes.cli.spec_import:import_releases", "write the catalog from the specs of Kafka's releases"),
 }
 spec = LazyGroup(
     "spec",
     sections={"Commands": _SPEC_COMMANDS},
-    help="Message specs (KIP-482): look at them, compare them, check them.",
+    help="Show, compare and check message specs (KIP-482).",
 )
 _ANALYZE_COMMANDS = {
     "records": (
         "kafkaframes.cli.analyze:print_record_sizes",
-        "what record format 2 saves for records of a log or capture",
+        "compare the sizes of records in formats 0, 1 and 2",
     ),
     "tag-header": (
         "kafkaframes.cli.analyze:print_tag_header_sizes",
-        "sizes of tag headers: KIP-482, its draft, what it rejects",
+        "compare headers of tagged fields: KIP-482, its draft, rejected ones",
     ),
 }
 analyze = LazyGroup(
-    "analyze", sections={"Commands": _ANALYZE_COMMANDS}, help="Sizes on the wire: as they are, and as proposed."
+    "analyze", sections={"Commands": _ANALYZE_COMMANDS}, help="Measure sizes on the wire, as they are and as proposed."
 )
 COMMANDS = {name: row for rows in COMMAND_SECTIONS.values() for name, row in rows.items()}
 
