@@ -285,7 +285,7 @@ def _print_compaction_result(report: CompactionReport | None, proof: KeySearchRe
         _print_compaction(report)
     if proof is not None:
         for line in proof.lines:
-            say(line)
+            print_text(line)
 
 
 def _print_notes(partitions: Sequence[ConvertedPartition | CompactedPartition]) -> None:
