@@ -40,7 +40,7 @@ SDIST_FILES: Final = (
     "uv.lock",
 )
 _C_FUNCTIONS: Final = frozenset(["memcmp", "memcpy", "memmove", "memset"])  # those that LLVM calls by itself
-_MACOS_FUNCTIONS: Final = _C_FUNCTIONS | {"bzero", "dyld_stub_binder", "memset_pattern16"}
+_MACOS_FUNCTIONS: Final = _C_FUNCTIONS | {"__bzero", "bzero", "dyld_stub_binder", "memset_pattern16"}
 _PYTHON_SYMBOL: Final = re.compile(r"Py[A-Z]\w*|Py_\w+|_Py_NoneStruct|_Py_TrueStruct|_Py_FalseStruct")
 _MACOS_LIBRARIES: Final = {"/usr/lib/libSystem.B.dylib"}
 _UNIT: Final = re.compile(r"(.+?)-[\w.-]+-[0-9a-f]{16}\.abi3\.so")
