@@ -280,7 +280,7 @@ class ClassicMember:
                 return  # the session expires at the coordinator
             if isinstance(request, FetchMetadata) and not is_retriable(error):
                 self._host.raise_later(error)
-                self._assign_partitions()  # assigns the topics that the metadata contain
+                self._assign_partitions()  # assigns the topics that the metadata contains
                 return
             self._not_before = now + self._host.backoff_s(self._failures)
         else:

@@ -594,7 +594,7 @@ class AsyncProducer(TelemetryMethods):
         self, target: TopicPartition, data: bytes, count: int, stamp: BatchStamp = NO_STAMP
     ) -> Batch:
         await self._wait_up_to_max_block(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
-        self._build_all_open_batches()  # earlier records keep their order
+        self._build_all_open_batches()  # earlier records must precede this batch
         return self._queue_batch(target, data, count, stamp)
 
     async def _wait_for_capacity(self, target: TopicPartition, size: int) -> None:

@@ -39,7 +39,7 @@ class JavaProperty:
 
 SHARE_CONSUMER: Final = "share consumer"
 _CLIENT_BY_LETTER: Final = {"c": "consumer", "p": "producer", "a": "admin", "s": SHARE_CONSUMER}
-# The names in Kafka 4.3.1's ConfigDefs, by the clients that take them, as its own classes printed them.
+# Setting names in the ConfigDefs of Kafka 4.3.1, by the clients that accept them.
 _JAVA_NAMES: Final = {
     "cpa": """
         bootstrap.servers client.dns.lookup client.id config.providers connections.max.idle.ms

@@ -174,7 +174,8 @@ class RecordCounter:
         """
         firsts, lasts, counts = (batches.column(name) for name in ("base_offset", "last_offset", "count"))
         is_v2 = batches.is_v2
-        firsts = np.where(is_v2, firsts, np.where(batches.codecs == 0, lasts, np.iinfo(np.int64).min))  # or unknown
+        # The minimum of int64 means unknown.
+        firsts = np.where(is_v2, firsts, np.where(batches.codecs == 0, lasts, np.iinfo(np.int64).min))
         counts = np.where(is_v2, counts, 1)
         is_counted = (lasts >= self.first_offset) & (firsts < self.end_offset)
         if not self.control_records:

@@ -79,7 +79,7 @@ _CLIENT_PREFIX: Final = "kafka."
 _HADOOP_PREFIX: Final = "spark.hadoop."
 _STORAGE_OPTIONS: Final = "storageoptions"
 _CHECKPOINT_LOCATION: Final = "checkpointlocation"
-_SPARK_OPTIONS: Final = frozenset({_CHECKPOINT_LOCATION, "queryname"})  # Spark adds or uses them itself
+_SPARK_OPTIONS: Final = frozenset({_CHECKPOINT_LOCATION, "queryname"})  # options that Spark itself adds or uses
 _WAIT_FILES: Final = 3
 
 

@@ -50,7 +50,7 @@ class TelemetryReporter:
         self._payloads = PayloadBuilder(cluster.metrics, labels, started_ns=time.time_ns())
         self._node: Node | None = None
         self._connected_event = asyncio.Event()
-        self._subscribed_event = asyncio.Event()  # or disabled
+        self._subscribed_event = asyncio.Event()  # also set when the push task ends
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False

@@ -77,9 +77,8 @@ class LogFollower:
     """The planner of a stream, with the options of its query."""
 
     options: ReadOptions
-    _reported_transactions: set[tuple[str, int, int, int]] = field(
-        default_factory=set, compare=False
-    )  # open transactions
+    # Open transactions that were reported.
+    _reported_transactions: set[tuple[str, int, int, int]] = field(default_factory=set, compare=False)
     # State of a log's files at the last comparison, and the last fingerprints that the log has or cannot refute.
     _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-NANOSECONDS_PER_SECOND: Final = 1_000_000_000  # nanoseconds
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 _NANOSECONDS_PER_DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 _EPOCH: Final = datetime(1970, 1, 1)

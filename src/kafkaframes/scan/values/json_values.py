@@ -314,8 +314,8 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
     return result
 
 
-_NULL_SCHEMA: Final[dict[str, Any]] = {"type": "null"}  # only nulls up to now
-_MIXED_SCHEMA: Final[dict[str, Any]] = {}  # several types: JSON text
+_NULL_SCHEMA: Final[dict[str, Any]] = {"type": "null"}  # schema of a field with only nulls in the sample
+_MIXED_SCHEMA: Final[dict[str, Any]] = {}  # schema of a field with several types, which becomes JSON text
 
 
 def _infer_schema_of(value: Any, depth: int) -> dict[str, Any]:
