@@ -29,7 +29,7 @@ WITHOUT = {
     "recompress_log": _COPIES,
     "restore_log": _COPIES,
     "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md has the reason
-    "mirror_topics": {"partitions", "start", "end", *_COPIES},
+    "mirror_topics": _COPIES,
 }
 # These summarize whole partitions. The topics of a checkpoint are renamed.
 WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log", "analyze_records", "convert_checkpoint"}

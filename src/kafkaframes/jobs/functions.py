@@ -1068,7 +1068,10 @@ def mirror_topics(
     source: Path,
     target: Path,
     *,
-    topics: tuple[str, ...] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
     groups: bool = True,
     follow: bool = False,
     dry_run: bool = False,
@@ -1095,6 +1098,10 @@ def mirror_topics(
     Args:
         source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
         topics: topic names or patterns. Default: all topics except Kafka's internal topics.
+        partitions: partition numbers to copy from each topic. Default: all.
+        start: first position of partitions without a copy, as in ``scan_topic``. Later runs resume at the end of the
+            copy; a start after it is an error.
+        end: end of the copy (exclusive), as in ``scan_topic``.
         groups: also copy the committed offsets of groups.
         follow: keep copying new records and new topics until Ctrl-C.
         dry_run: report the topics and first offsets that would be copied; write nothing.
@@ -1125,6 +1132,9 @@ def mirror_topics(
 
     settings = MirrorSettings(
         topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
         groups=groups,
         follow=follow,
         dry_run=dry_run,

@@ -42,6 +42,7 @@ from kafkaframes.jobs.mirror.ends import (
     reset_gap_settings,
     select_topics,
 )
+from kafkaframes.jobs.mirror.ranges import check_partition_numbers, clip_batches, resolve_ranges
 from kafkaframes.jobs.mirror.settings import (
     KEEP_OFFSETS,
     REASSIGN,
@@ -52,6 +53,8 @@ from kafkaframes.jobs.mirror.settings import (
     is_directory,
 )
 from kafkaframes.jobs.mirror.writers import OffsetKeepingWriter, OffsetMappingWriter, Writer
+from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange
+from kafkaframes.scan.ranges import NO_START, GroupBound
 from kafkaframes.storage.files.atomic import reject_nested_destination
 from kafkaframes.wire.primitives import NIL_UUID
 
@@ -113,6 +116,7 @@ class _MirrorRun:
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
+    ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)  # offsets to copy; others are whole
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, report_loss = self.settings, self.report.not_read.append
@@ -129,7 +133,10 @@ class _MirrorRun:
         admin = await stack.enter_async_context(AsyncAdmin(**select_client_options(source)))
         if is_directory(self.source):
             self.configs = read_directory_configs(self.source)
-        selected_topics = await select_topics(admin, settings.topics, self.configs)
+        selected_topics = await self._select_topics(admin)
+        partitions = self._partitions_of(selected_topics)
+        check_partition_numbers(settings.selection.partition_numbers, partitions)
+        self.ranges = await resolve_ranges(admin, settings.selection, partitions)
         target = None  # created after the source's topics were found, so that a wrong source leaves no target
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
@@ -169,6 +176,21 @@ class _MirrorRun:
             await asyncio.gather(*self.writing.values(), return_exceptions=True)
         await self._finish_copy(admin, target_admin, writer)
         return self.report
+
+    async def _select_topics(self, admin: AsyncAdmin) -> list[MirroredTopic]:
+        """Return the topics with selected partitions."""
+        topics = await select_topics(admin, self.settings.selection.topic_names, self.configs)
+        if self.settings.selection.partition_numbers is None:
+            return topics
+        return [topic for topic in topics if self._numbers_of(topic)]
+
+    def _numbers_of(self, topic: MirroredTopic) -> list[int]:
+        """Return the selected partition numbers of a topic."""
+        numbers = self.settings.selection.partition_numbers
+        return [number for number in topic.partitions if numbers is None or number in numbers]
+
+    def _partitions_of(self, topics: list[MirroredTopic]) -> list[TopicPartition]:
+        return [TopicPartition(topic.name, number) for topic in topics for number in self._numbers_of(topic)]
 
     async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
@@ -225,14 +247,14 @@ class _MirrorRun:
                 )
             self.copied_topics.append(topic)
         ids = await self._read_target_ids(selected_topics, target_admin)
-        partitions = [TopicPartition(topic.name, number) for topic in selected_topics for number in topic.partitions]
+        partitions = self._partitions_of(selected_topics)
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
         if isinstance(writer, OffsetMappingWriter):
             stable = {one: state.last_stable_offset for one, state in writer.transactions.items() if state.open}
             ends = {partition: min(end, stable.get(partition, end)) for partition, end in ends.items()}
         for topic in selected_topics:
             self._set_size_limits(topic, writer)
-            for number in topic.partitions:
+            for number in self._numbers_of(topic):
                 partition = TopicPartition(topic.name, number)
                 identity = f"{self._identity_of(topic)} {ids.get(topic.name, NIL_UUID)}"
                 exists = writer is not None and topic.name in ids
@@ -282,7 +304,11 @@ class _MirrorRun:
         if writer is not None and source_offset > 0:
             report.compared = await self._compare_partition(partition, writer, start, source_offset)
         report.resumed = source_offset >= 0
-        report.from_offset = report.until_offset = max(source_offset, start)
+        offsets = self._range_of(partition, source_offset)
+        report.from_offset = report.until_offset = max(
+            source_offset, start if report.resumed else max(start, offsets.first_offset)
+        )
+        end = min(end, offsets.end_offset)
         report.gone = max(start - source_offset, 0) if source_offset >= 0 else 0
         if self.settings.dry_run:
             report.until_offset = max(end, report.from_offset)
@@ -292,8 +318,30 @@ class _MirrorRun:
                 f"; compared {writer_kind} {count_text(report.compared, 'common record')}" if report.compared else ""
             )
             self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{has_common}")
+        if isinstance(writer, OffsetKeepingWriter):
+            writer.first_offsets[partition] = report.from_offset
+            if report.resumed and self.readers is not None:
+                copy_starts = await self.readers[1].beginning_offsets([partition])
+                writer.first_offsets[partition] = copy_starts[partition]
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
+
+    def _range_of(self, partition: TopicPartition, copy_end: int) -> OffsetRange:
+        """Return the range of a partition to copy.
+
+        Args:
+            copy_end: source offset at which the copy ends; negative if there is none.
+
+        Raises:
+            OptionError: the start is after the end of the copy, which would leave a gap.
+        """
+        offsets = self.ranges.get(partition, ALL_OFFSETS)
+        if 0 <= copy_end < offsets.first_offset and not isinstance(self.settings.selection.live_range[0], GroupBound):
+            raise OptionError(
+                f"`start`: the copy of {partition} ends at offset {copy_end}, and a start at {offsets.first_offset} "
+                "would leave a gap; give no `start` to resume, or mirror into another target"
+            )
+        return offsets
 
     # -------------------------------------------------------------------------------------------------- comparing
 
@@ -441,8 +489,17 @@ class _MirrorRun:
         if len(running_task) >= _MAX_CONCURRENT_WRITES:
             await asyncio.wait(running_task, return_when=asyncio.FIRST_COMPLETED)
         report = self.reports[partition]
+        end_offset = self.ranges.get(partition, ALL_OFFSETS).end_offset
+        if report.until_offset >= end_offset:
+            return
         report.gone += max(fetched_batches.fetch_offset - report.until_offset, 0)
-        report.until_offset = fetched_batches.next_offset
+        next_offset = min(fetched_batches.next_offset, end_offset)
+        # A mapping continues inside of a batch by itself. Otherwise only the first batch can begin before the start.
+        is_first = isinstance(writer, OffsetKeepingWriter) and report.until_offset == report.from_offset
+        offsets = OffsetRange(report.from_offset if is_first else NO_START, end_offset)
+        if offsets.is_limited and len(fetched_batches.batches):
+            fetched_batches = clip_batches(fetched_batches, offsets, report)
+        report.until_offset = next_offset
         self.writing[partition] = asyncio.ensure_future(writer.write_batches(fetched_batches, report))
 
     def _raise_write_errors(self) -> None:
@@ -454,13 +511,12 @@ class _MirrorRun:
         self, admin: AsyncAdmin, target_admin: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
         with suppress(OptionError):  # a pattern that no longer matches a topic
-            for topic in await select_topics(admin, self.settings.topics, self.configs):
+            for topic in await select_topics(admin, self.settings.selection.topic_names, self.configs):
                 await self._compare_recreated_topic(topic, consumer, writer)
-                topics_to_add = tuple(
-                    one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports
-                )
+                numbers = self._numbers_of(topic)
+                topics_to_add = tuple(one for one in numbers if TopicPartition(topic.name, one) not in self.reports)
                 if topics_to_add:
-                    self.say(f"{topic.name}: {len(topics_to_add)} new partitions")
+                    self.say(f"{topic.name}: {len(topics_to_add)} topics_to_add partitions")
                     new_topics = MirroredTopic(topic.name, topic.topic_id, topics_to_add, topic.configs)
                     await self._begin_copying([new_topics], consumer, target_admin, writer, is_later=True)
 
@@ -497,6 +553,9 @@ class _MirrorRun:
         """Set the copies' start and end offsets to the source's, which may be inside a gap."""
         partitions = dict.fromkeys(self.reports, EARLIEST)
         starts = await admin.list_offsets(partitions)
+        starts |= {
+            one: max(starts[one], report.from_offset) for one, report in self.reports.items() if not report.resumed
+        }
         for partition, report in self.reports.items():
             if report.until_offset >= self.ends[partition]:
                 await writer.extend_to(partition, report.until_offset)

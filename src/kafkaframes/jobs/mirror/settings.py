@@ -12,7 +12,9 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.job import JsonDataclass, ReprAsText, format_counts
 from kafkaframes.jobs.row_counts import check_row_counts
-from kafkaframes.jobs.settings import ValidatedSettings, setting
+from kafkaframes.jobs.settings import END_MEANING, POSITION_METAVAR, START_MEANING, ValidatedSettings, setting
+from kafkaframes.scan.ranges import Limit, check_batch_start
+from kafkaframes.scan.selection import Selection
 
 _BOOTSTRAP_SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP_OFFSETS: Final = "keep"
@@ -24,11 +26,18 @@ GAPS_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkafr
 class MirrorSettings(ValidatedSettings):
     """Settings of ``mirror_topics``. Client properties have Kafka's names. Intervals only apply with ``follow``."""
 
-    topics: Sequence[str] = setting(
+    topics: str | Sequence[str] = setting(
         (),
         "Topic to select: a name or pattern; repeatable. Default: all topics except Kafka's internal ones.",
         flag="-t --topic",
     )
+    partitions: int | Sequence[int] = setting(
+        (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
+    )
+    start: Limit = setting(
+        None, f"{START_MEANING} It applies to partitions without a copy.", default_text=POSITION_METAVAR
+    )
+    end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR)
     groups: bool = setting(True, "Also copy the committed offsets of groups.")
     follow: bool = setting(False, "Copy new records and new topics until Ctrl-C.")
     dry_run: bool = setting(False, "Print the partitions and offsets to copy, and write nothing.")
@@ -61,6 +70,19 @@ class MirrorSettings(ValidatedSettings):
     def _reject_conflicts(self) -> None:
         if self.follow and self.dry_run:
             raise OptionError("`dry_run` and `follow` exclude each other; give only one")
+        if self.follow and self.end is not None:
+            raise OptionError("`end` and `follow` exclude each other; give only one")
+        if isinstance(start := self.selection.live_range[0], int | Mapping):
+            check_batch_start(start)
+
+    @property
+    def selection(self) -> Selection:
+        """The selection of the settings.
+
+        Raises:
+            OptionError: a value is invalid.
+        """
+        return Selection(topics=self.topics, partitions=self.partitions, start=self.start, end=self.end)
 
 
 def check_ends(source: str, target: str) -> None:

@@ -204,6 +204,7 @@ class OffsetKeepingWriter:
     cluster: ClusterClient
     skip_damaged: bool = False
     request_bytes: dict[str, int] = field(default_factory=dict)  # limit by topic, so that a request fits into a segment
+    first_offsets: dict[TopicPartition, int] = field(default_factory=dict)  # first offset of each copy
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _sets: dict[TopicPartition, bool] = field(default_factory=dict)
 
@@ -273,8 +274,8 @@ class OffsetKeepingWriter:
         return self._next[partition]
 
     def translate_offset(self, partition: TopicPartition, offset: int) -> int:
-        """Return the same offset, or the copy's end offset if it is smaller."""
-        return min(offset, self._next.get(partition, offset))
+        """Return the same offset, limited to the copy's first offset and its end offset."""
+        return min(max(offset, self.first_offsets.get(partition, offset)), self._next.get(partition, offset))
 
 
 def _check_order(partition: TopicPartition, batches: Batches) -> None:

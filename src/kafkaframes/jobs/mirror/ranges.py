@@ -1,0 +1,145 @@
+"""The offset range of each partition that a mirror copies, and the batches at both ends of a range."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kafkaframes.client import EARLIEST, LATEST, AsyncAdmin, FetchedBatches, TopicPartition
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.convert.trim import trim_batch
+from kafkaframes.jobs.mirror.settings import MirroredPartition
+from kafkaframes.records.scan import as_array
+from kafkaframes.scan import ranges
+from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange
+from kafkaframes.scan.ranges import (
+    NO_END,
+    NO_START,
+    GroupBound,
+    Name,
+    TimeBound,
+    describe_offset_below_start,
+    describe_offset_beyond_end,
+    format_partition,
+)
+from kafkaframes.scan.selection import Selection
+
+SHORTENED: Final = "at an end of the selected range"
+
+
+async def resolve_ranges(
+    admin: AsyncAdmin, selection: Selection, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, OffsetRange]:
+    """Return the range of each partition. A start at the earliest and an end at the latest offset are no limits.
+
+    Args:
+        admin: admin client of the source.
+        selection: start and end of the range.
+        partitions: selected partitions.
+
+    Raises:
+        OptionError: a partition does not have an offset of the range, or the range does not name every partition.
+        BrokerError: the source has no such group.
+    """
+    start, end = selection.live_range
+    if (start, end) == (ranges.EARLIEST, ranges.LATEST):
+        return dict.fromkeys(partitions, ALL_OFFSETS)
+    firsts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    if isinstance(start, GroupBound):
+        commits = await admin.group_offsets(start.group_id, partitions)
+        first_offsets = {one: commits[one].offset if one in commits else NO_START for one in partitions}
+    else:
+        first_offsets = await _resolve(admin, "start", start, partitions, ends)
+        first_offsets = {one: NO_START if at == ranges.EARLIEST else at for one, at in first_offsets.items()}
+    end_offsets = dict.fromkeys(partitions, NO_END)
+    if end != ranges.LATEST:
+        end_offsets |= await _resolve(admin, "end", end, partitions, dict.fromkeys(partitions, NO_END))
+    is_shared = isinstance(start, int | TimeBound | GroupBound) and isinstance(end, int | TimeBound)
+    result = {}
+    for one in partitions:
+        if is_shared and firsts[one] == ends[one]:  # one bound for all: an empty partition has lost no records
+            result[one] = ALL_OFFSETS
+            continue
+        _check_loss(_name_of(one), first_offsets[one], end_offsets[one], firsts[one], ends[one])
+        result[one] = OffsetRange(first_offsets[one], end_offsets[one])
+    return result
+
+
+async def _resolve(
+    admin: AsyncAdmin,
+    setting: str,
+    bound: ranges.Bound,
+    partitions: Sequence[TopicPartition],
+    latest: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    names = [_name_of(one) for one in partitions]
+    times = ranges.expand_bound(setting, bound, names) if isinstance(bound, TimeBound) else {}
+    found_offsets = (
+        await admin.list_offsets({TopicPartition(*name): time for name, time in times.items()}) if times else {}
+    )
+
+    def find(_: Mapping[Name, int]) -> dict[Name, int | None]:
+        return {name: None if (at := found_offsets[TopicPartition(*name)]) < 0 else at for name in names}
+
+    offsets = ranges.resolve_bound(setting, bound, names, find=find)
+    return {
+        TopicPartition(*name): latest[TopicPartition(*name)] if at == ranges.LATEST else at
+        for name, at in offsets.items()
+    }
+
+
+def _check_loss(name: Name, start: int, end: int, first: int, log_end: int) -> None:
+    if NO_START < start < first:
+        problem = describe_offset_below_start(format_partition(name), start, first)
+        raise OptionError(f"`start`: {problem}; give a later offset, or a time")
+    for setting, offset in (("start", start), ("end", end)):
+        if log_end < offset < NO_END:
+            problem = describe_offset_beyond_end(format_partition(name), offset, log_end)
+            raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
+
+
+def _name_of(partition: TopicPartition) -> Name:
+    return partition.topic, partition.partition
+
+
+def clip_batches(fetched_batches: FetchedBatches, offsets: OffsetRange, report: MirroredPartition) -> FetchedBatches:
+    """Return the batches with only the records of a range. Batches at its ends are built again without the others.
+
+    A damaged batch at an end is returned whole; the writer rejects or omits it.
+
+    Args:
+        fetched_batches: batches of one partition.
+        offsets: range of offsets to copy.
+        report: report of the partition, which counts the batches that were built again.
+    """
+    batches, data = fetched_batches.batches, as_array(fetched_batches.data)
+    bases, last = batches.column("base_offset"), batches.column("last_offset")
+    positions, sizes = batches.column("position"), batches.column("size")
+    is_outside = (last < offsets.first_offset) | (batches.is_v2 & (bases >= offsets.end_offset))
+    crosses = ~is_outside & ((bases < offsets.first_offset) | ~batches.is_v2 | (last >= offsets.end_offset))
+    if not (is_outside | crosses).any():
+        return fetched_batches
+    parts = []
+    for row in range(len(batches)):
+        if is_outside[row]:
+            continue
+        part = data[int(positions[row]) : int(positions[row] + sizes[row])]
+        if crosses[row]:
+            part, removed_count = trim_batch(data, batches, row, offsets)
+            if removed_count and len(part):
+                report.opened[SHORTENED] += 1
+                report.rebuilt += 1
+        parts.append(bytes(part))
+    return replace(fetched_batches, data=b"".join(parts))
+
+
+def check_partition_numbers(numbers: frozenset[int] | None, partitions: Collection[TopicPartition]) -> None:
+    """Check that each selected number is a partition of a selected topic.
+
+    Raises:
+        OptionError: no topic has a partition with this number.
+    """
+    if numbers is not None:
+        ranges.check_partitions(numbers, {one.partition for one in partitions})
