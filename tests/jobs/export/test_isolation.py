@@ -84,8 +84,8 @@ def test_records_of_a_transaction_that_has_ended_are_added_by_the_next_run(tmp_p
     assert (exported(tmp_path / "out"), len(first.notes.hidden_records)) == ({("t", 0): [0], ("u", 0): [0]}, 1)
     shutil.copytree(tmp_path / "data", tmp_path / "ended")
     second = kafkaframes.export_log(tmp_path / "ended", tmp_path / "out", topics=["t", "u"]).report
-    expected = {("t", 0): [0, 3], ("u", 0): [0]}
-    assert exported(tmp_path / "out") == scanned(tmp_path / "ended", topics=["t", "u"]) == expected
+    expected_offsets = {("t", 0): [0, 3], ("u", 0): [0]}
+    assert exported(tmp_path / "out") == scanned(tmp_path / "ended", topics=["t", "u"]) == expected_offsets
     assert (second.exported, second.resumed) == (1, 1)  # the segment of the other partition is not exported again
     assert second.is_complete
 

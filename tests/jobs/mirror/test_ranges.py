@@ -51,13 +51,13 @@ def test_a_copy_of_a_range_has_the_records_of_a_scan(source, tmp_path, offsets, 
     with Broker() as target:
         settings = {"offsets": offsets, "state_dir": str(tmp_path / "state"), "topics": "t", **keywords}
         report = run_mirror(source.bootstrap_servers, target.bootstrap_servers, **settings)
-        expected = rows_in(source.bootstrap_servers, **keywords)
-        assert expected
+        source_rows = rows_in(source.bootstrap_servers, **keywords)
+        assert source_rows
         rows = rows_in(target.bootstrap_servers)
         assert sum(one.records_written for one in report.partitions) == len(rows)
         if offsets == "keep":
-            assert rows == expected
-        assert [row[:1] + row[2:] for row in rows] == [row[:1] + row[2:] for row in expected]
+            assert rows == source_rows
+        assert [row[:1] + row[2:] for row in rows] == [row[:1] + row[2:] for row in source_rows]
         again = run_mirror(source.bootstrap_servers, target.bootstrap_servers, **settings)
         assert sum(one.records_read for one in again.partitions) == 0
 
@@ -71,8 +71,8 @@ def test_a_later_run_continues_inside_of_a_batch(source, tmp_path, offsets):
             report = run_mirror(source.bootstrap_servers, target.bootstrap_servers, **settings, start=4, end=end)
             assert all(one.resumed for one in report.partitions if one.partition < 2) == (end != 17)
             rows = rows_in(target.bootstrap_servers)
-            expected = rows_in(source.bootstrap_servers, start=4, end=end)
-            assert [row[:1] + row[2:] for row in rows] == [row[:1] + row[2:] for row in expected]
+            source_rows = rows_in(source.bootstrap_servers, start=4, end=end)
+            assert [row[:1] + row[2:] for row in rows] == [row[:1] + row[2:] for row in source_rows]
 
 
 def test_a_copy_in_a_directory_ends_at_the_ends_of_the_range(source, tmp_path):
@@ -101,10 +101,10 @@ def test_committed_offsets_are_limited_to_the_copy(source):
         for group, offset in (("before", 2), ("inside", 20), ("after", 55)):
             admin.alter_group_offsets(group, {TopicPartition("t", 0): offset})
         run_mirror(source.bootstrap_servers, target.bootstrap_servers, topics="t", partitions=0, start=13, end=37)
-        committed = {
+        offsets_by_group = {
             group: copy.group_offsets(group)[TopicPartition("t", 0)].offset for group in ("before", "inside", "after")
         }
-        assert committed == {"before": 13, "inside": 20, "after": 37}
+        assert offsets_by_group == {"before": 13, "inside": 20, "after": 37}
 
 
 def test_the_committed_offsets_of_a_group_are_a_start(source):
