@@ -202,7 +202,7 @@ def main() -> None:
         if broker is not None and broker.stderr is not None:
             servers = broker.stderr.readline().split()[-1]
         with Admin(servers) as admin:
-            admin.create_topics([NewTopic(name=TOPIC, num_partitions=1)])
+            admin.create_topics([NewTopic(name=TOPIC, num_partitions=1, configs={"retention.ms": "-1"})])
         with Producer(servers) as producer:
             for number in range(RECORDS):
                 producer.send(TOPIC, b"v" * 100, timestamp_ms=FIRST_MS + number)

@@ -26,7 +26,7 @@ from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE
 from kafkaframes.capture.redaction import UNREDACTED_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
-from kafkaframes.cli.main import SECTIONS, analyze, cli, spec
+from kafkaframes.cli.main import COMMAND_SECTIONS, analyze, cli, spec
 from kafkaframes.client.metrics import METRICS
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
 from kafkaframes.client.properties import SHARE_CONSUMER, JavaProperty, java_properties
@@ -412,7 +412,7 @@ FUNCTIONS_OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
 def command_names() -> list[str]:
     """Return the names of all commands, in the order of ``--help``; "group command" for those of a group."""
     names = []
-    for heading in SECTIONS.values():
+    for heading in COMMAND_SECTIONS.values():
         for name in heading:
             names += [f"{name} {one}" for one in _LAZY_GROUPS[name]] if name in _LAZY_GROUPS else [name]
     return names
