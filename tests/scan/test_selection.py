@@ -207,6 +207,10 @@ def test_bytes_have_no_topics_no_partitions_and_no_transactions(tmp_path):
         ({"partitions": [-1]}, "`partitions` contains -1; expected partition numbers"),
         ({"partitions": ["0"]}, "`partitions` contains '0'; expected partition numbers"),
         ({"partitions": True}, "`partitions` contains True; expected partition numbers"),
+        (
+            {"start": {"orders": {0: 5, 1: "2026-01-31"}}},
+            "`start` has offsets and times; expected offsets for all partitions, or times for all",
+        ),
         ({"start": -2}, "expected an offset of at least 0"),
         ({"end": "group:g"}, "`end` cannot be a group"),
     ],

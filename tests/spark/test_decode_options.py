@@ -87,7 +87,7 @@ def test_rows_have_the_very_types_that_spark_has(spark, servers):
     assert [row["value"] for row in rows] == [{"id": 1, "tags": ["a"]}, None, None]
     assert [row["_error"] and row["_error"][:8] for row in rows] == [None, "not JSON", None]
     failing = KafkaTopicDataSource({**options, "decodeErrors": "raise"})
-    with pytest.raises(CorruptRecordError, match="topic orders, partition 0, offset 1: no JSON"):
+    with pytest.raises(CorruptRecordError, match="topic orders, partition 0, offset 1: not JSON"):
         list(failing.reader(schema).read(reader.partitions()[0]))
     frame = spark.read.format("kafka-topic").options(**options).load()
     assert [tuple(row) for row in frame.where("value IS NOT NULL").select("value.id", "value.tags").collect()] == [

@@ -61,14 +61,19 @@ def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | GroupBound:
         unset: Result for None.
 
     Raises:
-        OptionError: The value has none of these forms.
+        OptionError: The value has none of these forms, or has offsets for some partitions and times for others.
     """
     if value is None:
         return unset
     if isinstance(value, Mapping):
         by_partition = {(topic, number): limit for topic, numbers in value.items() for number, limit in numbers.items()}
-        if all(isinstance(limit, int) for limit in by_partition.values()):
+        offset_count = sum(isinstance(limit, int) for limit in by_partition.values())
+        if offset_count == len(by_partition):
             return {name: _check_offset(setting, limit) for name, limit in by_partition.items()}
+        if offset_count:
+            raise OptionError(
+                f"`{setting}` has offsets and times; expected offsets for all partitions, or times for all"
+            )
         return TimeBound({name: to_milliseconds(limit) for name, limit in by_partition.items()})
     if isinstance(value, int):
         return _check_offset(setting, value)
