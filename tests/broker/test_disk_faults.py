@@ -188,7 +188,7 @@ def test_a_torn_tail_costs_the_last_batch_alone(tmp_path, count):
         broker.kill()
         with pytest.raises(OptionError, match="no segment of orders-1"):
             broker.tear_tail("orders", 1, count)
-        with pytest.raises(OptionError, match="cannot be cut off"):
+        with pytest.raises(OptionError, match="cannot be removed"):
             broker.tear_tail("orders", 0, 1 << 20)
         broker.tear_tail("orders", 0, count)
         broker.restart()

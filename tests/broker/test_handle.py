@@ -146,7 +146,7 @@ def test_retention_follows_the_clock_that_a_test_moves():
 def test_wait_for_gives_up_with_what_it_saw():
     with Broker() as broker:
         ask(broker.port, "Metadata", 9, topics=None)
-        with pytest.raises(TimeoutError, match=r"not true within 0.05 s: rain\n.*Metadata v9"):
+        with pytest.raises(TimeoutError, match=r"the condition was not true within 0.05 s: rain\n.*Metadata v9"):
             broker.wait_for(lambda: False, timeout=0.05, what="rain")
 
 

@@ -71,7 +71,7 @@ def test_what_earlier_versions_have_written_is_read(path):
         (("topics", "orders", "partitions"), 10**9, "topics.orders.partitions is a whole number from 0 to 100000"),
         (("topics", "orders", "topic_id"), "x", "topics.orders.topic_id is an id of 22 characters, not 'x'"),
         (("topics", "orders", "configs"), {"retention.ms": 5}, "topics.orders.configs.retention.ms is a text, not 5"),
-        (("topics", "orders", "colour"), 1, "topics.orders has a field 'colour', which is unknown"),
+        (("topics", "orders", "colour"), 1, "topics.orders has the unknown field 'colour'"),
         (("topics", "../etc"), {}, "a name in topics is the name of a topic, not '../etc'"),
         (("next_producer_id",), "x", "next_producer_id is a whole number from 0 to 9223372036854775807, not 'x'"),
         (("next_producer_id",), True, "next_producer_id is a whole number"),

@@ -391,7 +391,7 @@ def test_a_session_holds_for_no_longer_than_its_token_and_the_setting(make_asker
         (UNSECURED | {"sasl.oauthbearer.expected.issuer": "x"}, "tokens are then not verified"),
         (UNSECURED | {"kafkaframes.sasl.oauthbearer.allow.unsecured": "false"}, "go together"),
         ({"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "x"}, "go together"),
-        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "no SASL mechanism DIGEST-MD5"),
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "unknown SASL mechanism DIGEST-MD5"),
     ],
 )
 def test_settings_that_would_not_protect_are_refused(properties, reason):

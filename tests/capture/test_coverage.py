@@ -291,7 +291,7 @@ def test_fragments_are_put_together_and_those_without_the_rest_are_counted(tmp_p
     count, coverage = read(tmp_path, pcap(whole))
     assert (count, coverage.entries) == (CALLS, [])
     _, coverage = read(tmp_path, pcap(whole[:-1]))
-    assert ("lost", "IP fragments of a datagram that is not whole") in kinds(coverage.unread)
+    assert ("lost", "IP fragments of an incomplete datagram") in kinds(coverage.unread)
     other = list(fragments(ip4(True, UDP, udp(53, bytes(64))), 9))[:1]
     assert kinds(read(tmp_path, pcap(other))[1].entries) == {("other", "IP fragments of another protocol")}
 

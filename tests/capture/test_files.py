@@ -89,7 +89,7 @@ def test_data_that_are_cut_at_any_byte_are_read_up_to_there_and_reported(codec):
     for size in range(4, len(raw)):
         out, reason = read(raw[:size])
         assert data.startswith(out), size
-        assert reason == f"the {codec} data break off: the file was cut", size
+        assert reason == f"the {codec} data end early: the file is truncated", size
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -122,7 +122,7 @@ def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
     path = write_capture_file(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_PROBLEMS))
     problems = windows(path).unread
     assert len(problems) == MAX_PROBLEMS
-    assert problems[-1].reason == "more is damaged than is listed"
+    assert problems[-1].reason == "further damage, which is not listed"
 
 
 @pytest.mark.parametrize("segment_bytes", [40, 1000])

@@ -429,7 +429,7 @@ def test_what_may_hold_an_address_and_is_not_understood_is_said():
     metadata = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     cases = {
         "API 999 version 0 is not in the specs": Talk().ask(999, 0),
-        "an answer to no request that was seen": Talk(),
+        "a response without a recorded request": Talk(),
         "Metadata version 7: a response with addresses that cannot be replaced": Talk().ask(3, 7),
     }
     for reason, talk in cases.items():

@@ -152,4 +152,4 @@ def test_own_specs_with_other_fields_are_reported(tmp_path):
     path = write_capture(tmp_path / "c.pcapng", frames)
     rows, unread = read(path, specs=folder)
     assert rows == []
-    assert unread == ["Fetch response: the fields of version 99 are not Kafka's"]
+    assert unread == ["Fetch response: the fields of version 99 differ from Kafka's"]

@@ -190,7 +190,7 @@ def _decode_frame(data: bytes, kind: MessageKind) -> tuple[Frame, str | None]:
         if end >= len(data):
             raise
         trailing_bytes = count_text(len(data) - end, "byte")
-        return kind.decode(data[:end]), f"{kind.direction}: {trailing_bytes} left over after the message"
+        return kind.decode(data[:end]), f"{kind.direction}: {trailing_bytes} follow the message"
 
 
 def _decode_message(data: bytes) -> str:

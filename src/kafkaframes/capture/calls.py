@@ -403,7 +403,7 @@ class CallColumns:
         for kind, rows in self.kinds_of_calls[1]:
             if kind >= 0 and self.maker.apis.name(kind >> 16) is None:
                 for row in rows.tolist():
-                    self.add_error(row, f"request: Kafka has no API {kind >> 16}")
+                    self.add_error(row, f"request: unknown API key {kind >> 16}")
         if not self.errors:
             return pa.nulls(self.count, pa.string())
         return pa.array([self.errors.get(row) for row in range(self.count)], pa.string())

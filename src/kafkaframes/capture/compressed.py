@@ -110,7 +110,7 @@ class _CompressedFile(io.RawIOBase):
         return True
 
     def _truncation_error(self) -> DecodeError:
-        return DecodeError(f"the {self._codec} data break off: the file was cut")
+        return DecodeError(f"the {self._codec} data end early: the file is truncated")
 
     def _damage_error(self, error: Exception) -> DecodeError:
         return DecodeError(f"the {self._codec} data cannot be decompressed: {error}")

@@ -59,7 +59,7 @@ OTHER_LINK_TYPES: Final = {
     107: "Frame Relay",
     119: "IEEE 802.11 with Prism's header",
     127: "IEEE 802.11 with radiotap",
-    147: "of a user's own",
+    147: "user-defined",
     187: "Bluetooth HCI",
     189: "USB of Linux",
     192: "PPI",
@@ -142,10 +142,10 @@ def open_container(head: bytes, file: str) -> CaptureFormat:
 
 def _read_pcap_header(head: bytes, order: str, file: str) -> CaptureFormat:
     if len(head) < FILE_HEADER_BYTES:
-        raise DecodeError(f"a pcap file header has 24 bytes, here are {len(head)}", file=file, position=0)
+        raise DecodeError(f"the pcap file header has {len(head)} bytes; expected 24", file=file, position=0)
     magic, major, minor, _, _, snap, link = struct.unpack(order + "IHHIIII", head[:FILE_HEADER_BYTES])
     if major != 2:
-        raise DecodeError(f"pcap version {major}.{minor}; 2.4 is read", file=file, position=4)
+        raise DecodeError(f"unsupported pcap version {major}.{minor}; expected 2.4", file=file, position=4)
     result = CaptureFormat(layout.PCAP, order == "<", FILE_HEADER_BYTES)
     factor = 1 if magic == _NANOSECONDS else 1000
     result.add_interface((link & 0xFFFF, layout.MULTIPLY, factor, 0, snap))
@@ -181,7 +181,7 @@ def take_block(container: CaptureFormat, block: memoryview, position: int, file:
         if len(container.interfaces) >= MAX_INTERFACES:
             raise DecodeError(f"more than {MAX_INTERFACES:,} interfaces in one section", file=file, position=position)
         if size < 20:
-            raise DecodeError("an interface block of too few bytes", file=file, position=position)
+            raise DecodeError("an interface block is too short", file=file, position=position)
         container.add_interface(_parse_interface(block[:size], order))
     return size
 
@@ -189,7 +189,7 @@ def take_block(container: CaptureFormat, block: memoryview, position: int, file:
 def _block_size(block: memoryview, order: str, position: int, file: str) -> int:
     size = int(struct.unpack_from(order + "I", block, 4)[0])
     if size < 12 or size % 4 or size > layout.MAX_PACKET_BYTES:
-        raise DecodeError(f"a pcapng block of {size} bytes", file=file, position=position + 4)
+        raise DecodeError(f"a pcapng block has the invalid size {size}", file=file, position=position + 4)
     if len(block) < size:
         return 0
     repeated_size = struct.unpack_from(order + "I", block, size - 4)[0]

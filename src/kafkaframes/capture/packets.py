@@ -120,7 +120,7 @@ class Defragmenter:
         """Add a fragment, which starts with its IP header. Return the datagram if this fragment completes it."""
         part = _parse_ip4_fragment(packet) if packet[:1] and packet[0] >> 4 == 4 else _parse_ip6_fragment(packet)
         if part is None or part.offset + len(part.payload) > _MAX_DATAGRAM_BYTES:
-            self._count_unread(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
+            self._count_unread(DAMAGED, "inconsistent IP fragments", 1, len(packet))
             return None
         entry = self.waiting.setdefault(part.key, _PartialDatagram())
         entry.add(part)
@@ -140,9 +140,7 @@ class Defragmenter:
     def _drop_datagram(self, key: tuple[bytes, ...]) -> None:
         entry = self.waiting.pop(key)
         if entry.protocol in _PROTOCOLS_WITH_TCP:
-            self._count_unread(
-                LOST, "IP fragments of a datagram that is not whole", entry.fragments, entry.fragment_bytes
-            )
+            self._count_unread(LOST, "IP fragments of an incomplete datagram", entry.fragments, entry.fragment_bytes)
         else:
             self._count_unread(OTHER, "IP fragments of another protocol", entry.fragments, entry.fragment_bytes)
 
@@ -419,7 +417,7 @@ class PacketReader:
         if self._damages < MAX_PROBLEMS - 1:
             self.unread.append(entry)
         elif self._damages < MAX_PROBLEMS:
-            self.unread.append(replace(entry, size_bytes=-1, reason="more is damaged than is listed"))
+            self.unread.append(replace(entry, size_bytes=-1, reason="further damage, which is not listed"))
         self._damages += 1
 
     def _count_packets(self) -> None:

@@ -94,7 +94,7 @@ class CaptureOptions:
         if types is None:
             return columns
         if self.table != "calls":
-            raise OptionError(f"api={self.api} is for table=calls, not for {self.table}")
+            raise OptionError(f"api={self.api} requires table=calls, not {self.table}")
         kinds = {"request": types.request, "response": types.response}
         return tuple(
             column_name._replace(type=kinds.get(column_name.name, column_name.type)) for column_name in columns
@@ -325,7 +325,7 @@ def _create_capture_batches(
     if logs and options.table != "calls":
         if captures:
             return
-        raise OptionError(f"{logs[0]}: table={options.table} is for captures; a request log has calls")
+        raise OptionError(f"{logs[0]}: table={options.table} requires captures; a request log only has calls")
     new = set(files[options.lead_files or 0 :])  # each line of a log is a complete call
     for path in [path for path in logs if path in new][options.share :: options.shares]:
         yield from _read_log_batches(LogReader(path, coverage, is_alone=is_alone), options)

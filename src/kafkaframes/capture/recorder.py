@@ -181,7 +181,7 @@ class Recorder:
         with self._listener_lock:
             listener = self.listeners.get(broker)
             if listener is None and self._is_closed:
-                raise OptionError(f"no listener for {broker[0]}:{broker[1]}: recording has ended")
+                raise OptionError(f"cannot listen for {broker[0]}:{broker[1]}: the recorder is closed")
             if listener is None:
                 listener = self.listeners[broker] = self._open_listener(broker)
                 self._run_in_thread(self._accept_clients, listener, broker)

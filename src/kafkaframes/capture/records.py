@@ -134,7 +134,7 @@ class RecordTableBuilder:
                     continue
                 bodies = DecodedMessages(*calls.bytes_of(direction, rows), kind)
                 if not _has_record_set_fields(bodies.body.type, names):
-                    reason = f"{message}: the fields of version {kind.api_version} are not Kafka's"
+                    reason = f"{message}: the fields of version {kind.api_version} differ from Kafka's"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
                 if len(bodies.bad):

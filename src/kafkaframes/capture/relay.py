@@ -237,15 +237,15 @@ class ResponseRewriter:
         api = self.requests.complete_request(int.from_bytes(head[4:], "big", signed=True))
         if api is None:
             if not self.requests.tokens:
-                self.on_unknown("an answer to no request that was seen")
+                self.on_unknown("a response without a recorded request")
             return
         self._answer = self.addresses.find_answer(*api)
         if self._answer is None:
             self.on_unknown(f"{self.addresses.format_label(*api)} is not in the specs")
         elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:
             self.on_unknown(
-                f"{self.addresses.format_label(*api)}: an answer of "
-                f"{count_text(self._frames.remaining_bytes, 'byte')} is not read"
+                f"{self.addresses.format_label(*api)}: a response of "
+                f"{count_text(self._frames.remaining_bytes, 'byte')} is too large"
             )
         elif self._answer.paths:
             self._buffer = bytearray(head)

@@ -51,13 +51,13 @@ def parse_struct(text: str) -> dict[str, Any]:
     """
     value, _ = _parse_value(text, 0, 0)
     if not isinstance(value, dict):
-        raise ValueError("no struct in braces")
+        raise ValueError("expected a struct in braces")
     return value
 
 
 def _parse_value(text: str, position: int, depth: int) -> tuple[Any, int]:
     if depth > MAX_STRUCT_DEPTH:
-        raise ValueError("structs within structs, too many")
+        raise ValueError("structs are nested too deeply")
     if text.startswith("{", position):
         return _parse_struct_fields(text, position + 1, depth)
     if text.startswith("[", position):
@@ -172,7 +172,7 @@ Row = dict[str, Any]
 
 
 EMPTY_FILE_REASON: Final = "the file is empty"
-FOREIGN_FILE_REASON: Final = "neither a capture nor a request log: no line has a completed request"
+FOREIGN_FILE_REASON: Final = "neither a capture nor a request log: no line contains a completed request"
 UNREADABLE_LINE_REASON: Final = "a completed request that cannot be read"
 
 
@@ -332,7 +332,7 @@ def _text(value: Any) -> str | None:
 def _parse_text_call(text: str, apis: Apis) -> Row:
     origin = _find_origin(text)
     if origin is None:
-        raise ValueError("no connection at its end")
+        raise ValueError("the connection at its end is missing")
     call, facts = text[: origin.start()], _remove_logger_name(text[origin.end(1) + 1 :])
     software = (
         _SOFTWARE_PATTERN.match(facts, mark + len(_SOFTWARE_MARK))

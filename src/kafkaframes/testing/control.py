@@ -89,7 +89,7 @@ class Control:
                 "POST",
                 "/topics",
                 self._create_topic,
-                "make one: name, partitions, configs",
+                "create a topic; body: name, partitions, configs",
                 ("name", "partitions", "configs"),
             ),
             Route("GET", "/topics/{}/records", self._list_records, "decoded records; ?partition=", ("partition",)),
@@ -97,17 +97,23 @@ class Control:
                 "POST",
                 "/topics/{}/records",
                 self._append_records,
-                "append: records, partition",
+                "append records; body: records, partition",
                 ("records", "partition"),
             ),
             Route("PUT", "/topics/{}/configs", self._configure, "change settings"),
-            Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader: node", ("node",)),
-            Route("POST", "/topics/{}/partitions/{}/truncate", self._truncate, "cut the log: offset", ("offset",)),
+            Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader; body: node", ("node",)),
+            Route(
+                "POST",
+                "/topics/{}/partitions/{}/truncate",
+                self._truncate,
+                "truncate the log; body: offset",
+                ("offset",),
+            ),
             Route(
                 "POST",
                 "/topics/{}/partitions/{}/tear",
                 self._tear_tail,
-                "of a killed broker, cut the tail: bytes",
+                "remove the last bytes of a killed broker's log; body: bytes",
                 ("bytes",),
             ),
             Route("GET", "/groups", self._list_groups, "groups with members and offsets", ()),
@@ -115,50 +121,54 @@ class Control:
                 "PUT",
                 "/coordinators/{}/{}",
                 self._coordinate,
-                "move a coordinator: kind, key in the path; node",
+                "move a coordinator (kind and key in the path); body: node",
                 ("node",),
             ),
             Route("GET", "/transactions", self._list_transactions, "transactional ids with their partitions", ()),
-            Route("POST", "/faults", self._create_fault, f"make a fault; do: {', '.join(_FAULT_ACTIONS)}"),
+            Route("POST", "/faults", self._create_fault, f"create a fault; actions (do): {', '.join(_FAULT_ACTIONS)}"),
             Route(
                 "GET",
                 "/faults",
                 self._list_faults,
-                "the faults, how many requests matched, and how often each happened",
+                "faults with the numbers of matching requests and of occurrences",
             ),
-            Route("DELETE", "/faults", self._clear_faults, "remove all, of the disk too"),
-            Route("DELETE", "/faults/{}", self._remove_fault, "remove a rule and release the requests that it holds"),
-            Route("POST", "/faults/{}/release", self._release_requests, "release the requests that it holds"),
+            Route("DELETE", "/faults", self._clear_faults, "remove all faults, including disk faults"),
+            Route("DELETE", "/faults/{}", self._remove_fault, "remove a fault, and release the requests that it holds"),
+            Route("POST", "/faults/{}/release", self._release_requests, "release the requests that a fault holds"),
             Route(
                 "POST",
                 "/disk-faults",
                 self._create_disk_fault,
-                f"make a fault of the disk; do: {', '.join(_DISK_FAULT_ACTIONS)}",
+                f"create a disk fault; actions (do): {', '.join(_DISK_FAULT_ACTIONS)}",
             ),
-            Route("DELETE", "/disk-faults/{}", self._remove_disk_fault, "remove one"),
+            Route("DELETE", "/disk-faults/{}", self._remove_disk_fault, "remove a disk fault"),
             Route(
                 "GET",
                 "/journal",
                 self._list_journal,
-                "requests and answers; ?api= version= client_id= last=",
+                "requests and responses; ?api= version= client_id= last=",
                 ("api", "version", "client_id", "last"),
             ),
-            Route("DELETE", "/journal", lambda request: self._call_on_broker(broker.journal.clear), "forget them"),
-            Route("GET", "/report", lambda request: {"text": broker.report()}, "clients and versions that were seen"),
+            Route(
+                "DELETE", "/journal", lambda request: self._call_on_broker(broker.journal.clear), "clear the journal"
+            ),
+            Route("GET", "/report", lambda request: {"text": broker.report()}, "observed clients and API versions"),
             Route("GET", "/clock", self._now, "the broker's time"),
-            Route("POST", "/clock/advance", self._advance_clock, "move it forward: seconds", ("seconds",)),
+            Route("POST", "/clock/advance", self._advance_clock, "advance the clock; body: seconds", ("seconds",)),
             Route(
                 "POST",
                 "/kill",
                 self._kill,
-                "stop as in a crash; power_cut: discard unflushed data",
+                "stop the broker as a crash does; body: power_cut (discard unflushed data)",
                 ("power_cut",),
             ),
-            Route("POST", "/restart", self._restart_broker, "stop if it runs, start on the same port"),
+            Route(
+                "POST", "/restart", self._restart_broker, "stop the broker if it runs, and start it on the same port"
+            ),
             Route("POST", "/nodes/{}/stop", self._stop_node, "stop a virtual node"),
-            Route("POST", "/nodes/{}/start", self._start_node, "bring it back"),
+            Route("POST", "/nodes/{}/start", self._start_node, "start a stopped virtual node"),
             Route("POST", "/snapshots", self._take_snapshot, "store all data of the broker"),
-            Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
+            Route("POST", "/snapshots/{}/restore", self._restore, "restore a snapshot"),
         ]
 
     def _list_routes(self, request: HttpRequest) -> Any:
@@ -396,28 +406,26 @@ class Control:
 
 def _select_value(name: str, values_by_name: Mapping[str, Any]) -> str:
     if name not in values_by_name:
-        raise HttpError(
-            HTTPStatus.BAD_REQUEST, f"nothing is known of {name[:60]!r}; there are {', '.join(values_by_name)}"
-        )
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown {name[:60]!r}; expected one of {', '.join(values_by_name)}")
     return name
 
 
 def _parse_index(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"the path requires an integer here, not {text[:60]!r}")
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the path must contain an integer, not {text[:60]!r}")
     return int(text)
 
 
 def _find_by_number(rows: dict[int, Any], request: HttpRequest) -> Any:
     number = _parse_index(request.path[0])
     if number not in rows:
-        raise HttpError(HTTPStatus.NOT_FOUND, f"there is no number {number} here")
+        raise HttpError(HTTPStatus.NOT_FOUND, f"number {number} does not exist")
     return rows[number]
 
 
 def _require_object(request: HttpRequest) -> dict[str, Any]:
     if not isinstance(request.body, dict):
-        raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
     return request.body
 
 

@@ -233,14 +233,14 @@ def _read_schema(request: HttpRequest) -> Schema:
 
 def _parse_schema(text: str, schema_type: str, references: list[Any]) -> Schema:
     if schema_type not in SCHEMA_TYPES:
-        _reject_schema(f"Invalid schema type {schema_type[:60]}, there are {', '.join(SCHEMA_TYPES)}")
+        _reject_schema(f"Invalid schema type {schema_type[:60]}; expected one of {', '.join(SCHEMA_TYPES)}")
     if not text.strip():
         _reject_schema("Empty schema")
     if schema_type != "PROTOBUF":
         try:
             text = json.dumps(json.loads(text), separators=(",", ":"))
         except (ValueError, RecursionError) as error:
-            _reject_schema(f"Invalid schema: no JSON: {error}")
+            _reject_schema(f"Invalid schema: not valid JSON: {error}")
     return Schema(text, schema_type, json.dumps(references, sort_keys=True))
 
 

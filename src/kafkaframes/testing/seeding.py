@@ -72,7 +72,7 @@ def _read_rows(path: Path) -> list[Row]:
         ".log": _read_segment,
     }
     if path.suffix not in readers:
-        raise OptionError(f"nothing is known of files named *{path.suffix}; there are {', '.join(readers)}")
+        raise OptionError(f"unsupported file type *{path.suffix}; expected one of {', '.join(readers)}")
     return readers[path.suffix](path)
 
 
@@ -168,10 +168,10 @@ def _to_record(row: Row, index: int, key: str | None, value: str | None) -> dict
 def _map_row(row: Row, key: str | None, value: str | None) -> Row:
     """Return a row with the caller's columns as key and value. Other columns must have the names of reader columns."""
     if not isinstance(row, Mapping):
-        raise EncodeError(f"a row is a mapping of columns, not {type(row).__name__}")
+        raise EncodeError(f"a row must be a mapping of columns, not {type(row).__name__}")
     for name in (key, value):
         if name not in (None, WHOLE_ROW_COLUMN) and name not in row:
-            raise OptionError(f"no column {name!r} among {', '.join(row)}")
+            raise OptionError(f"column {name!r} does not exist; expected one of {', '.join(row)}")
     key_column = key or "key"
     value_fields = {name: content for name, content in row.items() if name != key_column}
     if value == WHOLE_ROW_COLUMN or (value is None and "value" not in row):

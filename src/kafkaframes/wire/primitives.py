@@ -54,7 +54,7 @@ def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, in
     """
     end = position + size
     if end > len(buf):
-        raise TruncatedError(f"{name} of {size} bytes; bytes left: {len(buf) - position}", position=position)
+        raise TruncatedError(f"{name} needs {size} bytes; only {len(buf) - position} remain", position=position)
     return bytes(buf[position:end]), end
 
 
@@ -64,7 +64,7 @@ def _create_fixed_size_codec(fmt: str, name: str) -> tuple[Reader, Writer]:
 
     def read(buf: bytes, position: int) -> tuple[Any, int]:
         if position + size > len(buf):
-            raise TruncatedError(f"{name} of {size} bytes; bytes left: {len(buf) - position}", position=position)
+            raise TruncatedError(f"{name} needs {size} bytes; only {len(buf) - position} remain", position=position)
         return layout.unpack_from(buf, position)[0], position + size
 
     def write(out: bytearray, value: Any) -> None:

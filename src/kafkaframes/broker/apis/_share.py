@@ -129,7 +129,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
             return log.log_start_offset if reset == _EARLIEST else log.high_watermark
         offset_at_time = log.offset_for_timestamp(broker.clock.now_ms - parse_duration_ms(reset))
         if offset_at_time is None or offset_at_time.offset < 0:
-            raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
+            raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record has a timestamp of {reset} or later.")
         return offset_at_time.offset
 
     state = broker.share_groups.open_partition(ShareKey(group_id, *key), find_first_offset, limits_of(broker, group_id))

@@ -210,11 +210,14 @@ def _check_components(components: list[kafka.DescribeClientQuotasRequest.Compone
         if component.match_type not in (EXACT, DEFAULT, ANY) or (component.match is None) == (
             component.match_type == EXACT
         ):
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and its match of {kind}")
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and the match of {kind} are inconsistent"
+            )
         seen_types.add(kind)
     if "ip" in seen_types and len(seen_types) > 1:
         raise RefusedError(
-            ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: an ip has no user and no client-id"
+            ErrorCode.INVALID_REQUEST,
+            "Invalid entity filter component combination: ip cannot be combined with user or client-id",
         )
 
 
@@ -328,9 +331,9 @@ def _quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | 
     if "ip" in entity and not _is_ip_address(entity["ip"]):
         return f"{entity['ip']} is not a valid IP or resolvable host."
     if "" in entity.values():
-        return "an entity has a name, or is the default"
+        return "an entity requires a name, unless it is the default"
     if len({op.key for op in ops}) < len(ops):
-        return "a quota has two values"
+        return "a quota is listed twice"
     invalid_op = next((op for op in ops if not op.remove and not _is_valid_quota(op, entity)), None)
     return None if invalid_op is None else f"unknown quota: {invalid_op.key} = {invalid_op.value}"
 

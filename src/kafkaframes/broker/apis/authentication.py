@@ -224,7 +224,7 @@ def _build_credential_row(
         if (credential := broker.credentials.scram.get((user, mechanism))) is not None
     ]
     if is_repeated:
-        row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is named twice"
+        row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is listed twice"
     elif not infos:
         row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credentials"
     else:
@@ -272,18 +272,18 @@ def _change_credentials(
     broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]
 ) -> tuple[int, str | None]:
     if not user:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty"
     scram = broker.credentials.scram
     for index, change in enumerate((*deletions, *upsertions)):  # the first invalid one is reported, in Kafka's order
         if index:
-            return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
+            return ErrorCode.DUPLICATE_RESOURCE, "the request changes the user twice"
         if change.mechanism not in MECHANISM_OF_NUMBER:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {change.mechanism}"
         is_deletion = index < len(deletions)
         if is_deletion and (user, MECHANISM_OF_NUMBER[change.mechanism]) not in scram:
             return ErrorCode.RESOURCE_NOT_FOUND, "the credential does not exist"
         if not is_deletion and not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
-            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         if not is_deletion and not change.salted_password:  # Java's HMAC rejects an empty key: Kafka answers -1
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
     for change in deletions:
@@ -304,7 +304,7 @@ def _check_connection(request: Request) -> None:
     """Reject requests about tokens from clients that are anonymous or have authenticated with a token."""
     session = request.session
     if session.principal == ANONYMOUS_PRINCIPAL or session.login.by_token:
-        reason = "tokens are for connections that authenticated otherwise than by a token"
+        reason = "delegation tokens require a connection that authenticated without a delegation token"
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, reason)
 
 

@@ -214,7 +214,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
 @Api(
     name="DescribeGroups",
     tier="T1",
-    behaviour="State and members of classic groups; subscriptions while the group is stable.",
+    behaviour="Returns state and members of classic groups, and subscriptions while the group is stable.",
     notes={
         "v0-v5": "a group that does not exist has the state Dead, without an error",
         "v3+": "authorized operations",

@@ -202,7 +202,7 @@ _FIRST_VERSION_WITH_UPGRADE_TYPE = 1
     notes={
         "v0": "allow_downgrade",
         "v1+": "an upgrade type, and validate_only",
-        "v2+": "no rows for single features",
+        "v2+": "the response omits the results of single features",
     },
     gaps=("eligible.leader.replicas.version has no effect",),
     rights=(RequiredPermission("ALTER", "CLUSTER"),),

@@ -58,7 +58,7 @@ _FIRST_VERSION_WITH_EPOCH = 4
         "v4+": "leader epochs are checked and returned",
         "v7+": "-3 is the largest timestamp (KIP-734)",
         "v8+": "-4 is the earliest local offset: the start",
-        "v9+": "-5 is the latest tiered one",
+        "v9+": "-5 is the latest tiered offset",
         "v11+": "-6 is the earliest pending upload",
     },
     gaps=("tiered storage is not supported: -5 and -6 return offset -1",),

@@ -44,9 +44,9 @@ _MAX_PARTITION_ROWS = 2_000
         "v0": "an empty list requests all topics",
         "v1+": "null requests all topics",
         "v0-v3": "unknown topics are created if auto.create.topics.enable is true",
-        "v4+": "... and if the request allows it",
+        "v4+": "unknown topics are only created if the request allows it, too",
         "v8+": "authorized operations for topics, and up to v10 for the cluster",
-        "v10+": "topic ids; v12+ by topic id alone",
+        "v10+": "topic ids in the response; v12+ also topics by id alone",
     },
     rights=(
         RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),

@@ -59,7 +59,7 @@ _HIDDEN_TOPICS_MESSAGE: Final = "The group reads topics that the client may not 
     name="ConsumerGroupHeartbeat",
     tier="T5",
     group_type="consumer",
-    behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
+    behaviour="Lets members join, leave, subscribe and reconcile with one request. Assignors: uniform and range.",
     notes={
         "v0": "the coordinator assigns the member id",
         "v1+": (

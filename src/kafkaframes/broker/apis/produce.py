@@ -199,7 +199,7 @@ def _append_records(
     if code != ErrorCode.NONE:
         return AppendOutcome(code)
     if body.acks not in _VALID_ACKS:
-        return build_error_outcome(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
+        return build_error_outcome(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {body.acks}; expected -1, 0 or 1")
     if topic.is_internal and not _may_write_internal(request):
         return build_error_outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
     return append_to_partition(broker, partition, sent_records, acks=body.acks, content=content)
@@ -358,13 +358,14 @@ def check_record_format(version: int, sent_records: SentRecords) -> AppendOutcom
                 f"Produce {version} requires exactly one batch for a partition; the request has none",
             )
         return build_error_outcome(
-            ErrorCode.INVALID_RECORD, f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}"
+            ErrorCode.INVALID_RECORD, f"Produce {version} requires format 2, not {records[BYTES_TO_MAGIC - 1]}"
         )
     if header.size > len(records):
         return build_error_outcome(ErrorCode.INVALID_RECORD, "the batch is shorter than its size field")
     if version < _FIRST_VERSION_WITH_ZSTD and header.codec == Codec.ZSTD:
         return build_error_outcome(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_VERSION_WITH_ZSTD}, not {version}"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd requires Produce {_FIRST_VERSION_WITH_ZSTD} or later, not {version}",
         )
     if header.size < len(records):
         return build_error_outcome(
@@ -437,12 +438,14 @@ def append_to_partition(
 
 def _append_to_log(broker: BrokerState, partition: Partition, sent_records: SentRecords, *, acks: int) -> AppendOutcome:
     if broker.is_read_only:
-        return build_error_outcome(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
+        return build_error_outcome(ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only")
     log = partition.log
     if log.is_closed:
         return build_error_outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ACKS_ALL and partition.is_under_min_isr:
-        reason = f"min.insync.replicas is {partition.min_insync_replicas}, in sync are {len(partition.in_sync)}"
+        reason = (
+            f"min.insync.replicas is {partition.min_insync_replicas}, but only {len(partition.in_sync)} are in sync"
+        )
         return build_error_outcome(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
         return build_error_outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _PREFERRED, _UNCLEAN = 0, 1
 _LOG_DIR_REASONS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
-    ErrorCode.ELECTION_NOT_NEEDED: "the replica leads already",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is down",
-    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is up",
+    ErrorCode.ELECTION_NOT_NEEDED: "the replica is already the leader",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is offline",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "all replicas are offline",
 }
 # The directory of a partition that is being moved has the suffix ".", a unique id and "-future".
 _MAX_FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
@@ -144,7 +144,7 @@ def _move_replicas(broker: BrokerState, topic: str, index: int, replicas: list[i
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
     if replicas is None:
-        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way"
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress"
     if not broker.nodes.are_valid_replicas(replicas):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(replicas)}"
     previous_leader, partition.replicas = partition.leader_id, tuple(replicas)

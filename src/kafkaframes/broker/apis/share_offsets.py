@@ -199,7 +199,9 @@ def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[To
     partitions_by_topic = dict(group.initialized_topics)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):
         broker.groups.store_share_partitions(group, partitions_by_topic)
-        raise RefusedError(ErrorCode.INVALID_REQUEST, "A partition is negative.")  # Kafka fails: UNKNOWN_SERVER_ERROR
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "A partition number is negative."
+        )  # Kafka fails: UNKNOWN_SERVER_ERROR
     for topic, rows in topics:
         valid_rows = [row for row in rows if topic.partition(row.partition_index) is not None]
         for row in valid_rows:

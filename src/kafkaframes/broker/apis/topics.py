@@ -94,7 +94,7 @@ def _create_topic_row_steps(
     row = request.response.CreatableTopicResult(name=request_topic.name, error_message=None)
     try:
         if times > 1:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is listed twice")
         yield from _create_requested_topic(request, broker, request_topic, row, batch)
     except KafkaframesError as error:
         _set_errors([row], error)
@@ -135,7 +135,7 @@ def _create_requested_topic(
 def create_as_requested_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
     """Create a topic for the broker itself, from a row of CreateTopics. It is visible after ``BrokerState.keep``."""
     if row.name in broker.topics:
-        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} already exists")
     configs, replicas = _check_configs(broker, row), broker.assign_replicas(row.name, *_choose_counts(broker, row))
     return (yield from broker.create_topic_steps(row.name, replicas, configs))
 
@@ -165,10 +165,10 @@ def create_all_steps(
 def _check_configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     """Return a topic's validated settings. As in Kafka, they are validated before its partitions."""
     if len({config.name for config in topic.configs}) < len(topic.configs):
-        raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
+        raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is listed twice")
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{', '.join(nulls)} must have a value")
     return check_topic_configs(broker.settings, {config.name: config.value for config in topic.configs})
 
 
@@ -176,15 +176,17 @@ def _choose_counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
     """Return the number of partitions and the replication factor of a topic without a manual assignment."""
     factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.by_id)
     if factor != _BROKER_DEFAULT and factor < 1:
-        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is {factor}; expected 1 or more"
+        )
     if count == _BROKER_DEFAULT:
         count = broker.settings.get_number("num.partitions")
     if not 0 < count <= _MAX_PARTITIONS:
         raise RefusedError(
-            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MAX_PARTITIONS} partitions here, not {count}"
+            ErrorCode.INVALID_PARTITIONS, f"the number of partitions is {count}; expected 1 to {_MAX_PARTITIONS}"
         )
     if factor > nodes:
-        reason = f"the replication factor is {nodes} at most, the number of nodes, not {factor}"
+        reason = f"the replication factor is {factor}, above the number of nodes, {nodes}"
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
     return int(count), broker.default_factor if factor == _BROKER_DEFAULT else int(factor)
 
@@ -197,9 +199,9 @@ def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, bat
     if not is_allowed(request, broker.access, "TOPIC", name, "CREATE"):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
     if broker.is_read_only:
-        raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
+        raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only")
     if name in broker.topics:
-        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is there already")
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
     colliding_topic = batch.metrics_names.get(_metrics_name(name))
     if colliding_topic is not None:
         raise RefusedError(
@@ -223,7 +225,9 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
         )
     rows = {assignment.partition_index: assignment.broker_ids for assignment in request_topic.assignments}
     if sorted(rows) != list(range(len(request_topic.assignments))):
-        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment must be 0, 1, 2, ... without gaps"
+        )
     replicas = [tuple(rows[index]) for index in range(len(rows))]
     for index, ids in enumerate(replicas):
         if not broker.nodes.are_valid_replicas(ids) or len(ids) != len(replicas[0]):
@@ -296,11 +300,11 @@ def _add_topic_partitions(
     if not current_count < request_topic.count <= _MAX_PARTITIONS:
         return (
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {request_topic.name!r} has {current_count} partitions, {request_topic.count} were requested",
+            f"topic {request_topic.name!r} has {current_count} partitions; {request_topic.count} were requested",
         )
     replicas = _choose_new_replicas(broker, topic, request_topic.count - current_count, request_topic.assignments)
     if broker.is_read_only:
-        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
+        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only"
     if not request.body.validate_only:
         _charge_partition_quota(request, broker, len(replicas))
         try:
@@ -322,7 +326,7 @@ def _choose_new_replicas(broker: BrokerState, topic: Topic, count: int, assignme
         )
     replicas = [tuple(assignment.broker_ids) for assignment in assignments]
     if any(len(ids) != factor or not broker.nodes.are_valid_replicas(ids) for ids in replicas):
-        reason = f"a partition has {factor} replicas, on nodes that there are"
+        reason = f"a partition must have {factor} replicas on existing nodes"
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     return replicas
 
@@ -378,7 +382,7 @@ def _build_deletion_row(
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
     if not by_id and topic_id != NIL_UUID:
-        row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "both a name and an id"
+        row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "the request has both a name and an id"
         return row
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
     if topic is not None and topic.topic_id in topics_to_delete:

@@ -63,7 +63,7 @@ class Dispatcher:
         key, version, correlation_id = peek_request(frame)
         api = self.apis.get(key)
         if api is None:
-            raise CloseConnection(f"an unknown API key {key}")
+            raise CloseConnection(f"unknown API key {key}")
         low, high = api.range
         request: Request = TypedRequest(
             api,
@@ -77,7 +77,7 @@ class Dispatcher:
         )
         if not low <= version <= high:
             if api.on_unknown_version is None:
-                raise CloseConnection(f"{api.name} has versions {low} to {high} here, not {version}")
+                raise CloseConnection(f"{api.name} {version} is not supported; expected version {low} to {high}")
             request.version = 0
             request.is_unknown_version = True
             return request
@@ -89,7 +89,7 @@ class Dispatcher:
         """Call the hooks, then the handler. Raise ``CloseConnection`` if no response is possible."""
         if not may_call(request.session, request.api.name):
             if not request.api.before_authentication:
-                raise CloseConnection(f"{request.api.name} before the connection has authenticated")
+                raise CloseConnection(f"{request.api.name} was sent before the connection authenticated")
             request.session.closes_after_response = True
             refusal: Message = request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
             return refusal
@@ -99,7 +99,7 @@ class Dispatcher:
             and self.broker.clock.monotonic_ms >= expires_ms
             and not request.api.before_authentication
         ):
-            raise CloseConnection(f"{request.api.name} after the session has expired, without re-authentication")
+            raise CloseConnection(f"{request.api.name} was sent after the session expired, without re-authentication")
         call = request.api.handle
         if request.is_unknown_version:
             assert request.api.on_unknown_version is not None

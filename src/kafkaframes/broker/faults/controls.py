@@ -79,7 +79,7 @@ def get_partition(state: BrokerState, topic: str, partition: int) -> Partition:
         count = len(state.topics[topic].partitions)
         raise OptionError(f"topic {topic!r} has no partition {partition}; it has {count}, counted from 0")
     if known_partition is None:
-        raise OptionError(f"no topic {topic!r} in this broker; its topics: {', '.join(state.topics) or 'none'}")
+        raise OptionError(f"topic {topic!r} does not exist; existing topics: {', '.join(state.topics) or 'none'}")
     return known_partition
 
 
@@ -281,9 +281,9 @@ def _texts(configs: Configs) -> dict[str, str]:
 def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
     """Create a topic, like ``Broker.create_topic``."""
     if name in state.topics:
-        raise OptionError(f"topic {name!r} is there already")
+        raise OptionError(f"topic {name!r} already exists")
     if partitions < 1:
-        raise OptionError(f"a topic has at least one partition, not {partitions}")
+        raise OptionError(f"partitions is {partitions}; expected 1 or more")
     check_topic_name(name)
     checked_configs = check_topic_configs(state.settings, _texts(configs))
     state.create_topic(name, partitions, checked_configs)
@@ -292,7 +292,7 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
 def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
     """Change settings of a topic, like ``Broker.configure_topic``."""
     if name not in state.topics:
-        raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
+        raise OptionError(f"topic {name!r} does not exist; existing topics: {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
     state.configure_topic(topic, check_topic_configs(state.settings, topic.configs | _texts(configs)))
     state.save_metadata()
@@ -331,10 +331,10 @@ def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
     """Remove the last bytes of a partition's newest segment, like ``Broker.tear_tail``."""
     segments = _list_segments(data_dir, f"{topic}-{partition}")
     if not segments:
-        raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
+        raise OptionError(f"{topic}-{partition} has no segment in {data_dir}")
     size = segments[-1].stat().st_size
     if not 0 <= count <= size:
-        raise OptionError(f"{segments[-1]} has {size} bytes: {count} cannot be cut off")
+        raise OptionError(f"{segments[-1]} has {size} bytes, so {count} bytes cannot be removed")
     os.truncate(segments[-1], size - count)
     return size - count
 
@@ -380,7 +380,7 @@ def build_producer_batches(
 def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:
     """Append batches, like ``Broker.append``. All batches are validated before the first one is appended."""
     if state.is_read_only:
-        raise OptionError("the broker serves a directory that is only read: nothing can be appended")
+        raise OptionError("the broker serves a directory read-only, so records cannot be appended")
     if topic in state.topics:
         target = get_partition(state, topic, partition)
         settings, end, epoch = target.log.settings, target.log.log_end_offset, target.leader_epoch

@@ -128,7 +128,7 @@ class DiskFaults:
     def on(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
         """Create a rule for disk operations, as ``Broker.on_disk`` does."""
         if effect is not None and effect not in DISK_OPERATIONS:
-            raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(DISK_OPERATIONS)}")
+            raise OptionError(f"unknown disk operation {effect!r}; expected one of {', '.join(DISK_OPERATIONS)}")
         rule = DiskRule(effect, path, is_optional=optional, origin=find_caller_line(), history=self.history)
         self.rules.append(rule)
         self.history.rules.append(rule)

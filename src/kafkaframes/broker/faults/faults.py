@@ -59,7 +59,7 @@ class Rule(RuleBase):
         """
         if isinstance(code, str) and code not in ErrorCode.__members__:
             near = get_close_matches(code, ErrorCode.__members__, 1)
-            raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
+            raise OptionError(f"unknown error code {code!r}" + (f"; did you mean {near[0]}?" if near else ""))
         number = ErrorCode[code] if isinstance(code, str) else code
         return self._set_action(f"error {code}", lambda request, _: failure_response(request, number), "error", code)
 
@@ -75,7 +75,7 @@ class Rule(RuleBase):
 
     def drop_reply(self) -> Self:
         """Handle the request, and close the connection instead of answering. A producer then sends the batch again."""
-        return self._set_action("done, and the reply dropped", _drop_response, "drop_reply")
+        return self._set_action("handled, and the response dropped", _drop_response, "drop_reply")
 
     def ignore(self) -> Self:
         """Neither handle nor answer the request. The connection stays open."""
@@ -231,7 +231,7 @@ class Faults:
             if name not in FAULT_CONDITIONS:
                 near = get_close_matches(name, FAULT_CONDITIONS, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                raise OptionError(f"requests are not chosen by {name}; {hint}expected {', '.join(FAULT_CONDITIONS)}")
+                raise OptionError(f"unknown condition {name}; {hint}expected {', '.join(FAULT_CONDITIONS)}")
         rule = Rule(
             api,
             self._clock,
@@ -309,12 +309,12 @@ def _partition_index_of(row: Any) -> int | None:
 
 
 def _close(request: Request, go_on: Pass) -> Answer:
-    raise CloseConnection("a fault closed it")
+    raise CloseConnection("a fault closed the connection")
 
 
 def _drop_response(request: Request, go_on: Pass) -> Answer:
     go_on()
-    raise CloseConnection("a fault dropped the reply")
+    raise CloseConnection("a fault dropped the response")
 
 
 def _set_throttle_time(answer: Any, milliseconds: int) -> Any:

@@ -136,7 +136,7 @@ def describe_unused(rules: Sequence[RuleBase], count_requests: Callable[[str | N
         lines.append(f"  {rule.origin}: {rule.describe()}")
         api = getattr(rule, "api", None)
         if rule.count:
-            lines.append(f"    matched {count_text(rule.count, 'time')}, each of which passed")
+            lines.append(f"    matched {count_text(rule.count, 'time')}, without a fault")
         elif count_requests is not None and api is not None:
             lines.append(f"    none of {count_text(count_requests(api), f'{api} request')} matched")
     return "\n".join(lines)

@@ -48,7 +48,7 @@ class Cluster:
             OptionError: ``nodes`` is less than 1, or ``racks`` has another length.
         """
         if self.nodes < 1:
-            raise OptionError(f"nodes is at least 1, not {self.nodes}")
+            raise OptionError(f"nodes must be at least 1, not {self.nodes}")
         if self.racks and len(self.racks) != self.nodes:
             raise OptionError(f"racks has {len(self.racks)} names for {self.nodes} nodes")
 

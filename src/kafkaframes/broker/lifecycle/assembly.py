@@ -93,7 +93,7 @@ def open_broker(
         StorageError: the disk fails.
     """
     if serve and (data_dir is not None or durability not in (None, MEMORY)):
-        raise OptionError("a served directory is read-only: data_dir and durability cannot be set with it")
+        raise OptionError("data_dir and durability cannot be set with serve, because served directories are read-only")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
     check_static_settings(settings)
     served_logs, store = open_served_logs(serve, replicas=replicas, options=storage)
@@ -198,7 +198,7 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
     elif data_dir is not None and not adopt and disk.stat(join(path, METADATA_FILE_NAME)) is None:
         others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
         if others:
-            reason = f"is not empty and not this broker's ({', '.join(others[:3])}); `adopt` takes it, `serve` reads it"
+            reason = f"is not empty and belongs to another broker ({', '.join(others[:3])}); pass adopt or serve"
             raise LogDirError(reason, file=path)
 
 
@@ -240,10 +240,10 @@ def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[s
 def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
     """Raise if a partition with records is missing. A partition without records may have no directory."""
     if missing and not is_ours:
-        reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
+        reason = f"topic {name} lacks partitions {missing}; directories of a cluster can only be served, not adopted"
         raise LogDirError(reason, file=logs.path)
     if missing_partitions := [index for index in missing if logs.has_lost_records(TopicPartition(name, index))]:
-        reason = f"topic {name} lacks partitions {missing_partitions}, which had records: their directories are gone"
+        reason = f"topic {name} lacks partitions {missing_partitions}, which had records; their directories are missing"
         raise LogDirError(reason, file=logs.path)
 
 

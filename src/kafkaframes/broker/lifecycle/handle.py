@@ -212,7 +212,7 @@ class Broker:
             OSError: the address is in use.
         """
         if self._server is not None:
-            raise OptionError("the broker runs already")
+            raise OptionError("the broker is already running")
         self._loop.start()
         try:
             self._loop.call(self._open(), timeout=None)  # many logs may have to be recovered
@@ -263,11 +263,13 @@ class Broker:
         """
         if node is not None:
             if power_cut:
-                raise OptionError(f"power_cut is for the whole broker, whose nodes share a disk, not for node {node}")
+                raise OptionError(
+                    f"power_cut affects the whole broker, because its nodes share a disk; node={node} cannot be set"
+                )
             self.stop_node(node)
             return
         if power_cut and self._serve:
-            raise OptionError("power_cut: the broker serves a directory that is only read, and has nothing to lose")
+            raise OptionError("power_cut has no effect on a broker that serves a directory read-only")
         if power_cut and self._journal is None:
             raise OptionError("power_cut requires a broker with journal=True, which records flushes")
         self._stop_broker(flushes=False)
@@ -721,7 +723,7 @@ class Broker:
         while not (answer := condition()):
             if time.monotonic() > deadline:
                 journal_text = f"\n{self._journal.text()}" if self._journal is not None else ""
-                raise TimeoutError(f"not true within {timeout} s: {what or condition}{journal_text}")
+                raise TimeoutError(f"the condition was not true within {timeout} s: {what or condition}{journal_text}")
             time.sleep(0.005)
         return answer
 

@@ -52,7 +52,7 @@ def serve_paths(
         OptionError: ``paths`` is empty, ``replicas`` is unknown, or there are several copies with ``all``.
     """
     if not paths or replicas not in REPLICA_MODES:
-        raise OptionError(f"directories are served with replicas {' or '.join(REPLICA_MODES)}, not {replicas!r}")
+        raise OptionError(f"replicas is {replicas!r}; expected {' or '.join(REPLICA_MODES)}")
     storage = dict(options or {})
     directories = discover(paths, options=storage)
     plain = plain_path(paths[0]).rstrip("/")

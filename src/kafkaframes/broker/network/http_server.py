@@ -69,12 +69,12 @@ class RequestGuard:
         """
         hosts = headers.get_all("Host", ())
         if len(hosts) != 1 or not self.is_own_host(hosts[0]):
-            raise HttpError(HTTPStatus.FORBIDDEN, "the Host is not this server's")
+            raise HttpError(HTTPStatus.FORBIDDEN, "the Host header does not name this server")
         origins = headers.get_all("Origin", ())
         if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
             raise HttpError(HTTPStatus.FORBIDDEN, "requests from other sites are rejected (Origin)")
         if self.token is not None and not self._has_valid_token(headers.get_all("Authorization", ())):
-            raise HttpError(HTTPStatus.UNAUTHORIZED, "this needs the header Authorization: Bearer TOKEN")
+            raise HttpError(HTTPStatus.UNAUTHORIZED, "the request requires the header Authorization: Bearer TOKEN")
         if has_body or method in _METHODS_WITH_BODY:
             self._check_content_type(method, headers.get_content_type() if "Content-Type" in headers else "none")
 
@@ -86,7 +86,7 @@ class RequestGuard:
 
     def _check_content_type(self, method: str, kind: str) -> None:
         if kind not in self.body_types:
-            reason = f"{method} takes Content-Type: {self.body_types[0]}, not {kind[:60]}"
+            reason = f"{method} requires Content-Type: {self.body_types[0]}, not {kind[:60]}"
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
 
     def is_own_host(self, text: str) -> bool:
@@ -145,14 +145,14 @@ class HttpRequest(NamedTuple):
         """
         body = {} if self.body is None else self.body
         if not isinstance(body, dict):
-            raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
         value = body.get(name, default)
         if value is ...:
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"the body lacks {name!r}")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"the body lacks the field {name!r}")
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if name in body and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             names = " or ".join(one.__name__ for one in kinds)
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {names}, not {json.dumps(value)[:60]}")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} must be {names}, not {json.dumps(value)[:60]}")
         return value
 
     def reject_unknown_fields(self, *accepted_names: str) -> None:
@@ -174,7 +174,7 @@ class HttpRequest(NamedTuple):
         if text is None:
             return default
         if not re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} is a number, not {text[:60]!r}")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} must be an integer, not {text[:60]!r}")
         return int(text)
 
 
@@ -282,7 +282,7 @@ class HttpServer:
             if match is not None:
                 allowed_methods.append(route.method)
         if allowed_methods:
-            reason = f"{method} is not for {parts.path}, only {', '.join(allowed_methods)}"
+            reason = f"{parts.path} does not support {method}; expected {', '.join(allowed_methods)}"
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, reason)
         raise HttpError(HTTPStatus.NOT_FOUND, f"nothing at {parts.path[:200]}")
 
@@ -302,7 +302,7 @@ def _decode_body(body: bytes) -> Any:
             HTTPStatus.BAD_REQUEST, "the body contains a lone surrogate, which is not valid Unicode"
         ) from None
     except EncodeError as error:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is {error}") from None
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is invalid: {error}") from None
     return value
 
 
@@ -408,7 +408,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
         except _TooLongError:
             self.close_connection = True
             self.requestline, self.request_version, self.command = "", self.protocol_version, ""
-            self._send_error(431, f"a header has at most {MAX_HEAD_BYTES} bytes")
+            self._send_error(431, f"the headers exceed {MAX_HEAD_BYTES} bytes")
 
     def do_GET(self) -> None:
         length = self.headers.get("Content-Length", "0")
@@ -419,7 +419,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
             return
         max_body_bytes = self.server.owner.max_body_bytes
         if not (length.isascii() and length.isdecimal()) or int(length) > max_body_bytes:
-            reason = f"a body has a Content-Length of at most {max_body_bytes} bytes"
+            reason = f"Content-Length must be at most {max_body_bytes} bytes"
             self._send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
             return
         refusal = self.server.owner.check_request(self.command, self.headers, has_body=length != "0")

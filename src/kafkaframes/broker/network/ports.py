@@ -66,7 +66,7 @@ def check_listeners(
     if len({listener.name for listener in listeners}) < len(listeners):
         raise OptionError("listener names must be unique")
     if any(listener.needs_tls for listener in listeners) and security.tls is None:
-        raise OptionError("a listener of SSL needs security with a certificate")
+        raise OptionError("an SSL listener requires security with a certificate")
     for lowest_port, other in pairwise(
         sorted((listener for listener in listeners if listener.port), key=attrgetter("port"))
     ):

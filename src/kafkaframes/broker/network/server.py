@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         broker = self._server.dispatcher.broker
         refused_ms = broker.quotas.count_connection(str(peer[0]), broker.waits.now_ms)
         if refused_ms:
-            self._server.log_closed(self.session, "too many new connections of its address")
+            self._server.log_closed(self.session, "the client's address opened too many connections")
             self._is_muted = True
             self._server.loop.call_later(refused_ms / 1000, self.close)
 
@@ -275,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
             if failure is None:
                 response.complete(EncodedResponse(future.result()))
             else:
-                response.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
+                response.fail(RuntimeError(f"the response cannot be encoded: {failure!r}"))
 
         if error is not None:
             response.fail(error)
@@ -432,7 +432,7 @@ class TimerAlarm:
         try:
             self._clock.run_due()
         except KafkaframesError:
-            _LOGGER.exception("a task that was due failed")
+            _LOGGER.exception("the callback of a timer failed")
         self._schedule_alarm()
 
     def stop(self) -> None:
@@ -535,7 +535,7 @@ class Server:
         while sum(self._unread_bytes.values()) > _MAX_UNSENT_BYTES:
             oldest = next(iter(self._unread_bytes))
             del self._unread_bytes[oldest]
-            self.log_closed(oldest.session, "its answers are not read, and too many wait")
+            self.log_closed(oldest.session, "the client does not read its responses, and too many bytes are unsent")
             oldest.abort()
 
     def note_read_responses(self, connection: Connection) -> None:
@@ -559,9 +559,8 @@ class Server:
         for connection, _ in sorted(unfinished_frames.items(), key=lambda item: item[1]):
             if self._frame_memory_bytes <= self.max_queued_bytes:
                 return
-            reason = (
-                f"queued.max.request.bytes={self.max_queued_bytes} is used, and its frame is unfinished for longest"
-            )
+            limit_text = f"queued.max.request.bytes={self.max_queued_bytes}"
+            reason = f"{limit_text} is exhausted, and this connection has the oldest incomplete request"
             self.log_closed(connection.session, reason)
             connection.drop_frames()
             connection.abort()
@@ -589,7 +588,7 @@ class Server:
                 connection.free_memory()
             began = connection.frame_began
             if began is not None and now - began > _MAX_FRAME_SECONDS:
-                self.log_closed(connection.session, "a frame was not finished in time")
+                self.log_closed(connection.session, "a request was not completed in time")
                 connection.abort()
             elif now - connection.last_active > self.max_idle_seconds:
                 self.log_closed(connection.session, "idle")

@@ -151,7 +151,7 @@ def _find_permission(request: Request, resource: str, operation: str | None) -> 
     for right in request.api.permissions_at(request.version, whole=False):
         if right.resource == resource and operation in (None, right.operation):
             return right
-    raise LookupError(f"{request.api.name} {request.version} declares no right to {operation or 'do'} a {resource}")
+    raise LookupError(f"{request.api.name} {request.version} does not declare the permission {operation} on {resource}")
 
 
 def _is_granted(request: Request, access: Authorizer, right: RequiredPermission, name: str) -> bool:

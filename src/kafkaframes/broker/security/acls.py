@@ -225,7 +225,7 @@ def check_acl_rows(rows: Iterable[Acl | AclFilter]) -> None:
     """Close the connection if a type, operation or permission is UNKNOWN (0): Kafka cannot decode such a request."""
     for row in rows:
         if 0 in (row.resource_type, row.pattern_type, row.operation, row.permission):
-            raise CloseConnection("a rule or filter with unknown elements")
+            raise CloseConnection("an ACL or filter has an unknown element")
 
 
 def acl_error(acl: Acl) -> str | None:
@@ -233,15 +233,15 @@ def acl_error(acl: Acl) -> str | None:
     if acl.resource_type not in RESOURCE_TYPES.values():
         return f"unknown resource type {acl.resource_type}"
     if acl.pattern_type not in (LITERAL, PREFIXED):
-        return f"a rule's pattern is literal or prefixed, not {acl.pattern_type}"
+        return f"pattern type {acl.pattern_type} is invalid; expected LITERAL or PREFIXED"
     if acl.permission not in (DENY, ALLOW):
-        return f"a rule allows or denies, not {acl.permission}"
+        return f"permission type {acl.permission} is invalid; expected ALLOW or DENY"
     if acl.operation != ALL and acl.operation not in OPERATIONS.values():
         return f"unknown operation {acl.operation}"
     if ":" not in acl.principal:
-        return f"a principal is Type:name, not {acl.principal!r}"
+        return f"principal {acl.principal!r} is invalid; expected Type:name"
     if not acl.resource_name:
         return "the resource has no name"
     if acl.resource_type == RESOURCE_TYPES["CLUSTER"] and acl.resource_name != CLUSTER_NAME:
-        return f"the cluster's name is {CLUSTER_NAME}"
+        return f"the resource name of the cluster must be {CLUSTER_NAME}"
     return None

@@ -53,14 +53,16 @@ def build_security(
     texts = {name: known_settings.pop(name) for name in SECURITY_KEYS & known_settings.keys()}
     for store in ("keystore", "truststore"):
         if f"ssl.{store}.location" in texts and texts.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
-            raise OptionError(f"ssl.{store}.location is read where ssl.{store}.type=PEM; other stores are Java's")
+            raise OptionError(f"ssl.{store}.location requires ssl.{store}.type=PEM; Java key stores are not supported")
     certificate = certificate or texts.get("ssl.keystore.location")
     authorities = authorities or texts.get("ssl.truststore.location")
     if certificate is None and (key is not None or authorities is not None):
-        raise OptionError("TLS needs a certificate: `certificate`, or ssl.keystore.location with ssl.keystore.type=PEM")
+        raise OptionError(
+            "TLS requires a certificate: set ssl.keystore.location with ssl.keystore.type=PEM, or `certificate`"
+        )
     client_auth = texts.get("ssl.client.auth", "none")
     if client_auth not in ("none", "requested", "required") or (client_auth == "required" and authorities is None):
-        raise OptionError(f"ssl.client.auth={client_auth}: none, requested, or required with a truststore")
+        raise OptionError(f"ssl.client.auth is {client_auth}; expected none, requested, or required with a truststore")
     known_clients = authorities if client_auth != "none" else None
     tls = certificate and server_context(
         certificate,
@@ -92,20 +94,20 @@ def _check_security(security: Security, listeners: Sequence[ListenerOptions]) ->
     """Reject security options that no listener uses: the user would rely on them."""
     protocol_list = ", ".join(listener.protocol for listener in listeners)
     if security.tls is None and any(listener.needs_tls for listener in listeners):
-        raise OptionError(f"a listener of SSL needs a certificate; the listeners are {protocol_list}")
+        raise OptionError(f"an SSL listener requires a certificate; the listeners are {protocol_list}")
     if security.tls is not None and not any(listener.needs_tls for listener in listeners):
-        raise OptionError(f"a certificate, but the listeners are {protocol_list}")
+        raise OptionError(f"a certificate is set, but no listener uses TLS; the listeners are {protocol_list}")
     if (security.users or security.check_token or security.kerberos) and not any(
         listener.needs_sasl for listener in listeners
     ):
-        raise OptionError(f"users, tokens or tickets for SASL, but the listeners are {protocol_list}")
+        raise OptionError(f"SASL is configured, but no listener uses it; the listeners are {protocol_list}")
 
 
 def _build_kerberos(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
     """Return the Kerberos options. Reject rules without a login, several logins, and logins of other modules."""
     if not logins:
         if KERBEROS_RULES_KEY in texts:
-            raise OptionError(f"{KERBEROS_RULES_KEY}, but no listener.name.NAME.gssapi.sasl.jaas.config")
+            raise OptionError(f"{KERBEROS_RULES_KEY} requires listener.name.NAME.gssapi.sasl.jaas.config")
         return None
     if len(logins) > 1:
         raise OptionError("listeners have different Kerberos logins; all listeners must have the same")
@@ -125,7 +127,7 @@ def _build_token_check(texts: Mapping[str, str], mechanisms: Sequence[str]) -> C
     """Return the token check. Reject OAUTHBEARER settings that have no effect or exclude each other."""
     if not texts or OAUTHBEARER not in mechanisms:
         if texts:
-            raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
+            raise OptionError(f"{min(texts)} requires OAUTHBEARER in sasl.enabled.mechanisms")
         return None
     is_unsecured = texts.get(ALLOW_UNSECURED_KEY, "false").strip().lower() == "true"
     if is_unsecured and len(texts) > 1:
@@ -157,7 +159,7 @@ def _list(text: str) -> tuple[str, ...]:
 def _parse_number(texts: Mapping[str, str], name: str, default: int) -> int:
     text = texts.get(name, str(default)).strip()
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise OptionError(f"{name} is a number of at most nine digits")
+        raise OptionError(f"{name} must be a number of at most nine digits")
     return int(text)
 
 
@@ -170,7 +172,7 @@ def parse_users(text: str, *, source: str) -> list[str]:
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
         if line and not line.startswith("#") and not all(line.partition("=")):
-            raise OptionError(f"{source}, line {number}: each line is NAME=PASSWORD")
+            raise OptionError(f"{source}, line {number}: expected NAME=PASSWORD")
     return [line for line in lines if line and not line.startswith("#")]
 
 

@@ -89,9 +89,11 @@ class PrincipalRules:
             name = rule.apply_to(realm, parts, self._default_realm)
             if name is not None:
                 if not name or "/" in name or "@" in name:
-                    raise AuthenticationError(f"{KERBEROS_RULES_KEY} give the principal no simple name")
+                    raise AuthenticationError(
+                        f"{KERBEROS_RULES_KEY} map the principal to a name that is empty or contains / or @"
+                    )
                 return {"L": name.lower(), "U": name.upper()}.get(rule.case, name)
-        raise AuthenticationError(f"{KERBEROS_RULES_KEY} have none for the principal")
+        raise AuthenticationError(f"{KERBEROS_RULES_KEY} has no rule for the principal")
 
 
 def _parse_rule(text: str) -> _PrincipalRule:
@@ -102,7 +104,7 @@ def _parse_rule(text: str) -> _PrincipalRule:
         raise OptionError(f"{KERBEROS_RULES_KEY}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
     count = int(match["count"])
     if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER_PATTERN.findall(match["format"])):
-        raise OptionError(f"{KERBEROS_RULES_KEY}: {text!r}: its format has $0 to ${count}")
+        raise OptionError(f"{KERBEROS_RULES_KEY}: {text!r}: its format may only contain $0 to ${count}")
     replacement = None if match["replaced"] is None else _compile_pattern(match["replaced"], text)
     return _PrincipalRule(
         count,
@@ -133,7 +135,8 @@ def _parse_replacement(text: str, groups: int, rule: str) -> tuple[str | int, ..
         number, further_digits = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
         if match is None or (number and int(number) > groups):
             raise OptionError(
-                f"{KERBEROS_RULES_KEY}: {rule!r}: {text!r} names a group that there is not, or ends within a sign"
+                f"{KERBEROS_RULES_KEY}: {rule!r}: {text!r} refers to a group that does not exist,"
+                " or ends with an incomplete escape"
             )
         while further_digits and int(number + further_digits[0]) <= groups:
             number, further_digits = number + further_digits[0], further_digits[1:]

@@ -51,7 +51,7 @@ class PlainExchange(SaslExchange):
         """Return an empty response if the password is correct."""
         parts = message.split(b"\0")
         if len(parts) != 3:
-            raise AuthenticationError("PLAIN has three parts: whom to act for, the user, the password")
+            raise AuthenticationError("a PLAIN message must have three parts: authorization id, user and password")
         acting_for, user, password = (part.decode("utf-8", "replace") for part in parts)
         if not user or not password:
             raise AuthenticationError("Authentication failed: username or password not specified")
@@ -230,17 +230,18 @@ class Security:
     def __post_init__(self) -> None:
         unknown = [name for name in self.mechanisms if name not in MECHANISMS]
         if unknown:
-            raise OptionError(f"no SASL mechanism {', '.join(unknown)}; there are {', '.join(MECHANISMS)}")
+            raise OptionError(f"unknown SASL mechanism {', '.join(unknown)}; expected one of {', '.join(MECHANISMS)}")
         if (OAUTHBEARER in self.mechanisms) != (self.check_token is not None):
             raise OptionError(
-                "OAUTHBEARER among the mechanisms and a check of its tokens go together: of signed ones by "
-                "sasl.oauthbearer.jwks.endpoint.url, of unsecured ones, which any client can write, by "
-                "kafkaframes.sasl.oauthbearer.allow.unsecured=true; in Python by check_token"
+                "OAUTHBEARER and a token check require each other. For signed tokens, set "
+                "sasl.oauthbearer.jwks.endpoint.url. For unsecured tokens, which any client can create, set "
+                "kafkaframes.sasl.oauthbearer.allow.unsecured=true. In Python, pass check_token."
             )
         if (GSSAPI in self.mechanisms) != (self.kerberos is not None):
             raise OptionError(
-                "GSSAPI among the mechanisms and a login by Kerberos go together: "
-                "listener.name.NAME.gssapi.sasl.jaas.config with Krb5LoginModule; in Python kerberos=Kerberos(...)"
+                "GSSAPI and a Kerberos login require each other. Set "
+                "listener.name.NAME.gssapi.sasl.jaas.config with Krb5LoginModule. In Python, pass "
+                "kerberos=Kerberos(...)."
             )
         if self.users:
             object.__setattr__(self, "needs_sasl", True)

@@ -319,4 +319,4 @@ class DelegationTokens:
     @staticmethod
     def _check_expiry(token: DelegationToken, now_ms: int) -> None:
         if min(token.ends_ms, token.expires_ms) < now_ms:
-            raise RefusedError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the token is over")
+            raise RefusedError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the token has expired")

@@ -92,7 +92,7 @@ def unsecured_token(token: str, now_ms: int) -> str:
     """
     read = read_token(token)
     if read.header.get("alg") != "none" or read.signature:
-        raise AuthenticationError("the token is signed, and unsecured ones are taken")
+        raise AuthenticationError("the token is signed; only unsecured tokens (alg none) are accepted")
     return UNSECURED_TOKEN_RULES.user_of(read.claims, now_ms)
 
 
@@ -113,10 +113,10 @@ def read_token(text: str) -> DecodedToken:
     """
     parts = text.split(".")
     if len(text) > _MAX_TOKEN_BYTES or len(parts) != 3:
-        raise AuthenticationError("a token has a header, claims and a signature")
+        raise AuthenticationError("a token must have a header, claims and a signature")
     header, claims = (_decode_object(part) for part in parts[:2])
     if "crit" in header:
-        raise AuthenticationError("the token has critical extensions (crit), none of which is supported")
+        raise AuthenticationError("the token requires critical extensions (crit), which are not supported")
     return DecodedToken(header, claims, f"{parts[0]}.{parts[1]}".encode(), decode_part(parts[2]))
 
 
@@ -248,7 +248,7 @@ class SignedTokens:
         """
         token = read_token(text)
         if not self._is_signed(token):
-            raise AuthenticationError("no key that is known has signed the token")
+            raise AuthenticationError("the token is not signed with a known key")
         if "iat" not in token.claims:
             raise AuthenticationError("the token has no issue time (iat)")
         return self.rules.user_of(token.claims, now_ms)
@@ -265,10 +265,10 @@ def _check_url(url: str) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        raise OptionError("the address of a JWKS is not a URL") from None
+        raise OptionError("the address of the JWKS is not a URL") from None
     if parts.scheme in ("https", "file") or (parts.scheme == "http" and is_loopback(host)):
         return
-    raise OptionError("the address of a JWKS is https://..., file:///..., or http:// on this machine")
+    raise OptionError("the URL of a JWKS must start with https://, file:///, or http:// and a loopback address")
 
 
 def _fetch_keys(url: str) -> bytes:
@@ -283,7 +283,7 @@ def _fetch_keys(url: str) -> bytes:
     except (OSError, ValueError) as error:
         raise OptionError(f"the keys of a JWKS cannot be read: {type(error).__name__}") from None
     if len(data) > _MAX_JWKS_BYTES:
-        raise OptionError(f"a JWKS has at most {_MAX_JWKS_BYTES} bytes")
+        raise OptionError(f"the JWKS exceeds {_MAX_JWKS_BYTES} bytes")
     return data
 
 
@@ -293,10 +293,10 @@ def _parse_keys(data: bytes, url: str) -> tuple[PublicKey, ...]:
         rows = json.loads(data)["keys"][:_MAX_KEYS]
         keys_of_set = [_parse_key(row) for row in rows if isinstance(row, dict)]
     except (ValueError, TypeError, KeyError, RecursionError, AuthenticationError):
-        raise OptionError("the address of a JWKS returns no valid JWKS") from None
+        raise OptionError("the URL does not return a valid JWKS") from None
     keys = tuple(key for key in keys_of_set if key is not None)
     if not keys:
-        raise OptionError("a JWKS has no key of RS256 or ES256")
+        raise OptionError("the JWKS does not contain a key for RS256 or ES256")
     return keys
 
 

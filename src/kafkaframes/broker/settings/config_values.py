@@ -299,7 +299,7 @@ def split_list(value: str) -> list[str]:
 
 
 def _refuse_value(name: str, value: object, expectation: str) -> OptionError:
-    return OptionError(f"{name} is {expectation}, not {value!r}")
+    return OptionError(f"{name} must be {expectation}, not {value!r}")
 
 
 def _check_boolean(name: str, text: str) -> str:

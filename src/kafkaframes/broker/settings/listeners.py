@@ -48,12 +48,12 @@ class ListenerOptions:
             OptionError: the protocol is unknown, a port is invalid, or the advertised address is a wildcard.
         """
         if self.protocol not in SECURITY_PROTOCOLS:
-            raise OptionError(f"a listener's protocol is {', '.join(SECURITY_PROTOCOLS)}, not {self.protocol!r}")
+            raise OptionError(f"unknown security protocol {self.protocol!r}; expected {', '.join(SECURITY_PROTOCOLS)}")
         ports = (self.port, *(() if self.advertised is None else self.advertised[1:]))
         if any(not 0 <= port <= _MAX_PORT for port in ports):
-            raise OptionError(f"a port is 0 to {_MAX_PORT}, not {max(ports)}")
+            raise OptionError(f"port {max(ports)} is out of range; expected 0 to {_MAX_PORT}")
         if self.advertised is not None and self.advertised[0] in LOOPBACK_OF_WILDCARD:
-            raise OptionError(f"clients cannot use the address {self.advertised[0]!r}: it names no machine")
+            raise OptionError(f"clients cannot use the address {self.advertised[0]!r}: it is a wildcard address")
         object.__setattr__(self, "name", self.name or self.protocol)
 
     @property
@@ -73,7 +73,9 @@ class ListenerOptions:
         host, advertised_port = self.advertised
         reported_port = advertised_port + port - self.port if advertised_port and self.port else advertised_port or port
         if reported_port > _MAX_PORT:
-            raise OptionError(f"listener {self.name}: clients cannot use port {reported_port} of a further node")
+            raise OptionError(
+                f"listener {self.name}: port {reported_port}, which another node would advertise, is too large"
+            )
         return host, reported_port
 
 
@@ -97,9 +99,9 @@ def parse_listeners(settings: MutableMapping[str, str]) -> tuple[ListenerOptions
         if name in controller_names:
             continue
         if name in listeners:
-            raise OptionError(f"listeners: {name} is given twice")
+            raise OptionError(f"listeners: {name} is listed twice")
         if name not in protocols:
-            raise OptionError(f"listeners: {name} is no protocol, and listener.security.protocol.map does not name it")
+            raise OptionError(f"listeners: {name} is neither a protocol nor in listener.security.protocol.map")
         listeners[name] = ListenerOptions(name=name, protocol=protocols[name], host=host or "0.0.0.0", port=port)
     for name, host, port in _parse_entries(texts.get("advertised.listeners", ""), "advertised.listeners"):
         if name in controller_names:
@@ -130,7 +132,8 @@ def _parse_protocols(text: str) -> dict[str, str]:
         name, colon, protocol = part.partition(":")
         if not colon or protocol not in SECURITY_PROTOCOLS:
             raise OptionError(
-                f"listener.security.protocol.map: {part!r} is no NAME:PROTOCOL, of {', '.join(SECURITY_PROTOCOLS)}"
+                f"listener.security.protocol.map: {part!r} is not NAME:PROTOCOL,"
+                f" with one of {', '.join(SECURITY_PROTOCOLS)}"
             )
         protocols[name] = protocol
     return protocols

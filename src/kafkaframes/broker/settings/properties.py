@@ -97,5 +97,5 @@ def _add_time(values_by_name: dict[str, str], key: str, value: str, *, explicit:
     try:
         number = int(value)
     except ValueError:
-        raise OptionError(f"{key} is a number, not {value!r}") from None
+        raise OptionError(f"{key} must be an integer, not {value!r}") from None
     values_by_name[name] = str(-1 if number < 0 else number * factor)

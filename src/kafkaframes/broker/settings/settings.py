@@ -200,7 +200,7 @@ def magic_of_format_version(text: str) -> int:
     try:
         parts = tuple(int(part) for part in text.partition("-")[0].split("."))
     except ValueError:
-        raise OptionError(f"message.format.version is a version such as 0.10.2, not {text!r}") from None
+        raise OptionError(f"message.format.version must be a version such as 0.10.2, not {text!r}") from None
     return (parts >= _FIRST_MAGIC_1) + (parts >= _FIRST_MAGIC_2)
 
 
@@ -274,7 +274,7 @@ class BrokerSettings:
         try:
             return int(self.get_text(key))
         except ValueError:
-            raise OptionError(f"{key} is a number, not {self.get_text(key)!r}") from None
+            raise OptionError(f"{key} must be an integer, not {self.get_text(key)!r}") from None
 
     def key_of_listener(self, key: str, listener: str, mechanism: str) -> str:
         """Return the most specific key that is set for a listener and SASL mechanism (KIP-103, KIP-86).

@@ -65,9 +65,9 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
     def alter_row(resource: Any) -> Any:
         kind, name = resource.resource_type, resource.resource_name
         code: int = ErrorCode.INVALID_REQUEST
-        message: str | None = "an operation of the request is not known"
+        message: str | None = "the request has an unknown operation"
         if times[kind, name] > 1:
-            message = f"{name} is named twice"
+            message = f"{name} is listed twice"
         elif not fails or kind not in _CHANGE_FUNCTIONS:  # otherwise Kafka's controller fails, and returns -1 for all
             code, message = _change_resource(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
@@ -96,7 +96,7 @@ def _change_cost(broker: BrokerState, row: Any) -> int:
 def _change_resource(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
     """Change the settings of a resource; return an error code and a message."""
     if broker.is_read_only:
-        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
+        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only"
     kind, name = resource.resource_type, resource.resource_name
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
     if not is_level and not (kind in _CHANGE_FUNCTIONS and has_settings(broker, kind)):
@@ -128,11 +128,11 @@ def _has_unknown_operation(resource: Any) -> bool:
 def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int, str | None]:
     """Validate levels of loggers. They have no effect."""
     if not (name.isdecimal() and int(name) in broker.nodes.by_id):
-        raise InvalidRequestError(f"no broker {name!r} here")
+        raise InvalidRequestError(f"broker {name!r} does not exist")
     for row in _check_rows(rows):
         is_set = row.config_operation == SET
         if row.config_operation not in (SET, DELETE) or (not is_set and row.name == "root"):
-            raise InvalidRequestError(f"the level of {row.name} is set, or deleted if it is not that of root")
+            raise InvalidRequestError(f"the level of {row.name} can only be set or, except for root, deleted")
         if not row.name.startswith(_LOGGER_PREFIXES) or (is_set and row.value not in _LOG_LEVELS):
             raise OptionError(f"unknown logger {row.name!r}, or unknown level {row.value!r}")
     return ErrorCode.NONE, None
@@ -140,7 +140,7 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
 
 def _require_name(entity: str, name: str) -> None:
     if not name:
-        raise InvalidRequestError(f"{entity} have no settings for all of them: those are the broker's")
+        raise InvalidRequestError(f"{entity} require a name; default settings belong to the broker")
 
 
 def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
@@ -148,7 +148,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
     configs = make(dict(topic.configs if topic is not None else {}))
     _require_name("topics", name)
     if not is_topic_name(name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is invalid"
     configs = check_topic_configs(broker.settings, configs)
     if topic is None:  # the settings come first (ControllerConfigurationValidator)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
@@ -159,7 +159,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
 
 def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
     if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
-        raise InvalidRequestError(f"no broker {name!r} here")
+        raise InvalidRequestError(f"broker {name!r} does not exist")
     node, settings = str(int(name)) if name else "", broker.settings
     configs = make(dict(settings.dynamic_by_node.get(node, {})))
     check_broker_configs(configs)
@@ -207,7 +207,9 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
         int(settings.get_topic_value(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max")
     )
     if min_lag_ms > max_lag_ms:
-        raise OptionError(f"min.compaction.lag.ms is {min_lag_ms}, above max.compaction.lag.ms, {max_lag_ms}")
+        raise OptionError(
+            f"min.compaction.lag.ms is {min_lag_ms}; expected at most max.compaction.lag.ms, {max_lag_ms}"
+        )
     settings.build_log_settings(kept_values)
     return kept_values
 
@@ -266,7 +268,7 @@ def check_metrics_configs(settings: BrokerSettings, configs: Mapping[str, str]) 
     interval_ms = int(normalize_value("interval.ms", configs.get("interval.ms", "300000")))
     if not _PUSH_INTERVAL_RANGE_MS[0] <= interval_ms <= _PUSH_INTERVAL_RANGE_MS[1]:
         raise InvalidRequestError(
-            f"interval.ms is {_PUSH_INTERVAL_RANGE_MS[0]} to {_PUSH_INTERVAL_RANGE_MS[1]}, not {interval_ms}"
+            f"interval.ms must be {_PUSH_INTERVAL_RANGE_MS[0]} to {_PUSH_INTERVAL_RANGE_MS[1]}, not {interval_ms}"
         )
     for part in split_list(configs.get("match", "")):
         selector, equals, pattern = part.partition("=")
@@ -275,7 +277,7 @@ def check_metrics_configs(settings: BrokerSettings, configs: Mapping[str, str]) 
             or _SELECTOR_PATTERN.fullmatch(selector.strip()) is None
             or not _is_regular_expression(pattern.strip())
         ):
-            raise OptionError(f"match is a list of SELECTOR=PATTERN, not {part!r}")
+            raise OptionError(f"match must be a list of SELECTOR=PATTERN, not {part!r}")
 
 
 def _is_regular_expression(text: str) -> bool:
@@ -321,7 +323,7 @@ def _check_rows(rows: list[Any]) -> list[Any]:
     """Return the rows; raise if a name is repeated or a value is missing."""
     twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
     if twice:
-        raise InvalidRequestError(f"{twice[0]} is named twice")
+        raise InvalidRequestError(f"{twice[0]} is listed twice")
     for row in rows:
         if row.value is None and getattr(row, "config_operation", SET) != DELETE:
             raise InvalidRequestError(f"{row.name} has no value")

@@ -157,7 +157,7 @@ def describe_resource(
         configs = broker.metadata.entities.get("group_configs", {}).get(name, {})
         return ErrorCode.NONE, None, list(_build_group_rows(broker.settings, configs))
     if kind == GROUP:
-        return ErrorCode.INVALID_REQUEST, "groups have no defaults of their own", []
+        return ErrorCode.INVALID_REQUEST, "default settings of groups belong to the broker", []
     return ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}", []
 
 
@@ -175,7 +175,7 @@ def check_config_access(request: Request, broker: BrokerState, kind: int, name: 
 
 def _describe_topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     if not is_topic_name(name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name", []
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is invalid", []
     topic = broker.topics.get(name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
@@ -185,7 +185,7 @@ def _describe_topic(broker: BrokerState, name: str) -> tuple[int, str | None, li
 def _describe_broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     is_for_all = not name and kind == BROKER  # loggers are those of one broker
     if not is_for_all and not (name.isdigit() and int(name) in broker.nodes.by_id):
-        return ErrorCode.INVALID_REQUEST, f"no broker {name!r} here", []
+        return ErrorCode.INVALID_REQUEST, f"broker {name!r} does not exist", []
     if kind == BROKER_LOGGER:
         return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
     if name:

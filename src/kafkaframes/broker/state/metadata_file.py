@@ -34,7 +34,7 @@ class FieldError(KafkaframesError):
 def _field_error(path: str, expectation: str, value: Any) -> FieldError:
     value_text = repr(value)
     return FieldError(
-        f"{path or 'it'} is {expectation}, not "
+        f"{path or 'it'} must be {expectation}, not "
         f"{value_text if len(value_text) <= _MAX_PRINTED_LENGTH else type(value).__name__}"
     )
 
@@ -123,7 +123,7 @@ def _create_object_check(
             if key in all_fields:
                 all_fields[key](item, f"{path}.{key}".lstrip("."))
             elif not is_open:
-                raise FieldError(f"{path or 'it'} has a field {key!r}, which is unknown")
+                raise FieldError(f"{path or 'it'} has the unknown field {key!r}")
 
     return check
 

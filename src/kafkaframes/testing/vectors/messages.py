@@ -133,8 +133,8 @@ def _damage_message(data: bytes) -> Iterator[tuple[str, bytes]]:
         yield "the second half is missing", data[: len(data) // 2]
         yield "the first byte is 0x7f", b"\x7f" + data[1:]
         position = len(data) // 2
-        yield "a varint without end in the middle", data[:position] + b"\xff" * 6 + data[position:]
-    yield "a byte too many", data + b"\x01"
+        yield "an unterminated varint in the middle", data[:position] + b"\xff" * 6 + data[position:]
+    yield "an extra byte at the end", data + b"\x01"
 
 
 def generate_frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:

@@ -86,7 +86,7 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
     """
     target = Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise OptionError(f"{target} is there already, and not empty: vectors are written into a new directory")
+        raise OptionError(f"{target} is not empty; vectors are written to a new or empty directory")
     source, specs_or_none = f"Kafka {catalog.newest_release()}", messages.catalog_specs()
     if specs is not None:
         source, specs_or_none = "a proposal", list(specs_by_name(specs).values())
