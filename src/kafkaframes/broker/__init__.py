@@ -3,7 +3,7 @@
 The layers, from the network inwards:
 
 1. ``lifecycle/`` has ``Broker``, the class that users hold. It opens directories, starts and stops the rest, and runs
-   the periodic work. ``faults/`` has what tests can do to a broker.
+   the periodic work. ``faults/`` contains the faults, the journal and the inspection functions for tests.
 2. ``network/`` is the only folder that uses sockets. It transfers bytes between a connection and the dispatcher.
 3. ``dispatch/dispatch.py`` decodes the request header, runs the hooks (journal, faults) and calls the API's handler. It
    does no I/O. Without hooks, ``dispatch/fast_path.py`` answers ordinary Produce and Fetch requests instead, with the
@@ -18,7 +18,7 @@ The layers, from the network inwards:
 The contract of a handler::
 
     @Api(name="Fetch", ...)
-    def _fetch(request: TypedRequest[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
+    def _handle_fetch(request: TypedRequest[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
 
 * The type of ``request`` names the API's messages, so that mypy checks each field.
 * ``request.body`` is the decoded request and ``request.version`` its version. ``request.response(...)`` creates the
@@ -35,9 +35,9 @@ The contract of a handler::
 * Everything runs on one thread, the event loop's. There are no locks.
 
 Coordinators (package ``coordination``) are state machines. They use three parts of ``BrokerState``: ``clock``,
-``topics`` and ``internal``. ``internal.append`` writes records to a partition of an internal topic, if requested with
-transaction markers and producer fields. ``internal.replay`` reads these records after a restart.
-``lifecycle/assembly.py`` creates the coordinators and calls their ``load``.
+``topics`` and ``internal``. ``internal.append`` writes records to a partition of an internal topic, optionally as part
+of a producer's transaction. ``internal.replay`` reads these records after a restart. ``lifecycle/assembly.py`` creates
+the coordinators and calls their ``load``.
 """
 
 from kafkaframes.broker.faults.controls import GroupInfo, MemberInfo, TopicInfo, TransactionInfo

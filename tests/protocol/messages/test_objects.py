@@ -144,7 +144,8 @@ def test_an_encode_error_names_the_field(change, version, place):
 def test_a_decode_error_names_the_field_and_the_byte():
     data = Metadata(topics=[Topic(name="t", partitions=[Partition(replica_nodes=[1, 2])])]).encode(12)
     with pytest.raises(
-        TruncatedError, match=r"int32 needs 4 bytes; only 1 remain \(at \$\.Topics\[0\].Partitions\[0\]\.ReplicaNodes\[1\]"
+        TruncatedError,
+        match=r"int32 needs 4 bytes; only 1 remain \(at \$\.Topics\[0\].Partitions\[0\]\.ReplicaNodes\[1\]",
     ):
         Metadata.decode(data[:-12], 12)
     with pytest.raises(DecodeError, match="expected 0-13"):

@@ -49,7 +49,7 @@ def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
 
 
 def enter_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
-    """Return an error code, and the session that a request continues."""
+    """Return an error code, and the session of a request that continues one."""
     session, epoch = broker.share_groups.sessions.get(_key(request)), request.body.share_session_epoch
     if session is None:
         return ErrorCode.SHARE_SESSION_NOT_FOUND, None
@@ -62,7 +62,7 @@ def enter_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
 
 
 def update_session(request: Request, broker: BrokerState, session: ShareSession) -> None:
-    """Add the partitions of a ShareFetch to the session, and remove its forgotten ones unless the session is new."""
+    """Add the partitions of a ShareFetch to the session. Unless the session is new, remove the forgotten partitions."""
     is_first = request.body.share_session_epoch == INITIAL
     for topic in request.body.topics:
         is_known = topic.topic_id in broker.topics_by_id
@@ -138,7 +138,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
 
 
 def limits_of(broker: BrokerState, group_id: str) -> ShareLimits:
-    """Return the limits of a group: its own settings, else the broker's."""
+    """Return the limits of a group: the group's settings, else the broker's."""
     return ShareLimits(
         lock_ms=int(group_setting(broker, group_id, "share.record.lock.duration.ms")),
         max_deliveries=int(group_setting(broker, group_id, "share.delivery.count.limit")),
@@ -159,7 +159,10 @@ class Acknowledgements(NamedTuple):
 
 
 def read_acknowledgements(request: Request, broker: BrokerState) -> list[Acknowledgements]:
-    """Return a request's acknowledgements by partition. Empty ones are only answered together with others."""
+    """Return a request's acknowledgements by partition.
+
+    A partition without batches is included if another one has valid batches.
+    """
     acknowledgements = []
     for topic in request.body.topics:
         for row in topic.partitions:
@@ -221,7 +224,7 @@ def request_error(request: Request) -> int:
 
 
 def lock_ms(request: Request, broker: BrokerState) -> int:
-    """Return how long the group's records stay acquired, in milliseconds, for the response."""
+    """Return the time for which the group's records stay acquired, in milliseconds."""
     return limits_of(broker, request.body.group_id or "").lock_ms
 
 

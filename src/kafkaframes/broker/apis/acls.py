@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     _AlterClientQuotas: TypeAlias = TypedRequest[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
 
 
-_ACLS_PER_WORK_UNIT = 40  # matching them takes as long as a row of other APIs
+_ACLS_PER_WORK_UNIT = 40  # matching 40 ACLs takes as long as a response row of other APIs
 
 
 @Api(

@@ -82,7 +82,10 @@ def _handle_sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answ
 
 
 def _create_raw_exchange(session: Session, exchange: SaslExchange, broker: BrokerState) -> Callable[[bytes], Answer]:
-    """Return a function that answers SASL messages without request headers. A failed login closes the connection."""
+    """Return a function that answers SASL messages without request headers.
+
+    If the login fails, the connection is closed.
+    """
 
     def answer_raw_message(reply: bytes | AuthenticationError) -> Answer:
         if isinstance(reply, AuthenticationError):
@@ -122,7 +125,7 @@ def _answer_sasl_message(
 
 
 def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> DeferredResponse:
-    """Answer after a delay, and close the connection: this limits the rate of password guesses."""
+    """Answer after a delay, and close the connection. This limits the rate of password guesses."""
     response = DeferredResponse()
     session.login.exchange = None
 
@@ -274,7 +277,8 @@ def _change_credentials(
     if not user:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty"
     scram = broker.credentials.scram
-    for index, change in enumerate((*deletions, *upsertions)):  # the first invalid one is reported, in Kafka's order
+    # The error is that of the first invalid change, in Kafka's order.
+    for index, change in enumerate((*deletions, *upsertions)):
         if index:
             return ErrorCode.DUPLICATE_RESOURCE, "the request changes the user twice"
         if change.mechanism not in MECHANISM_OF_NUMBER:
@@ -301,7 +305,7 @@ _FIRST_VERSION_WITH_REQUESTER = 3
 
 
 def _check_connection(request: Request) -> None:
-    """Reject requests about tokens from clients that are anonymous or have authenticated with a token."""
+    """Reject token requests of clients that are anonymous or have authenticated with a token."""
     session = request.session
     if session.principal == ANONYMOUS_PRINCIPAL or session.login.by_token:
         reason = "delegation tokens require a connection that authenticated without a delegation token"

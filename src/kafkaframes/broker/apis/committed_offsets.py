@@ -221,7 +221,7 @@ def _list_offsets(
 def _fetch_group_offsets(
     request: _OffsetFetch, broker: BrokerState, committer: OffsetClient, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
-    """Return the error code of a group, and its offsets of the topics, or of all topics if ``topics`` is None."""
+    """Return a group's error code and its committed offsets in the topics (in all topics if ``topics`` is None)."""
     error = check_rights(request, broker, GROUP, committer.group_id)
     if error != ErrorCode.NONE:
         return error, {}
@@ -335,7 +335,7 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
         return request.response(error_code=error_code_of(error))
     for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
-            continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
+            continue  # as in Kafka, a known topic without partitions is omitted from the response
         partitions = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
         # As in Kafka's responses, partitions with errors are first.
         partitions.sort(key=deletable_partitions.__contains__)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
-_SETTINGS_PER_WORK_UNIT = 4  # take as long as a row of other APIs
+_SETTINGS_PER_WORK_UNIT = 4  # four settings take as long as a response row of other APIs
 
 
 @Api(

@@ -53,7 +53,7 @@ _FIRST_VERSION_BY_TOPIC_ID = 13
 _FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_WITH_LEADER = 12
 _FIRST_VERSION_WITH_ENDPOINTS = 16
-_PARTITIONS_PER_TURN = 500  # partitions between turns of other requests
+_PARTITIONS_PER_TURN = 500  # partitions that are read before other requests are answered
 _CONCURRENT_READS = 16  # partitions of a store that are read concurrently
 # Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
 # list of aborted transactions instead of null.
@@ -93,7 +93,7 @@ class PendingFetch:
         self._limits = FetchLimits(max_bytes, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, max_bytes)
         self.partitions: list[Partition] = []
-        types = request.response  # the default structs are shared by rows: they are replaced, never changed
+        types = request.response  # rows share the default structs, which are therefore replaced instead of modified
         self._no_divergence, self._no_leader = types.EpochEndOffset(), types.LeaderIdAndEpoch()
         self._no_snapshot = types.SnapshotId()
 
@@ -102,7 +102,7 @@ class PendingFetch:
         return finish_steps(self.attempt_steps(must_answer))
 
     def attempt_steps(self, must_answer: bool) -> Steps[Message | None]:
-        """As :meth:`attempt`, some partitions a step."""
+        """Do the same as :meth:`attempt_read`, in steps of several partitions."""
         rows, size, urgent = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _ERRORS_BEFORE_READING for _, _, row in rows):
             return self._build_failure_response()
@@ -321,7 +321,7 @@ def _handle_fetch(request: _Fetch, broker: BrokerState) -> Answer:
 
 
 def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
-    """Answer the request, some partitions a step. Appends in between are noticed when the wait is over."""
+    """Answer the request in steps of several partitions. Appends between the steps are noticed by the next attempt."""
     body = request.body
     session, code = yield from _find_session(request, broker)
     if code != ErrorCode.NONE:
@@ -344,7 +344,7 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
 
 
 def _build_internal_error_response(request: _Fetch) -> Message:
-    """Return UNKNOWN_SERVER_ERROR, in versions with topic names also for each partition."""
+    """Return the response with UNKNOWN_SERVER_ERROR; in versions with topic names, also for each partition."""
     code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
     topics = request.body.topics if request.version < _FIRST_VERSION_BY_TOPIC_ID else []
     row = types.PartitionData
@@ -368,7 +368,10 @@ def _build_internal_error_response(request: _Fetch) -> Message:
 
 
 def _fails_name_comparison(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
-    """Return whether a row follows one with the nil topic id: Kafka compares the topics' names there, and fails."""
+    """Return whether a row follows a row with the nil topic id.
+
+    Kafka fails there, because it compares the topics' names.
+    """
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NIL_UUID for key, _, row in rows[:-1])
 
 

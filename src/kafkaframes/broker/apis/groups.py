@@ -1,7 +1,7 @@
 """Coordinators, and groups of all types: FindCoordinator, ListGroups, DeleteGroups.
 
-This module also has the functions that all APIs of groups and transactions share: permissions, the check of the
-coordinator, and error codes of exceptions.
+This module also contains functions for all group and transaction APIs: they check permissions and the coordinator, and
+map exceptions to error codes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def coordinator_error(request: Request, broker: BrokerState, kind: int, key: str
 
 
 def transaction_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
-    """Return the error for a request that adds to a transaction; 0 if it may.
+    """Return the error for a request that adds partitions or offsets to a transaction; 0 if it is allowed.
 
     POLICY_VIOLATION: the broker is read-only. NOT_COORDINATOR: this node does not coordinate the key.
     """
@@ -84,7 +84,7 @@ def list_authorized_operations(request: Request, broker: BrokerState, group_id: 
 
 
 class ValidatedOffsets:
-    """The valid offsets of a commit request, and the error codes (``codes``) of the rejected ones."""
+    """The validated offsets of a commit request: valid ``offsets``, and error ``codes`` of rejected partitions."""
 
     def __init__(self, request: Request, broker: BrokerState, *, by_id_since: int) -> None:
         self._request = request
@@ -135,7 +135,7 @@ class ValidatedOffsets:
     def build_topic_rows(
         self, topic_type: Any, partition_type: Any, codes: dict[TopicPartition, int] | int
     ) -> list[Any]:
-        """Return the topics of the response. As in Kafka, partitions that were rejected first precede the rest.
+        """Return the topics of the response. As in Kafka, rejected partitions precede the others.
 
         Args:
             codes: error code of each valid offset, or one for all.
@@ -144,7 +144,7 @@ class ValidatedOffsets:
         for topic in self._request.body.topics:
             name = self._names[topic.topic_id] if self._by_id else topic.name
             if not topic.partitions and name in self._broker.topics:
-                continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
+                continue  # as in Kafka, a known topic without partitions is omitted from the response
             rejected_rows: list[Any] = []
             accepted_rows: list[Any] = []
             for row in topic.partitions:
@@ -271,7 +271,8 @@ def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
         dict.fromkeys(request.body.groups_names),
         partial(_delete_group, request, broker),
         lambda rows: request.response(results=rows),
-        size=lambda _: 1 + states // _STATES_PER_WORK_UNIT,  # a group's states are searched among all states
+        # The states of a group are searched among the states of all groups.
+        size=lambda _: 1 + states // _STATES_PER_WORK_UNIT,
     )
 
 

@@ -89,7 +89,7 @@ def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
             row_count += 1
             if row_count % ROWS_PER_TURN == 0:
                 yield
-                lookup = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
+                lookup = find_topic(request, broker, topic.name)  # the topic may have been deleted in the meantime
     topic_type = request.response.ListOffsetsTopicResponse
     return request.response(
         topics=[topic_type(name=name, partitions=list(topic_rows.values())) for name, topic_rows in rows.items()]
@@ -132,7 +132,7 @@ def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
 
 
 def _is_supported_timestamp(timestamp: int, version: int) -> bool:
-    """Return whether a timestamp is a time, or a special value that the version supports."""
+    """Return whether a timestamp is nonnegative or a special value that the version supports."""
     return timestamp >= 0 or version >= _FIRST_VERSION_OF_SPECIAL_TIMESTAMP.get(timestamp, version + 1)
 
 
@@ -185,7 +185,7 @@ def _look_up_offset(
 
 
 def _result_end_offset(request: _ListOffsets, partition: Partition) -> int:
-    """Return the offset below which offsets found by timestamp are returned: at least log start offset + 1."""
+    """Return the exclusive upper bound of offsets that are found by timestamp: at least log start offset + 1."""
     log = partition.log
     if request.body.isolation_level == READ_COMMITTED:
         return max(log.last_stable_offset, log.log_start_offset + 1)
@@ -193,7 +193,7 @@ def _result_end_offset(request: _ListOffsets, partition: Partition) -> int:
 
 
 def _list_segment_offsets(partition: Partition, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
-    """Return segment base offsets, latest first, as brokers before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore).
+    """Return segment base offsets, latest first, like brokers before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore).
 
     If the last segment has records, the log end offset is included, with the current time.
     """
@@ -262,7 +262,7 @@ def _delete_records_steps(request: _DeleteRecords, broker: BrokerState) -> Steps
         by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
-            continue  # as in Kafka, which answers per partition
+            continue  # as in Kafka, a topic without partitions is omitted from the response
         lookup, rows = find_topic(request, broker, name), []
         for row in partitions.values():
             rows.append(_delete_partition_records(request, broker, lookup.topic, lookup.code, row))
@@ -333,7 +333,8 @@ def _build_producers_row(
     if topic is not None:
         partition = topic.partition(index)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
-    if partition is not None and request.session.node_id not in partition.replicas:  # a follower also has the log
+    # A follower has a replica of the log.
+    if partition is not None and request.session.node_id not in partition.replicas:
         partition, code = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     row = types.PartitionResponse(partition_index=index, error_code=code)
     if partition is not None:

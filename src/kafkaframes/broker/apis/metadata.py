@@ -268,7 +268,7 @@ def _build_topic_page(
 
 
 def _to_int32(value: int) -> int:
-    """Return a sum as a Java int. As in Kafka, a page near 2^31 ends at a negative number, and is empty."""
+    """Return a sum as a Java int. As in Kafka, a page near 2^31 therefore ends at a negative number and is empty."""
     return (value + 2**31) % 2**32 - 2**31
 
 
@@ -283,7 +283,7 @@ def _build_partition_row(
 
 
 def _partition_state_of(partition: Partition, running_nodes: set[int]) -> dict[str, Any]:
-    """Return the fields that Metadata and DescribeTopicPartitions share; ``up`` contains the running nodes."""
+    """Return the fields that Metadata and DescribeTopicPartitions share; ``running_nodes`` contains their ids."""
     is_led = partition.leader_id in running_nodes and not partition.is_offline
     return {
         "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,

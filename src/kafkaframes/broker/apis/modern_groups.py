@@ -78,8 +78,9 @@ _HIDDEN_TOPICS_MESSAGE: Final = "The group reads topics that the client may not 
     ),
 )
 def _handle_consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) -> Answer:
-    """A partition is assigned to its new member after the old member has confirmed the revocation. A classic group of
-    the same name is converted to a consumer group, and the other way round.
+    """A partition is assigned to its new member after the old member has confirmed the revocation.
+
+    A classic group with the same name is converted to a consumer group. The reverse conversion is also supported.
     """
     body = request.body
     code = first_denied_code(request, broker.access, "TOPIC", body.subscribed_topic_names or ())

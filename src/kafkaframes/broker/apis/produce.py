@@ -170,8 +170,8 @@ def _append_partition(
 ) -> AppendOutcome:
     """Append the records of a partition.
 
-    If a request lists the partition several times, the last valid record set is appended. The response contains the
-    error of the last invalid one, if there is one.
+    If a request lists the partition several times, the last valid record set is appended. If a record set is invalid,
+    the response contains the error of the last invalid one.
     """
     if topic is None:
         return AppendOutcome(code)
@@ -206,7 +206,8 @@ def _append_records(
 
 
 def _may_write_internal(request: _Produce) -> bool:
-    return request.client_id == "__admin_client"  # like Kafka's AuthHelper, for tools that write to internal topics
+    # Allowed by Kafka's AuthHelper, for tools that write to internal topics.
+    return request.client_id == "__admin_client"
 
 
 def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
@@ -291,7 +292,8 @@ def _build_partition_row(
 
 
 ACKS_ALL = -1
-_TURN_BYTES = 1 << 20  # bytes of batches between turns of other requests; the next limit is for decompressed bytes
+# Bytes of batches that are appended before other requests are answered; the next limit is for decompressed bytes.
+_TURN_BYTES = 1 << 20
 _TURN_DECOMPRESSED_BYTES = 8 << 20
 _TURN_APPENDS = 50  # a partition's first append creates its files: 0.5 ms, or more on a busy disk
 _FIRST_VERSION_WITH_FORMAT_2 = 3
@@ -344,7 +346,7 @@ def read_sent_records(records: Raw | None) -> SentRecords:
 
 
 def check_record_format(version: int, sent_records: SentRecords) -> AppendOutcome | None:
-    """Return the error of records in a form that the version does not allow; None if it does.
+    """Return the error for a record format that the version does not allow; None if the format is allowed.
 
     See Kafka's ProduceRequest.validateRecords.
     """
@@ -376,7 +378,9 @@ def check_record_format(version: int, sent_records: SentRecords) -> AppendOutcom
 
 
 class AppendScheduler:
-    """The work of a request: when other requests get a turn, and the limit of its decompressed bytes."""
+    """Accounting of a request's appends: it limits the decompressed bytes, and decides when other requests are answered
+    in between.
+    """
 
     __slots__ = ("_appended_bytes", "_appends", "_seen_bytes", "content")
 
@@ -401,7 +405,7 @@ class AppendScheduler:
 def append_when_decompressed(
     broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]
 ) -> Waiting[AppendOutcome]:
-    """Call ``call`` to append. If a batch is slow to decompress, do that in a thread, and call it again."""
+    """Call ``call`` to append. If a batch is slow to decompress, decompress it in a thread and repeat the call."""
     while True:
         try:
             outcome = call()
@@ -467,7 +471,8 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Sent
         return AppendOutcome(code_of(error), error_message=str(error))
     if not info.is_duplicate:
         log.update_high_watermark(log.log_end_offset)
-        partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)  # mirrored batches keep epochs
+        # Mirrored batches keep their leader epochs.
+        partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)
         broker.note_append(partition)
         if info.recompressed_bytes:
             broker.counters["recompressed_bytes"] += info.recompressed_bytes

@@ -130,7 +130,7 @@ def _build_moves_response(
         topics.append(types.ReassignableTopicResponse(name=topic.name, partitions=rows))
     allows_factor_change = (
         request.body.allow_replication_factor_change or not topics
-    )  # without topics Kafka returns the default
+    )  # Kafka returns the default if the request has no topics
     return request.response(
         error_code=code,
         error_message=None,

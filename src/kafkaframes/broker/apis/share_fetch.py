@@ -72,7 +72,7 @@ class _AvailableRecords(NamedTuple):
     ),
 )
 def _handle_share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
-    """Version 0 was Kafka 4.0's early access."""
+    """Version 0 is not served; it was early access in Kafka 4.0."""
     body, epoch = request.body, request.body.share_session_epoch
     code = _share.request_error(request)
     is_renewal = request.version >= _FIRST_VERSION_WITH_RENEWALS and body.is_renew_ack
@@ -172,7 +172,7 @@ def _attempt_steps(broker: BrokerState, attempt: Callable[[bool], Answer], is_la
 
 
 def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
-    """Rotate the partitions, so that each fetch of a session starts with another one."""
+    """Rotate the partitions, so that each fetch of a session starts with a different partition."""
     start = epoch % len(keys) if keys and epoch > 0 else 0
     return keys[start:] + keys[:start]
 
@@ -354,7 +354,7 @@ def _build_response(
     ),
 )
 def _handle_share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answer:
-    """Version 0 was Kafka 4.0's early access."""
+    """Version 0 is not served; it was early access in Kafka 4.0."""
     types, epoch = request.response, request.body.share_session_epoch
     code = _share.request_error(request) or (
         ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL else ErrorCode.NONE

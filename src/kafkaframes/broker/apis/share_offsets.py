@@ -157,7 +157,10 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
 def _alter_offsets(
     request: _AlterShareGroupOffsets, broker: BrokerState
 ) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
-    """Set the valid offsets, and yield the topics of the response. Raise if the group has members or another type."""
+    """Set the valid offsets, and yield the topics of the response.
+
+    Raise a ``RefusedError`` if the group has members or another type.
+    """
     types, requested_topics = request.response, request.body.topics
     refusals = {topic.topic_name: _topic_error(request, broker, topic.topic_name) for topic in requested_topics}
     topic_partitions = [
@@ -171,7 +174,7 @@ def _alter_offsets(
     for topic in requested_topics:
         refusal = refusals[topic.topic_name]
         if refusal and not topic.partitions:
-            continue  # as in Kafka, which answers per partition, and a known topic as a whole
+            continue  # as in Kafka, an unknown topic without partitions is omitted from the response
         known_topic = None if refusal else broker.topics[topic.topic_name]
         rows = [
             types.AlterShareGroupOffsetsResponsePartition(

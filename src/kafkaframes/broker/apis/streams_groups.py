@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     _Heartbeat: TypeAlias = TypedRequest[kafka.StreamsGroupHeartbeatRequest, kafka.StreamsGroupHeartbeatResponse]
     _Describe: TypeAlias = TypedRequest[kafka.StreamsGroupDescribeRequest, kafka.StreamsGroupDescribeResponse]
 
-_BROKER_DEFAULT: Final = -1  # of a CreateTopics request
+_BROKER_DEFAULT: Final = -1  # value in CreateTopics requests
 
 
 @Api(
@@ -65,7 +65,7 @@ _BROKER_DEFAULT: Final = -1  # of a CreateTopics request
     ),
 )
 def _handle_streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
-    """Version 1 is that of Kafka 4.4. Internal topics exist when the response is sent. Members get their tasks in the
+    """Version 1 was added by Kafka 4.4. Internal topics exist when the response is sent. Members get their tasks in the
     response to the next heartbeat.
     """
     try:
@@ -105,7 +105,7 @@ def _iterate_topic_names(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopo
 
 
 def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
-    """Return the heartbeat of a request. An empty topology replaces that of the request."""
+    """Return the heartbeat of a request, with an empty topology instead of an invalid one."""
     body, topology, endpoint, tags = (
         request.body,
         request.body.topology,
@@ -234,7 +234,7 @@ def _set_status(answer: Any, text: str) -> None:
     ),
 )
 def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
-    """Version 1, with descriptions of topologies, is that of Kafka 4.4."""
+    """Version 1, with descriptions of topologies, was added by Kafka 4.4."""
     types = request.response
 
     def list_members(group: StreamsGroup) -> Iterator[Any]:

@@ -59,7 +59,9 @@ class _ClientInstance:
     last_error: ErrorCode = ErrorCode.NONE
 
     def may_subscribe(self, now_ms: int) -> bool:
-        """Return whether the push interval has passed since the last request, or the last error allows a repetition."""
+        """Return whether the push interval has passed since the last request, or the last error allows an immediate
+        retry.
+        """
         times = [time_ms for time_ms in (self.subscribed_at_ms, self.pushed_at_ms) if time_ms is not None]
         is_due = not times or now_ms - max(times) >= self.subscription.interval_ms
         if is_due:
@@ -67,7 +69,7 @@ class _ClientInstance:
         return is_due or self.last_error in _IMMEDIATE_RETRY_ERRORS
 
     def may_push(self, now_ms: int) -> bool:
-        """Return whether a push is not too early. The first one after a new subscription never is."""
+        """Return whether the push interval has passed. The first push after a new subscription is always accepted."""
         pushed_at_ms = self.pushed_at_ms
         is_first = self.subscribed_at_ms is not None and (pushed_at_ms is None or self.subscribed_at_ms > pushed_at_ms)
         is_due = is_first or pushed_at_ms is None or now_ms - pushed_at_ms >= self.subscription.interval_ms
@@ -87,7 +89,7 @@ def _combine_subscriptions(broker: BrokerState) -> _MetricsSubscription:
 
 
 def _find_client_instance(session: Session, instance_id: UUID, subscription: _MetricsSubscription) -> _ClientInstance:
-    """Return the state of a client instance; a new one after the first request and after a change of subscriptions."""
+    """Return the state of a client instance. It is new for the first request and after a change of subscriptions."""
     instance = session.telemetry
     if (
         not isinstance(instance, _ClientInstance)

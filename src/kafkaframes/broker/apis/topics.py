@@ -133,7 +133,10 @@ def _create_requested_topic(
 
 
 def create_as_requested_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
-    """Create a topic for the broker itself, from a row of CreateTopics. It is visible after ``BrokerState.keep``."""
+    """Create a topic for the broker itself, from a CreateTopics row.
+
+    It is visible after ``BrokerState.publish_topics``.
+    """
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} already exists")
     configs, replicas = _check_configs(broker, row), broker.assign_replicas(row.name, *_choose_counts(broker, row))
@@ -143,7 +146,10 @@ def create_as_requested_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
 def create_all_steps(
     broker: BrokerState, creators: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
-    """Create topics and store their metadata. Return the errors by topic. A maker that returns None creates nothing."""
+    """Create topics and store their metadata.
+
+    Return the errors by topic. A creator that returns None creates nothing.
+    """
     failures: dict[str, KafkaframesError] = {}
 
     def create_steps(name: str) -> Steps[Topic | None]:

@@ -74,8 +74,9 @@ def _refuse_id(request: _InitProducerId, code: int) -> Answer:
     refuse=_refuse_id,
 )
 def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
-    """An ongoing transaction is aborted first. As in Kafka, the response is CONCURRENT_TRANSACTIONS in the meantime,
-    and the client retries.
+    """An ongoing transaction is aborted first.
+
+    As in Kafka, the response is CONCURRENT_TRANSACTIONS until the abort is complete, and the client retries.
     """
     body = request.body
     code = _check_request(request, broker)
@@ -162,7 +163,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
 
 
 def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
-    """Add partitions to one transaction. They are checked in steps, because there may be many, and added together."""
+    """Add partitions to one transaction. Many partitions are checked in steps. All of them are added together."""
     body = request.body
     producer = body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
     topics = body.v3_and_below_topics
@@ -231,7 +232,7 @@ def _build_topic_rows(
     rows_of_topics = []
     for topic in topics:
         if not topic.partitions:
-            continue  # as in Kafka, which answers per partition
+            continue  # as in Kafka, a topic without partitions is omitted from the response
         partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
         partitions.sort(key=lambda where: codes[where] == unattempted_partitions)
         rows = [

@@ -1,4 +1,7 @@
-"""``Dispatcher``: answers a request frame: header, hooks, permissions, quotas, handler, encoded response. No I/O."""
+"""``Dispatcher``, which answers request frames without I/O.
+
+It decodes the header, calls the hooks, checks permissions and quotas, calls the handler, and encodes the response.
+"""
 
 from __future__ import annotations
 

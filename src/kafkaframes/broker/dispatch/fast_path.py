@@ -6,8 +6,8 @@ only used without hooks (journal, request log), and with the catalog's messages.
 
 Ordinary Produce requests are in ``fast_produce.py``, ordinary Fetch requests in this module. A Fetch is ordinary if it
 has no fetch session (KIP-227), this node leads all of its partitions, all offsets exist, and there are enough bytes for
-an immediate response. The general path is ``apis/fetch.py``. A Fetch changes nothing, so that the general path can
-start again at any point.
+an immediate response. The general path is ``apis/fetch.py``. A Fetch has no side effects, so that the general path can
+restart it at any point.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class RequestedPartition(NamedTuple):
 
 
 def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | DeferredBytes]:
-    """Return the body of the response to an ordinary request. Raise one of ``fast_reading.UNUSUAL`` for all others."""
+    """Return the body of the response to an ordinary request.
+
+    Raise one of ``fast_reading.GENERAL_PATH_ERRORS`` for all other requests.
+    """
     if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.read_numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
         raise GeneralPathRequiredError
     max_wait_ms, min_bytes, max_bytes, isolation = cursor.read_numbers(_LIMITS)
@@ -213,7 +216,7 @@ def _parse_partition(cursor: Cursor, version: int) -> RequestedPartition:
 
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _NO_API_VERSIONS: Final = (1, 0)
-_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a response of this size has no long part and no file range
+_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a smaller response has neither a long part nor a file range
 
 
 class UnfinishedResponse(NamedTuple):
@@ -258,7 +261,7 @@ class FastPath:
     def _answer_parsed(
         self, frame: memoryview, head: tuple[int, int, int], session: Session
     ) -> Buffers | UnfinishedResponse | None:
-        """Answer a request that has to be parsed."""
+        """Parse a request and answer it; return None if it requires the general path."""
         key, version, correlation_id = head
         is_flexible = version >= (
             fast_produce.FIRST_FLEXIBLE_VERSION if key == PRODUCE else _FIRST_FLEXIBLE_FETCH_VERSION

@@ -1,7 +1,7 @@
 """The fast path of an ordinary Produce, with few objects for its request and response.
 
 A Produce is ordinary if it has no transaction, acks is 1 or all, this node leads all of its partitions, and the batches
-have the form that the version requires. All of this is checked before anything is appended. The general path is
+have the form that the version requires. These conditions are checked before the first append. The general path is
 ``apis/produce.py``, which also builds the response if the log rejects records.
 """
 
@@ -132,7 +132,10 @@ def is_supported_batch(sent_records: SentRecords, version: int) -> bool:
 def append_steps(
     requested_topics: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
 ) -> Waiting[list[CompletedTopic]]:
-    """Append partition by partition, and let other requests run in between. Errors are independent of each other."""
+    """Append partition by partition, and let other requests run in between.
+
+    An error does not affect other partitions.
+    """
     turns, topics_done = produce.AppendScheduler(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
     for topic, outcomes in topics_done:
         for partition, sent_records in topic.partitions:
@@ -263,14 +266,14 @@ class RequestCache:
             return
         session.records_at, key = records_position, _cache_key(frame, records_position)
         known_request = self._known_requests.get(key)
-        # The connection's previous request had another head.
+        # The connection's previous request had other bytes before its records.
         if known_request is not None and known_request.topic.topic is requested_topics[0].topic:
             return
         ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
         prefix, mark, suffix = split_response(CompletedTopic(requested_topics[0], [_PLACEHOLDER_OUTCOME]), version)
         if cursor.is_flexible:
-            prefix = b"\x00" + prefix  # of the response's header
+            prefix = b"\x00" + prefix  # tagged fields of the response header
         size = 4 + len(prefix) + len(mark) + len(suffix)
         if len(self._known_requests) >= MAX_CACHED_REQUESTS:
             self._known_requests.clear()

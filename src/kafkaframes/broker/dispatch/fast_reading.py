@@ -14,12 +14,12 @@ from kafkaframes.wire.varint import write_unsigned_varint
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NULL_LENGTH = -1
 _UUID_BYTES = 16
-_MAX_VARINT_BYTES = 5  # of an unsigned varint
+_MAX_VARINT_BYTES = 5  # largest size of an unsigned varint
 _MAX_ARRAY_ELEMENTS = 10_000
 
 
 class GeneralPathRequiredError(Exception):
-    """The request is not ordinary, so the dispatcher answers it."""
+    """The fast path does not support the request, so the dispatcher answers it."""
 
 
 # The exceptions of a cursor, including those for truncated requests.
@@ -38,7 +38,7 @@ class Cursor:
         self.is_flexible = is_flexible
 
     def read_numbers(self, shape: struct.Struct) -> tuple[int, ...]:
-        """Return the next numbers, of a struct format."""
+        """Read the next numbers, in a struct format."""
         numbers = shape.unpack_from(self._frame, self.position)
         self.position += shape.size
         return numbers
@@ -101,9 +101,9 @@ class Cursor:
             raise GeneralPathRequiredError
 
     def read_bytes(self) -> bytearray:
-        """Return a copy of bytes that are not null. It is the only copy of records on their way to the disk.
+        """Return a copy of bytes that are not null. Records are not copied again before they are written to disk.
 
-        ``blob_at`` is where their length is, ``blob_end`` their end.
+        ``blob_at`` is the position of their length, ``blob_end`` their end.
         """
         self.blob_at = self.position
         blob = self._skip_bytes(self._read_length(_INT32))

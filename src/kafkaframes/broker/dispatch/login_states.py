@@ -17,7 +17,7 @@ class LoginState(Enum):
     COMPLETE = "the connection is authenticated, or authentication is not required"
 
 
-# APIs that a connection may call; None is every API.
+# APIs that a connection may call, by its state; None allows every API.
 ALLOWED_APIS: Final[Mapping[LoginState, frozenset[str] | None]] = {
     LoginState.HANDSHAKE: frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"}),
     LoginState.TOKENS: frozenset({"SaslAuthenticate"}),
@@ -26,7 +26,7 @@ ALLOWED_APIS: Final[Mapping[LoginState, frozenset[str] | None]] = {
 
 
 def login_state_of(session: Session) -> LoginState:
-    """Return the authentication state of a connection. It is the same during re-authentication."""
+    """Return the authentication state of a connection. The state does not change during re-authentication."""
     if session.login.exchange is not None:
         return LoginState.TOKENS
     return LoginState.COMPLETE if session.is_authenticated else LoginState.HANDSHAKE

@@ -1,6 +1,6 @@
 """The APIs that a broker serves: all that have a handler, those of a Kafka release, or those of user-supplied specs.
 
-Clients with the same specs use their versions. Other clients use the versions that they know, and are not affected.
+Clients with the same specs can use the versions in the specs. Other clients use the versions that they know.
 Messages without a user-supplied spec use the catalog's.
 """
 
@@ -61,7 +61,7 @@ def serve_specs(specs: Specs) -> ServedApis:
     def class_of(key: int, kind: str) -> type[Message]:
         return body_class(key, kind, specs=known_specs)
 
-    # The first of a key, as class_of.
+    # If several specs have the same key and type, the first one is used, as in class_of.
     halves = {(spec.api_key, spec.type): spec for spec in reversed(known_specs.values())}
     apis = {
         key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in collect_apis().items()
@@ -89,12 +89,16 @@ def _rewrite_api(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
 
 _MESSAGE_FORMAT_SETTING = "log.message.format.version"
 _FIRST_RELEASE_WITH_GROUP_SETTINGS = (4,)
-_FIRST_KRAFT_RELEASE = (3, 3)  # from here on the controller creates topics, and an answer does not wait for it
-_FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
+# From this release on, the controller creates topics, and a Metadata response does not wait for it.
+_FIRST_KRAFT_RELEASE = (3, 3)
+_FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # from here on, message.format.version is ignored (KIP-724)
 
 
 def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
-    """Return the APIs of a known release, as far as they are served here; it decides a topic's default format."""
+    """Return the APIs of a known Kafka release that this broker serves.
+
+    The release also decides the default format of topics.
+    """
     release_info = release(name)
     version = tuple(int(part) for part in release_info.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_RELEASE_WITH_FORMAT_2

@@ -104,7 +104,7 @@ def decode_records(
 
 
 class ObservedClient(NamedTuple):
-    """A client software, with its client ids and the versions of each API that it used."""
+    """A client library and version, with its client ids and the API versions that it used."""
 
     software: str
     client_ids: tuple[str, ...]
@@ -116,7 +116,7 @@ def _is_refused(api_name: str, version: int) -> bool:
     """Return whether Kafka 4 rejects an API version that older releases accept (KIP-896)."""
     try:
         key = catalog_api(api_name).key
-    except KafkaframesError:  # an API of user-supplied specs
+    except KafkaframesError:  # the API is only in user-supplied specs
         return False
     accepted_range = _newest().all_apis.get(key)
     return key != API_VERSIONS and (accepted_range is None or version < accepted_range.accepted_versions.lowest)
@@ -389,7 +389,7 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
         if partition < 0:
             raise OptionError(f"partition {partition} is negative")
         settings, end, epoch = state.settings.build_log_settings({}), 0, 0
-    if settings.on_noncontiguous == KEEP:  # a topic of a mirror stores the offsets in the batches
+    if settings.on_noncontiguous == KEEP:  # in a topic of a mirror, the log keeps the offsets of the batches
         batches = _set_base_offsets(batches, end)
     now_ms = state.clock.now_ms
     for data, _ in batches:

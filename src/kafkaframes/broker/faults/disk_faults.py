@@ -85,7 +85,7 @@ class DiskRule(RuleBase):
         return self._chain(format_call("on_disk", self.effect, path=self.path, optional=self.is_optional))
 
     def matches(self, effect: str, path: str) -> bool:
-        """Count an operation if it matches; return whether the fault applies to it."""
+        """Count a matching operation; return whether the fault applies to the operation."""
         if self.is_over or self.effect not in (None, effect):
             return False
         if self.path is not None and not fnmatchcase(path, self.path):
@@ -122,7 +122,7 @@ class DiskFaults:
 
     def __init__(self, history: RuleHistory | None = None) -> None:
         self.rules: list[DiskRule] = []
-        self.unflushed: UnflushedFiles | None = None  # of the most recently opened disk
+        self.unflushed: UnflushedFiles | None = None  # unflushed files of the most recently opened disk
         self.history = history or RuleHistory()
 
     def on(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:

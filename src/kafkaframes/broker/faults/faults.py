@@ -55,7 +55,7 @@ class Rule(RuleBase):
         """Answer with an error code, by name or number. The request is not handled.
 
         Raises:
-            OptionError: Kafka has no error with this name.
+            OptionError: the error name is unknown.
         """
         if isinstance(code, str) and code not in ErrorCode.__members__:
             near = get_close_matches(code, ErrorCode.__members__, 1)

@@ -29,7 +29,7 @@ _MAX_JOURNAL_BYTES = 64 << 20
 _ENTRY_OVERHEAD_BYTES = 512  # size of an entry without its bodies
 _MAX_SAMPLED_ELEMENTS = 32  # elements of a long list that are measured for its size
 _SEQUENCES = (list, tuple)
-_PLAIN_TYPES = frozenset({int, bool, float, str, bytes, type(None)})  # types of values without parts
+_PLAIN_TYPES = frozenset({int, bool, float, str, bytes, type(None)})  # types of values that contain no other values
 
 
 @dataclass(slots=True)
@@ -181,7 +181,8 @@ class Journal:
         """Return the matching requests.
 
         Raises:
-            AssertionError: there is none, or their number is not ``times``. The message lists the last requests.
+            AssertionError: no request matches, or the number of matches is not ``times``. The message lists the last
+                requests.
         """
         entries = self.requests(api, **field_values)
         if (times is None and entries) or len(entries) == times:
@@ -202,7 +203,7 @@ class Journal:
         """Check that requests of these APIs arrived in this order. Other requests may be in between.
 
         Raises:
-            AssertionError: they did not. The message lists the last requests.
+            AssertionError: the requests did not arrive in this order. The message lists the last requests.
         """
         names = iter([entry.api for entry in self])
         for api in apis:
@@ -233,7 +234,7 @@ def _estimate_memory(value: Any) -> int:
 
 
 def _memory_of_all(values: Iterable[Any]) -> int:
-    """Return the memory of several values. Each request has dozens of numbers, which are therefore measured here."""
+    """Return the memory of several values. Numbers are measured here, because each request has dozens of them."""
     return sum(getsizeof(value) if type(value) in _PLAIN_TYPES else _estimate_memory(value) for value in values)
 
 

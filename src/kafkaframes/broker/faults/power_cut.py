@@ -1,7 +1,7 @@
 """Simulate a power cut: files lose the content that was not flushed.
 
-A flushed file keeps its name, as on ext4, XFS and Btrfs. All unflushed content is lost. A real power cut may preserve
-some of it, or leave zeros.
+A flushed file stays in its directory, as on ext4, XFS and Btrfs. All unflushed content is lost. After a real power cut,
+some of this content may survive or be replaced by zeros.
 """
 
 from __future__ import annotations

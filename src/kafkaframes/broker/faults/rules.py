@@ -1,4 +1,4 @@
-"""The common part of request rules and disk rules: how often a fault happens, and whether it has happened."""
+"""The base class of request rules and disk rules, which limits and counts the occurrences of a fault."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ class RuleHistory:
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class RuleBase:
-    """The part of a rule that counts matches and faults. As a context manager, the rule is removed after the block.
+    """The base class of rules, which counts matches and faults.
+
+    As a context manager, it removes the rule after the block.
 
     Attributes:
         skip: number of matches without a fault at the beginning.
-        left: remaining number of faults; None is unlimited.
+        left: remaining number of faults; None for no limit.
         is_removed: whether the rule was removed.
-        is_optional: whether it is no error if the fault never happens (``optional=True``).
+        is_optional: whether the fault need not happen (``optional=True``).
         occurrences: number of faults that have happened.
         origin: file and line of the call that created the rule.
         is_reported: whether a ``with`` block has failed because the fault never happened.

@@ -74,14 +74,14 @@ def open_broker(
     """Open a broker's data directory, or create one in memory. All acknowledged records are available again.
 
     Args:
-        data_dir: Kafka log directory; None for one in memory.
+        data_dir: Kafka log directory; None for a directory in memory.
         serve: paths of log directories and stores that are served read-only (``ServedDirectory``). Changes of groups
             stay in memory.
         replicas, storage: as for ``serve_paths``.
         durability: ``memory``, ``log`` or ``fsync``.
         disk: disk of the log directory; by default the local file system, or memory.
         records_in_memory: records that groups wrote before a restart of a broker that serves directories.
-        adopt: whether to accept a ``data_dir`` that another broker created, and to write to it.
+        adopt: whether to accept and change a ``data_dir`` that another broker created.
         access: authorizer; the default allows everything.
         credentials: users for SASL.
         disk_faults: rules for disk faults.
@@ -138,7 +138,7 @@ def open_broker(
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
         properties = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
-        # As Kafka from 3.7 on (KIP-858).
+        # Kafka writes this property since 3.7 (KIP-858).
         identity = MetaProperties(properties | {"directory.id": uuid_to_text(uuid4())})
     logs = open_log_directory(
         path,
@@ -213,7 +213,7 @@ def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
             read(existing_names := to_online_disk(disk), path)
         except LogDirError as problem:
             problems.append(problem)
-            existing_names.delete(join(path, name))  # in the in-memory overlay, not on disk
+            existing_names.delete(join(path, name))  # deletes the file only in the in-memory overlay, not on disk
     return problems
 
 
@@ -252,7 +252,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
 
     Args:
         stored_topics: stored topics by name.
-        is_ours: whether kafkaframes wrote the directory; empty partitions may then have no directory.
+        is_ours: whether kafkaframes created the log directory; empty partitions may then lack a directory.
 
     Raises:
         LogDirError: a partition is missing in a directory that the broker writes to.

@@ -26,13 +26,13 @@ class CleaningRange:
     """The range of a log to compact, with the log's state at the start of the round.
 
     Attributes:
-        dirty: first offset that was not compacted yet.
+        dirty: first uncompacted offset.
         end: end of the range: a segment's base offset.
         segments: all segments of the log, by base offset.
-        partition: the segments as a directory listing returns them.
+        partition: directory listing of the segments.
         log_end_offset, high_watermark, aborted, producers: state of the log.
         now_ms, delete_retention_ms: times that decide which tombstones are removed.
-        ratio: dirty ratio: the share of the compactable bytes that is new.
+        ratio: dirty ratio, the share of uncompacted bytes in the compactable bytes.
     """
 
     key: TopicPartition
@@ -51,7 +51,7 @@ class CleaningRange:
 
 
 def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRange | None:
-    """Return the range of a log to compact; None if nothing is due."""
+    """Return the range of a log to compact; None if no compaction is due."""
     log, key = partition.log, partition.topic_partition
     topic = broker.topics.get(key.topic)
     if topic is None:
@@ -84,7 +84,7 @@ def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRa
 
 
 def _first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -> int:
-    """Return the end of the last round. A checkpoint outside of the log is ignored (LogCleanerManager)."""
+    """Return the end offset of the last compaction. A checkpoint outside of the log is ignored (LogCleanerManager)."""
     start = log.log_start_offset
     return (
         start
@@ -94,7 +94,9 @@ def _first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -> int
 
 
 def _first_uncleanable_offset(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
-    """Return the first offset that must not be compacted: active, unstable, not replicated, or too recent."""
+    """Return the first offset that must not be compacted: in the active segment, unstable, not replicated, or too
+    recent.
+    """
     segments = list(log.segments)
     limits = [log.segments.active.base_offset, log.last_stable_offset, log.high_watermark]
     for segment, next_segment in pairwise(segments) if lag_ms > 0 else ():

@@ -123,7 +123,8 @@ def _write_file(
 def _copy_modification_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
     """Set the modification time of a compacted segment to that of its last source segment (Cleaner.cleanSegments).
 
-    The time decides how long tombstones of old formats are kept, and how old logs without timestamps are.
+    For old record formats, this time decides how long tombstones are retained; without timestamps, it is the segment's
+    age.
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):

@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse
 
 _Answer = TypeVar("_Answer")
-_RESOLVING_THREADS = 2  # for subscription patterns, as Kafka's group.coordinator.background.threads
-_AUTHENTICATING_THREADS = 4  # for authentication that may wait for files or name resolution
+_RESOLVING_THREADS = 2  # for subscription patterns, like Kafka's group.coordinator.background.threads
+_AUTHENTICATING_THREADS = 4  # for authentication, which may wait for files or name resolution
 
 
 def _build_defaults(nodes: int) -> dict[str, str]:
@@ -153,8 +153,8 @@ class Broker:
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.monotonic_ms) if journal else None
         self._snapshot: Snapshot | None = None
-        self._records_in_memory = RecordsInMemory()  # if the broker serves directories: from its start to its stop
-        self._memory: Disk | None = None  # if the broker has no data_dir: from its start to its stop
+        self._records_in_memory = RecordsInMemory()  # used from start to stop if the broker serves directories
+        self._memory: Disk | None = None  # used from start to stop if the broker has no data_dir
         security = security or Security()
         self._ports = Ports(
             check_listeners(listeners, security, host, nodes),
@@ -215,14 +215,14 @@ class Broker:
             raise OptionError("the broker is already running")
         self._loop.start()
         try:
-            self._loop.call(self._open(), timeout=None)  # many logs may have to be recovered
+            self._loop.call(self._open(), timeout=None)  # without a timeout, because many logs may have to be recovered
         except BaseException:
             self._loop.end()
             raise
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly: flush and close all logs. Logs on a disk that has failed earlier are not flushed.
+        """Stop the broker cleanly: flush and close all logs. If the disk has failed before, its logs are not flushed.
 
         Raises:
             StorageError: flushing or closing a log fails.
@@ -247,8 +247,8 @@ class Broker:
     def kill(self, *, node: int | None = None, power_cut: bool = False) -> None:
         """Stop the broker as a crash does: close all connections, flush no log, write no clean-shutdown marker.
 
-        After the next start all written data is available, as the page cache survives ``kill -9``. The same holds for
-        an in-memory broker. The ports stay reserved until the broker is started again or stopped.
+        After the next start all written data is available, as the page cache survives ``kill -9``. An in-memory broker
+        loses the same data. The ports stay reserved until the broker is started again or stopped.
 
         Args:
             node: stop only this virtual node, as :meth:`stop_node`. All nodes share one log, so that the other nodes
@@ -368,7 +368,7 @@ class Broker:
         await self._ports.open_all(self._server)
         address = self._metrics_address
         if address is not None:
-            from kafkaframes.broker.network.http_server import (  # imported now: the first request is fast
+            from kafkaframes.broker.network.http_server import (  # now, so that the first request is not delayed
                 HttpServer,
                 Route,
             )
@@ -419,7 +419,7 @@ class Broker:
             state.store.close()
         if flushes and state.logs.disk.failure is None:
             state.logs.close(now_ms=self._clock.now_ms)
-        else:  # after a disk failure, of which producers were informed, a flush would write an incomplete log
+        else:  # after a disk failure, which producers have seen as errors, a flush would write an incomplete log
             state.logs.abandon()
 
     # ---------------------------------------------------------------------------------------------- questions

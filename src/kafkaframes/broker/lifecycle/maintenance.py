@@ -28,8 +28,8 @@ class LogCleaner:
     then replace them between two requests. If segments were deleted in the meantime, the log is compacted again later.
 
     Attributes:
-        run_work: runs work in a thread, and then a second function on the broker's thread. If it is None, or while the
-            clock is frozen, both run immediately.
+        run_work: runs a function in a thread, and then a second function on the broker's thread. If it is None, or
+            while the clock is frozen, both functions run immediately in the caller.
         uncleanable: logs that could not be read, and the reason. They are skipped until the next start.
     """
 
@@ -76,7 +76,7 @@ class LogCleaner:
 
             try:
                 outcome.extend(write_compacted(cleaning_range, lambda: self.is_stopped))
-            except StorageError as error:  # repeated in the next pass, unless the directory is offline
+            except StorageError as error:  # the next pass retries, unless the directory is offline
                 self.broker.disk_problems.report("compaction fails", error)
             except KafkaframesError as error:
                 _LOGGER.warning("%s is not compacted: %s", cleaning_range.key, error)
@@ -113,7 +113,10 @@ class LogCleaner:
             self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
     def run_in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Run work in a thread, and ``finish`` on the broker's thread: the ``run_work`` of a running broker."""
+        """Run work in a thread, and then ``finish`` on the broker's thread.
+
+        A running broker uses this as ``run_work``.
+        """
 
         async def run_steps() -> None:
             await asyncio.get_running_loop().run_in_executor(None, work)
@@ -138,7 +141,9 @@ class LogCleaner:
 
 
 class Maintenance:
-    """Periodic maintenance: of the log directory, each second of the broker's clock, and of preferred leaders."""
+    """Periodic maintenance of the log directory (every second of the broker's clock), and elections of preferred
+    leaders.
+    """
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker

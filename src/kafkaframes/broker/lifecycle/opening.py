@@ -1,4 +1,4 @@
-"""Opens what a broker serves: log directories and tiered stores, read-only; and takes and restores snapshots."""
+"""Opens log directories and tiered stores that a broker serves read-only, and takes and restores snapshots."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def open_served_logs(
 def find_unserved_data(logs: LogManager) -> tuple[Remark, ...]:
     """Return findings about data in a log directory that is not served.
 
-    These are unreadable logs, data that recovery drops, and damage that later reads have found. Warnings follow for
-    small files that are ignored because they cannot be read. As Kafka's LogLoader, a broker serves the batches of a
+    Findings are unreadable logs, data that recovery drops, and damage that later reads have detected. Warnings follow
+    for small files that are ignored because they cannot be read. As Kafka's LogLoader, a broker serves the batches of a
     segment up to the first incomplete one.
     """
     lines = [f"error: not served: {log_error}" for log_error in logs.unreadable.values()]

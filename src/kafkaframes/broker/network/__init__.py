@@ -1,1 +1,1 @@
-"""What has sockets: listeners, connections and their send queues, ports, and the HTTP server with its metrics."""
+"""The modules with sockets: listeners, connections and their send queues, ports, the HTTP server, and the metrics."""

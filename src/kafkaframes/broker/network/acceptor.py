@@ -1,8 +1,8 @@
 """Accept the connections of a listener while enough file descriptors are free for the rest of the process.
 
 If too few descriptors are free, new connections wait in the listener's backlog, and clients see them as connecting.
-They are accepted when other connections are closed. asyncio's server has no limit, and logs an error every second when
-no descriptor is free.
+They are accepted after other connections are closed. In contrast, asyncio's server does not limit connections, and logs
+an error every second while no descriptor is free.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DescriptorBudget:
     """The number of connections that a broker's listeners may accept before free descriptors are counted again.
 
     Args:
-        release_files: closes files that can be reopened later. It returns False if no such file is open.
+        release_files: closes files that can be reopened later. It returns False if it closed none.
     """
 
     def __init__(self, release_files: Callable[[], bool]) -> None:
@@ -79,7 +79,7 @@ class Acceptor:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = int(sockets[0].getsockname()[1])
-        self.opening: set[asyncio.Task[Any]] = set()  # accepted connections without a transport
+        self.opening: set[asyncio.Task[Any]] = set()  # accepted connections that have no transport yet
         self._make_connection = make_connection
         self._sockets = tuple(sockets)
         self._budget = budget

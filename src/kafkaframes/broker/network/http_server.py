@@ -49,11 +49,11 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestGuard:
-    """The checks of each request.
+    """The security checks of each request.
 
     Attributes:
-        token: what requests have to bear; None: nothing.
-        body_types: the types of bodies that are taken.
+        token: bearer token that requests must contain; None if no token is required.
+        body_types: accepted content types of bodies.
     """
 
     host: str
@@ -65,7 +65,7 @@ class RequestGuard:
         """Check the headers of a request.
 
         Raises:
-            HttpError: for another host, from another site, without the token, or of another type than JSON.
+            HttpError: the request has another host, another origin, no valid token, or an unsupported content type.
         """
         hosts = headers.get_all("Host", ())
         if len(hosts) != 1 or not self.is_own_host(hosts[0]):
@@ -103,13 +103,13 @@ class RequestGuard:
             return False
         if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
             return False
-        if self.host in _WILDCARD_HOSTS:  # a container's port may have another number outside
+        if self.host in _WILDCARD_HOSTS:  # the port of a container may be mapped to another port
             return name in _LOOPBACK_HOSTS or name == socket.gethostname().lower() or _is_ip_address(name)
         return port == self.port and (name in _LOOPBACK_HOSTS or name == self.host.lower())
 
 
 def _is_ip_address(name: str) -> bool:
-    """Return whether a name is an IP address. A browser cannot be led to it by DNS rebinding."""
+    """Return whether a name is an IP address. DNS rebinding cannot produce such a Host header."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -141,7 +141,7 @@ class HttpRequest(NamedTuple):
         """Return a field of the body, which must be a JSON object.
 
         Raises:
-            HttpError: 400: the body is none, lacks the field, or it is of another type.
+            HttpError: status 400: the body is not an object, lacks the field, or the field has another type.
         """
         body = {} if self.body is None else self.body
         if not isinstance(body, dict):
@@ -159,7 +159,7 @@ class HttpRequest(NamedTuple):
         """Reject unknown fields of the body and unknown parameters of the query.
 
         Raises:
-            HttpError: 400: a name is unknown.
+            HttpError: status 400: a name is unknown.
         """
         for name in (*(self.body if isinstance(self.body, dict) else ()), *self.query):
             if name not in accepted_names:
@@ -169,7 +169,7 @@ class HttpRequest(NamedTuple):
                 raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {accepted_list}")
 
     def get_number(self, name: str, default: int | None = None) -> int | None:
-        """Return an integer parameter of the query; answer with status 400 if it is not an integer."""
+        """Return an integer parameter of the query; raise an ``HttpError`` with status 400 if it is not an integer."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -187,8 +187,8 @@ class Route(NamedTuple):
     A handler that returns None is answered with an empty object.
 
     Attributes:
-        meaning: what the route does.
-        accepts: names of the fields of the body and of the query; None: the handler checks them.
+        meaning: description of the route.
+        accepts: accepted names of body fields and query parameters; None if the handler checks them.
     """
 
     method: str
@@ -203,8 +203,8 @@ class HttpServer:
 
     Args:
         routes: tried in order.
-        port: 0 for a free one, see ``port``.
-        content_type: of answers that are JSON.
+        port: port to listen on; 0 selects a free port.
+        content_type: content type of JSON responses.
         token, body_types: see ``RequestGuard``.
         max_body_bytes: largest body of a request, in bytes.
     """
@@ -263,7 +263,7 @@ class HttpServer:
             return error.status, {"error_code": error.code, "message": str(error)}
         except KafkaframesError as error:
             status, reason = HTTPStatus.BAD_REQUEST, redact_text(str(error))
-        except Exception as error:  # a bug in a handler; its text may contain any data
+        except Exception as error:  # a bug in a handler; its message may contain secrets
             status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, f"failed inside: {type(error).__name__}"
         return status, {"error_code": int(status), "message": reason}
 
@@ -390,7 +390,7 @@ class _RequestReader:
 
 
 class _HttpConnection(BaseHTTPRequestHandler):
-    """A connection. The standard library creates it, in a thread."""
+    """A connection. The standard library creates an instance for each connection, in a thread."""
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_SECONDS

@@ -1,4 +1,4 @@
-"""Metrics of a broker as Prometheus text, with Kafka's names where Kafka has the metric."""
+"""Metrics of a broker as Prometheus text. Metrics that Kafka also has use Kafka's names."""
 
 from __future__ import annotations
 

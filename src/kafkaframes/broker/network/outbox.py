@@ -45,7 +45,8 @@ class Outbox:
         self.is_choked = False
         self.is_ending = False
         if transport.get_extra_info("sslcontext") is None:
-            transport.set_write_buffer_limits(high=0)  # pause_writing is called once the system accepts no bytes
+            # The transport calls pause_writing as soon as the system accepts no bytes.
+            transport.set_write_buffer_limits(high=0)
 
     @property
     def unsent_bytes(self) -> int:
@@ -63,7 +64,7 @@ class Outbox:
             return
         first = buffers[0]
         if len(buffers) == 1 and type(first) is bytes and not (self._queue or self.is_choked or self.is_ending):
-            self._transport.write(first)  # an ordinary response needs no queue
+            self._transport.write(first)  # most responses are sent without the queue
             return
         self._queue.extend(buffers)
         self._send_queued()
@@ -115,7 +116,9 @@ class Outbox:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _send_file_range(self, file_range: FileRange) -> None:
-        """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
+        """Send the part of a file that the socket accepts, and a few more bytes through the transport, which reports
+        when to continue.
+        """
         try:
             sent_bytes = os.sendfile(self._socket.fileno(), file_range.descriptor, file_range.position, file_range.size)
         except (BlockingIOError, InterruptedError):

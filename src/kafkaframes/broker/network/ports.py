@@ -27,7 +27,7 @@ class HeldPorts:
 
     def __init__(self) -> None:
         self._sockets: dict[int, socket.socket] = {}  # by port
-        weakref.finalize(self, _close_all, self._sockets)  # for a broker that is killed and garbage-collected
+        weakref.finalize(self, _close_all, self._sockets)  # closes the sockets if a killed broker is garbage-collected
 
     def hold(self, host: str, port: int) -> None:
         """Reserve a port. If another program uses it, the error is ignored."""
@@ -35,7 +35,7 @@ class HeldPorts:
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             held_socket = self._sockets[port] = socket.socket(family, kind)
-            # Also while closed connections are in TIME_WAIT.
+            # Without this option, closed connections in TIME_WAIT would block the port.
             held_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held_socket.bind(address)
 
@@ -85,7 +85,7 @@ class Ports:
     Attributes:
         first_port: port of the first node's first listener; 0 selects a free port.
         bound: the most recently bound ports, by node and listener.
-        comes_back: whether the broker will listen on the same ports again.
+        comes_back: whether the broker will be started again on the same ports.
     """
 
     listeners: tuple[ListenerOptions, ...]

@@ -30,8 +30,8 @@ from kafkaframes.wire.integers import MAX_INT32
 
 _READ_AHEAD_BYTES = 256 << 10
 _FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
-_MAX_UNSENT_BYTES = 64 << 20  # bytes of unsent responses in memory, of all connections
-_IDLE_SECONDS = 5.0  # an idle connection then frees the memory that only large requests need
+_MAX_UNSENT_BYTES = 64 << 20  # total bytes of unsent responses in memory, over all connections
+_IDLE_SECONDS = 5.0  # time after which an idle connection frees the memory that only large requests need
 _REQUESTS_PER_TURN = 64  # requests of one connection before other connections are served
 _LONG_RESPONSE_BYTES = 16 << 10  # a longer response is sent before the next request is handled
 _MAX_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._pending_response: DeferredResponse | None = None
         self._is_held = False  # a response waits for a flush, or other connections are served first
-        self._is_muted = False  # because of a quota
+        self._is_muted = False  # requests are delayed because of a quota
         self._outbox: Outbox | None = None
         self._is_paused = False
         self.session = Session(
@@ -312,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.loop.call_soon(self._handle_buffer)
 
     def _pause_requests(self, milliseconds: int) -> None:
-        """Handle no requests for a time, because of a quota."""
+        """Delay the next request, because a quota is exceeded."""
         self._is_muted = True
 
         def resume_handling() -> None:
@@ -333,10 +333,10 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_soon(self.close)
 
     def _send_response(self, buffers: Buffers, out: Buffers) -> None:
-        """Send a response, with ``fsync`` after the records are flushed."""
+        """Send a response. With ``fsync``, it is sent after the records are flushed."""
         if not self._server.commit.is_needed:
             out.extend(buffers)
-            if len(buffers) > 1 or len(buffers[0]) > _LONG_RESPONSE_BYTES:  # shorter ones are sent together
+            if len(buffers) > 1 or len(buffers[0]) > _LONG_RESPONSE_BYTES:  # shorter responses are sent together
                 self._send(out)
                 out.clear()
             return
@@ -448,8 +448,9 @@ class Server:
 
     Attributes:
         clock: clock whose due timers the server runs.
-        max_queued_bytes: ``queued.max.request.bytes`` (KIP-72): total memory of frames above 1 MiB; -1: unlimited.
-        fast: fast path, which answers ordinary requests without the dispatcher. It returns None for other requests.
+        max_queued_bytes: ``queued.max.request.bytes`` (KIP-72), the total memory limit of frames above 1 MiB; -1 for no
+            limit.
+        fast: fast path, which answers ordinary requests without the dispatcher, and returns None for other requests.
     """
 
     dispatcher: Dispatcher
@@ -465,7 +466,7 @@ class Server:
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
     _unread_bytes: dict[Connection, int] = field(default_factory=dict)  # bytes of unread responses, longest wait first
     _sweep: asyncio.TimerHandle | None = None
-    _frame_memory: dict[Connection, int] = field(default_factory=dict)  # of connections with large buffers
+    _frame_memory: dict[Connection, int] = field(default_factory=dict)  # buffer sizes of connections with large buffers
     _frame_memory_bytes: int = 0
     _closing: list[Acceptor] = field(default_factory=list)  # closed acceptors that may still establish connections
 
@@ -522,7 +523,7 @@ class Server:
                 return
 
     def admit(self, connection: Connection) -> bool:
-        """Register a new connection. Return False if there are too many, or if its port has been closed."""
+        """Register a new connection. Return False if there are too many connections, or if the port has been closed."""
         is_open = any(listener is connection.listener for listener, _ in self._listening)
         if not is_open or len(self.connections) >= self.max_connections:
             return False
@@ -530,7 +531,10 @@ class Server:
         return True
 
     def note_unread_responses(self, connection: Connection, size_bytes: int) -> None:
-        """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
+        """Note unread responses of a client.
+
+        If the total exceeds the limit, close the connections that have been waiting longest.
+        """
         self._unread_bytes[connection] = size_bytes
         while sum(self._unread_bytes.values()) > _MAX_UNSENT_BYTES:
             oldest = next(iter(self._unread_bytes))
@@ -543,7 +547,7 @@ class Server:
         self._unread_bytes.pop(connection, None)
 
     def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
-        """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted and always available."""
+        """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted."""
         connection.holds_memory = size_bytes > _FREE_FRAME_BYTES
         self._frame_memory_bytes += size_bytes * connection.holds_memory - self._frame_memory.pop(connection, 0)
         if connection.holds_memory:

@@ -1,1 +1,1 @@
-"""A request of a connection, the declaration of its API, its errors and its quotas. The lowest layer of the broker."""
+"""Requests, the declarations of APIs, error responses and quotas: the lowest layer of the broker."""

@@ -54,7 +54,7 @@ class DeferredResponse:
         self.complete(None)
 
     def follow(self, answer: Answer) -> None:
-        """Complete with another answer, now or when that one is complete."""
+        """Complete this response with another answer, now or when that answer is complete."""
         if isinstance(answer, DeferredResponse) and self.is_done:  # abandoned
             answer.abandon()
         elif isinstance(answer, DeferredResponse):
@@ -83,7 +83,8 @@ class DeferredResponse:
 
 
 Answer: TypeAlias = "Message | EncodedResponse | DeferredResponse | None"
-Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, whose modules import this one
+# The arguments are a Request and the BrokerState, whose modules import this one.
+Handler: TypeAlias = "Callable[[Any, Any], Answer]"
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -160,18 +161,18 @@ class Api:
 
     Attributes:
         name: Kafka's name of the API (``Metadata``). Key, versions and headers are in the catalog.
-        tier: tier in the support table, from T0 (used by every client) to T6.
+        tier: tier in the support table, from T0 (used by every client) to T6 (rarely used).
         behaviour: description of this implementation, in one or two sentences.
         notes: differences between versions: ``{"v4+": "..."}``.
         gaps: features of Kafka that are missing here.
         versions: lowest and highest served version; None for all stable versions.
         before_authentication: whether the API is served on connections that have not authenticated.
         group_type: ``consumer``, ``share`` or ``streams``: the request is rejected with UNSUPPORTED_VERSION while these
-            groups are disabled. Empty for other APIs.
+            groups are disabled. Empty for APIs that are not about groups.
         rights: permissions that a client needs, in the order in which they are checked.
         refuse: creates the response if the whole request is rejected with an error code.
         rewritten: definition from user-supplied specs that replaces the catalog's (``dispatch/table.py``).
-        on_unknown_version: answers, at version 0, a request of a version that is not served (KIP-511). If None, the
+        on_unknown_version: answers a request of an unsupported version, at version 0 (KIP-511). If None, the
             connection is closed, as in Kafka.
         handle: the handler, which is the decorated function.
     """

@@ -19,7 +19,7 @@ def failure_response(request: Request, code: int) -> Any:
     name: topic rows have the topic's name, partition rows the partition's number. Each error code of a row is ``code``.
     """
     body = request.body
-    if directories := getattr(body, "dirs", None):  # the response of AlterReplicaLogDirs has no level of directories
+    if directories := getattr(body, "dirs", None):  # the AlterReplicaLogDirs response is not grouped by directory
         body = type(directories[0])(topics=[topic for directory in directories for topic in directory.topics])
     return _fill_fields(request.response(), body, code, request.version)
 
@@ -34,7 +34,7 @@ def _fill_fields(target: Any, source: Any, code: int, version: int) -> Any:
         elif info.struct is not None and info.spec.type.is_array and source is not None:
             setattr(target, name, _build_rows(info, source, code, version))
         elif info.spec.type.name == "records":
-            setattr(target, name, b"")  # as Kafka does; librdkafka and kafka-python reject a response with null records
+            setattr(target, name, b"")  # like Kafka; librdkafka and kafka-python reject null records
         elif hasattr(source, name) and not _is_struct(getattr(source, name)):
             setattr(target, name, getattr(source, name))
         else:
@@ -75,12 +75,12 @@ def _build_rows(info: FieldInfo, source: Any, code: int, version: int) -> list[A
 
 
 def _wrap_values(struct: Any, values: list[Any]) -> list[Any]:
-    """Return plain values (names, numbers) as objects with the attributes of the row's struct."""
+    """Wrap plain values (names, numbers) as objects with the attributes of the row's struct."""
     return [value if isinstance(value, Struct) else _ScalarItem(struct, value) for value in values]
 
 
 class _ScalarItem:
-    """A name or number in a request, under each attribute name that a response row may have for it."""
+    """A name or number in a request's array, wrapped as an object with the attribute names of the response's row."""
 
     def __init__(self, struct: Any, value: Any) -> None:
         for info in struct._fields:

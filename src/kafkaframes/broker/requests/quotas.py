@@ -1,9 +1,9 @@
-"""Client quotas: which clients exceed one, and how long they are throttled (KIP-13, 124, 219, 599, 612).
+"""Client quotas: they limit the rates of clients by throttling (KIP-13, 124, 219, 599, 612).
 
-As in Kafka's ClientQuotaManager and Rate, usage is counted in the last eleven samples of one second. A client above its
-quota is throttled until its mean rate is at the quota. The response contains this time as ``throttle_time_ms``, and the
-connection's next request is read after it. A new connection above the quota of its address is closed after this time,
-without a response.
+As in Kafka's ClientQuotaManager and Rate, usage is counted in the last eleven samples of one second. A client that
+exceeds its quota is throttled until its mean rate equals the quota. The response contains this time as
+``throttle_time_ms``, and the connection's next request is read after it. A new connection above the quota of its
+address is closed after this time, without a response.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
 CONNECTION_RATE_KEY = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
 _MAX_THROTTLE_MS = 1000  # longest throttle time for request_percentage and connections: one sample
-_UNLIMITED_RATE = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
+_UNLIMITED_RATE = 1e18  # per second; replaces an infinite quota, with which the refill of a bucket would be NaN
 _FIRST_STRICT_VERSIONS = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 _UNCOUNTED_APIS = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
 _USER_PREFIX = "User:"
-_MAX_BUCKETS = 10_000  # limited, because clients choose their client ids
+_MAX_BUCKETS = 10_000  # limit of the memory, because clients choose their client ids
 _SamplesT = TypeVar("_SamplesT")
 _Entity: TypeAlias = frozenset[tuple[str, "str | None"]]
-_Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id that share one usage count
+_Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id: the key of a usage count
 
 
 @dataclass(slots=True)
 class UsageRate:
-    """Usage in samples of one second: (start of the sample in milliseconds, amount)."""
+    """Usage in samples of one second. A sample is (start in milliseconds, amount)."""
 
     samples: deque[tuple[float, float]] = field(default_factory=deque)
 
@@ -59,7 +59,8 @@ class UsageRate:
         if not self.samples:
             return 0
         elapsed_ms = now_ms - self.samples[0][0]
-        missing_samples = max(_SAMPLES - 1 - int(elapsed_ms // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
+        # Like Kafka's Rate.windowSize, this assumes a full window.
+        missing_samples = max(_SAMPLES - 1 - int(elapsed_ms // _SAMPLE_MS), 0)
         window_ms = elapsed_ms + missing_samples * _SAMPLE_MS
         mean = sum(used_amount for _, used_amount in self.samples) * _SAMPLE_MS / window_ms
         return round(min((mean - limit) / limit * window_ms, MAX_INT32)) if mean > limit else 0
@@ -67,7 +68,10 @@ class UsageRate:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """A token bucket for changes (TokenBucket). It is refilled over time, up to the tokens of a whole window."""
+    """A token bucket for changes (TokenBucket).
+
+    It is refilled over time, up to the number of tokens for a whole window.
+    """
 
     remaining_tokens: float
     filled_ms: float

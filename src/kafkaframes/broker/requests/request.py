@@ -14,8 +14,8 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
 
 ANONYMOUS_PRINCIPAL = "User:ANONYMOUS"
-_LONG_REQUEST_BYTES = 64 << 10  # bytes of a request
-_LONG_REQUEST_BYTES_OF_API = {"Produce": 2 << 20}  # mostly records, which are not decoded
+_LONG_REQUEST_BYTES = 64 << 10  # smallest size of a long request
+_LONG_REQUEST_BYTES_OF_API = {"Produce": 2 << 20}  # larger, because records are not decoded
 # A short request of these APIs can have a long response: all settings, all members.
 _LONG_REQUEST_BYTES_OF_API |= dict.fromkeys(
     ("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0
@@ -23,7 +23,7 @@ _LONG_REQUEST_BYTES_OF_API |= dict.fromkeys(
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
-ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # of an API key, and "request" or "response"
+ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # arguments: an API key, and "request" or "response"
 
 
 @cache
@@ -34,7 +34,7 @@ def class_in_catalog(key: int, kind: str) -> type[Message]:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """The state of a connection that handlers see.
+    """The connection state that is available to handlers.
 
     Attributes:
         peer: client address, ``host:port``.
@@ -43,10 +43,11 @@ class Session:
         sends_files: whether file ranges can be sent with sendfile: the logs are files, the connection has no TLS, and
             no hook reads responses.
         records_at: position of the records' size in the last Produce request of the fast path; 0 before the first.
-        login: SASL login of the connection.
+        login: state of the connection's SASL login.
         closes_after_response: whether the connection is closed after the next response.
         telemetry: client instance of the last GetTelemetrySubscriptions request; None before the first.
-        when_closed: functions to call after the connection has closed, by name. A later one replaces an earlier one.
+        when_closed: functions to call after the connection has closed, by name. A function with the same name replaces
+            the earlier one.
     """
 
     number: int = 0
@@ -69,13 +70,13 @@ class Session:
 class TypedRequest(Generic[RequestT, ResponseT]):
     """A request of one API: its header, and its body, which is decoded when a handler reads it.
 
-    The type parameters are the API's request and response class. They let the type checker check each field.
+    The type parameters are the API's request and response class. With them, type checkers can check each field.
 
     Attributes:
         header_tags: unknown tagged fields of the request header, as ``(tag, bytes)``.
         answer_tags: tagged fields for the response header; a hook may add some.
         journal_entry: the request's journal entry; None without a journal.
-        throttle_ms: how long the connection is muted after the response, in milliseconds, because of a quota.
+        throttle_ms: time for which the connection is muted after the response because of a quota, in milliseconds.
         has_long_answer: whether the response may have so many rows that it is encoded in a thread.
         is_unknown_version: whether the version is not served; ``version`` is then 0, and there is no body.
     """

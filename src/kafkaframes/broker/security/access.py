@@ -42,7 +42,7 @@ OPERATIONS_OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 CLUSTER_NAME: Final = "kafka-cluster"
-_OMIT_RESPONSE_PART: Final = -1  # instead of an error code: the response omits the part
+_OMIT_RESPONSE_PART: Final = -1  # replaces an error code if the response omits the part
 
 
 class Authorizer(Protocol):
@@ -72,7 +72,7 @@ def operation_bits(operations: tuple[str, ...]) -> int:
 
 
 class AllowAllAuthorizer:
-    """An authorizer that allows everything, as Kafka without ``authorizer.class.name``."""
+    """An authorizer that allows everything, like Kafka without ``authorizer.class.name``."""
 
     version = 0
 

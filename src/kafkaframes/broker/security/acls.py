@@ -1,4 +1,4 @@
-"""``AclAuthorizer``, an authorizer with ACLs, as Kafka's StandardAuthorizer."""
+"""``AclAuthorizer``, an authorizer with ACLs, like Kafka's StandardAuthorizer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Pattern = tuple[int, bool, str]  # resource type, whether the pattern is prefix
 
 
 class Acl(NamedTuple):
-    """An ACL; its numbers are Kafka's."""
+    """An ACL, with Kafka's numbers for types, operation and permission."""
 
     resource_type: int
     resource_name: str
@@ -58,7 +58,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A filter for ACLs; None and 1 match everything."""
+    """A filter for ACLs. None and ANY (1) match every value."""
 
     resource_type: int
     resource_name: str | None

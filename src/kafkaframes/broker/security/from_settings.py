@@ -38,7 +38,7 @@ def build_security(
     key: str | None = None,
     authorities: str | None = None,
 ) -> Security:
-    """Return the security from options and settings; options have precedence.
+    """Return the ``Security`` for options and settings. Options have precedence.
 
     The settings that were used are removed from ``known_settings``.
 
@@ -91,7 +91,7 @@ def build_security(
 
 
 def _check_security(security: Security, listeners: Sequence[ListenerOptions]) -> None:
-    """Reject security options that no listener uses: the user would rely on them."""
+    """Reject security options that no listener uses, because the user would rely on them."""
     protocol_list = ", ".join(listener.protocol for listener in listeners)
     if security.tls is None and any(listener.needs_tls for listener in listeners):
         raise OptionError(f"an SSL listener requires a certificate; the listeners are {protocol_list}")
@@ -164,10 +164,10 @@ def _parse_number(texts: Mapping[str, str], name: str, default: int) -> int:
 
 
 def parse_users(text: str, *, source: str) -> list[str]:
-    """Return the lines ``NAME=PASSWORD`` of a file or a variable; blank ones and those with ``#`` are left out.
+    """Return the lines ``NAME=PASSWORD`` of a file or a variable, without blank lines and lines that start with ``#``.
 
     Raises:
-        OptionError: names the source and the line's number, never its text.
+        OptionError: a line is invalid. The message contains its number, but never its text.
     """
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):

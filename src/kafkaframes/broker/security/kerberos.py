@@ -35,13 +35,13 @@ _REPLACEMENT_PATTERN: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class _PrincipalRule:
-    """A rule; without ``format`` it is DEFAULT."""
+    """A rule that maps principals to users. Without ``format``, it is DEFAULT."""
 
     count: int = 0
     format: str | None = None
     match: re.Pattern[str] | None = None
     replacement: re.Pattern[str] | None = None
-    replacement_parts: tuple[str | int, ...] = ()  # replacement: texts and group numbers
+    replacement_parts: tuple[str | int, ...] = ()  # parts of the replacement: texts and group numbers
     replaces_all: bool = False
     case: str = ""
 
@@ -79,7 +79,10 @@ class PrincipalRules:
         self._default_realm = default_realm
 
     def map_principal(self, principal: str) -> str:
-        """Return the user of a principal. Raise if no rule returns a name, or the name contains ``/`` or ``@``."""
+        """Return the user of a principal.
+
+        Raise an ``AuthenticationError`` if no rule returns a name, or the name contains ``/`` or ``@``.
+        """
         match = _PRINCIPAL_PATTERN.fullmatch(principal)
         if match is None:
             raise AuthenticationError("the principal's name is malformed")
@@ -145,7 +148,8 @@ def _parse_replacement(text: str, groups: int, rule: str) -> tuple[str | int, ..
     return tuple(parts)
 
 
-_NO_SECURITY_LAYER: Final = bytes([1, 0, 0, 0])  # layer bit mask (no layer), and the largest message size
+# Bit mask of security layers (only "no layer"), and the largest message size.
+_NO_SECURITY_LAYER: Final = bytes([1, 0, 0, 0])
 _REJECTION_MESSAGE: Final = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
 )
@@ -157,8 +161,8 @@ class Kerberos:
     """The options with which a broker accepts Kerberos tickets.
 
     Attributes:
-        keytab: keytab file; None for that of the process (``KRB5_KTNAME``).
-        principal: service principal of the tickets (``kafka/host@REALM``); None accepts each one in the keytab.
+        keytab: keytab file; None for the keytab of the process (``KRB5_KTNAME``).
+        principal: service principal of the tickets (``kafka/host@REALM``); None accepts all principals in the keytab.
         service: service name for any host, such as ``kafka``, if ``principal`` is None.
         rules: rules that map principals to users, see ``PrincipalRules``.
     """
@@ -205,7 +209,10 @@ class KerberosExchange(SaslExchange):
         self._has_offered = False
 
     def respond(self, message: bytes) -> bytes:
-        """Return the response to a client message; the last one sets ``user``. May wait for files and host names."""
+        """Return the response to a client message.
+
+        The last message sets ``user``. This may wait for files and name resolution.
+        """
         try:
             return self._step_context(message)
         except self._library.exceptions.GSSError as error:

@@ -117,7 +117,7 @@ class Credentials:
     """The users of a broker.
 
     Responses do not reveal whether a user exists. A login of an unknown user takes as long as one with a wrong
-    password. For SCRAM, an unknown user gets a salt and an iteration count as of existing users, derived from a secret.
+    password. For SCRAM, an unknown user gets a plausible salt and iteration count, which are derived from a secret.
 
     Attributes:
         passwords: passwords by user, for PLAIN and SCRAM.
@@ -203,9 +203,9 @@ class Security:
     """SASL, TLS and ACLs of a broker.
 
     Attributes:
-        users: passwords by user. If it is not empty, clients must authenticate with SASL (PLAIN, or SCRAM with the same
+        users: passwords by user. If there are users, clients must authenticate with SASL (PLAIN, or SCRAM with the same
             passwords).
-        mechanisms: enabled SASL mechanisms. By default, those with passwords.
+        mechanisms: enabled SASL mechanisms. By default, the mechanisms with passwords.
         needs_sasl: whether clients must authenticate; always True if there are users.
         check_token: required for OAUTHBEARER: a function of a token and the time in milliseconds that returns the user
             or raises an ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures.
@@ -252,7 +252,7 @@ class Security:
         return ("SASL_" if self.needs_sasl else "") + ("SSL" if self.tls is not None else "PLAINTEXT")
 
     def credentials(self) -> Credentials:
-        """Return the users of a broker. Raise the errors of ``Kerberos.names``."""
+        """Return the users of a broker. Raise the same errors as ``Kerberos.names``."""
         kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.names())
         return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token, kerberos)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 
-# The short names of RFC 2253, as Java's X500Principal writes them. Other attributes keep their OpenSSL names.
+# Short attribute names (RFC 2253), as in Java's X500Principal. Other attributes keep their OpenSSL names.
 _SHORT_ATTRIBUTE_NAMES = {
     "commonName": "CN",
     "organizationalUnitName": "OU",
@@ -42,7 +42,7 @@ def server_context(
     """
 
     def provide_password() -> str:
-        if key_password is None:  # OpenSSL would ask on the terminal
+        if key_password is None:  # without this error, OpenSSL would prompt on the terminal
             raise OptionError(f"the private key of {certificate} is encrypted; set ssl.key.password")
         return key_password
 

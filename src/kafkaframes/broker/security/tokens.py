@@ -43,7 +43,7 @@ class DecodedToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRules:
-    """The rules for a token's claims.
+    """The rules for the claims of tokens.
 
     Attributes:
         issuer: required ``iss`` (``expected.issuer``); None accepts any.
@@ -66,7 +66,8 @@ class ClaimRules:
         now, skew = now_ms / 1000, self.clock_skew_seconds
         if _read_time(claims, "exp") + skew <= now:
             raise AuthenticationError("the token has expired")
-        # In whole milliseconds, as the clock: a token that was created in this millisecond is valid.
+        # Times are compared in whole milliseconds, like the clock, so that a token that was created in this millisecond
+        # is valid.
         if any(int((_read_time(claims, name) - skew) * 1000) > now_ms for name in ("iat", "nbf") if name in claims):
             raise AuthenticationError("the token is not valid yet")
         if self.issuer is not None and claims.get("iss") != self.issuer:
@@ -85,7 +86,7 @@ UNSECURED_TOKEN_RULES: Final = ClaimRules(clock_skew_seconds=0)
 
 
 def unsecured_token(token: str, now_ms: int) -> str:
-    """Return the user of an unsecured token (``alg`` none). Any client can create one for any user.
+    """Return the user of an unsecured token (``alg`` none). Any client can create such a token for any user.
 
     Raises:
         AuthenticationError: the token is malformed, is signed, has no user, or has expired.

@@ -1,7 +1,7 @@
 """The types, ranges and valid values of settings, as in the ConfigDefs of Kafka 4.3.1.
 
-Topics, brokers and groups share the table: a broker's default of a topic's setting takes what the topic's own takes.
-Smaller segments are taken than by Kafka 4, which wants 1 MiB: tests roll them.
+Topics, brokers and groups share the table: the broker's default of a topic setting has the type and range of the topic
+    setting. Unlike in Kafka 4, segments may be smaller than 1 MiB, so that tests can roll them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ _TOPIC_SETTING_OF_BROKER_KEY: Mapping[str, str] = {key: name for name, (key, _) 
 
 
 def _expand_values(values_by_limit: Mapping[int, str]) -> dict[str, int]:
-    """Return a value for each setting. Broker defaults of topic and group settings have the value of these."""
+    """Return a value for each setting.
+
+    The broker defaults of topic and group settings have the same value as these settings.
+    """
     values_by_name = {name: value for value, names in values_by_limit.items() for name in names.split()}
     equivalent_names = {**_TOPIC_SETTING_OF_BROKER_KEY, **GROUP_SETTINGS}
     return {
@@ -108,7 +111,7 @@ _LISTENER_ONLY_KEYS_TEXT = """
     ssl.truststore.type
 """
 LISTENER_ONLY_KEYS = frozenset(_LISTENER_ONLY_KEYS_TEXT.split())
-# Settings of Kafka 4.3.1 that are not read here, and that Kafka does not change while a broker runs.
+# Settings of Kafka 4.3.1 that this broker does not read, and that Kafka does not change while a broker runs.
 _FIXED_AND_UNUSED_KEYS_TEXT = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -268,7 +271,7 @@ def normalize_value(name: str, value: str) -> str:
     ('compact,delete', '1.0')
 
     Raises:
-        OptionError: the setting takes no such value; names both.
+        OptionError: the value is invalid for the setting. The message contains both.
     """
     kind, name_of_topics = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTING_OF_BROKER_KEY.get(name, name)
     text = value.strip()

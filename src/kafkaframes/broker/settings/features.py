@@ -1,6 +1,6 @@
 """The features of a cluster (KIP-584, KIP-1022): supported levels by release of Kafka, and changes of levels.
 
-Levels that clients set are part of the broker's metadata, and stay over a restart.
+Levels that clients set are stored in the broker's metadata and survive a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ METADATA, KRAFT = "metadata.version", "kraft.version"
 GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
 TRANSACTION_FEATURE = "transaction.version"
 GROUP_FEATURES: Final[Mapping[str, str]] = {"consumer": GROUP, "share": SHARE, "streams": STREAMS}
-FEATURES_KEY: Final = "features"  # the name of the levels in the broker's metadata
+FEATURES_KEY: Final = "features"  # key of the levels in the broker's metadata
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's FeatureUpdate.UpgradeType
 _LATEST_RELEASE: Final = (4, 3)
 _FIRST_RELEASE_WITH_FEATURES: Final = (3, 3)  # KRaft, production-ready
@@ -30,7 +30,7 @@ _METADATA_LEVELS: Final[Mapping[tuple[int, int], int]] = {
     (4, 2): 29,
     (4, 3): 30,
 }
-# Level of metadata.version before which an upgrade or downgrade is not possible: 3.3-IV3.
+# Lowest level of metadata.version (3.3-IV3) that can be upgraded or downgraded.
 _MIN_BRIDGE_LEVEL: Final = 7
 
 # Levels of metadata.version that change the metadata's records (MetadataVersion.didMetadataChange).
@@ -38,7 +38,7 @@ _RECORD_CHANGING_LEVELS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 
 class Feature(NamedTuple):
-    """Supported levels of a feature, and the finalized level. Level 0 is an absent feature."""
+    """Supported levels of a feature, and the finalized level. Level 0 means that the feature is disabled."""
 
     lowest: int
     highest: int
@@ -75,7 +75,9 @@ def features_of_release(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str,
 
 
 def transaction_version_of(features: Mapping[str, Feature]) -> int:
-    """Return the finalized level of transaction.version; that of the latest release if the cluster lacks it."""
+    """Return the finalized level of transaction.version; the level of the latest release if the cluster lacks the
+    feature.
+    """
     feature = features.get(TRANSACTION_FEATURE)
     return _OTHER_FEATURES[TRANSACTION_FEATURE][2] if feature is None else feature.level
 
@@ -91,7 +93,7 @@ def restore_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -
 
 
 def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade_type: int, *, node: int) -> str | None:
-    """Return why Kafka's controller refuses a change of a level; None if it accepts it."""
+    """Return why Kafka's controller rejects a change of a level; None if it accepts the change."""
     prefix = f"Invalid update version {level} for feature {name}. "
     feature = features.get(name)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):

@@ -29,7 +29,9 @@ _TIME_UNIT_KEYS = {
 
 
 class Properties(NamedTuple):
-    """The settings of a file: the supported ones, by their names in ``settings.py``, and the names of the others."""
+    """The settings of a file: values of supported settings by their names in ``settings.py``, and the names of other
+    settings.
+    """
 
     values_by_name: dict[str, str]
     unknown: tuple[str, ...]

@@ -230,7 +230,7 @@ class BrokerSettings:
 
     @property
     def static_settings(self) -> dict[str, str]:
-        """The explicit settings without changes by clients."""
+        """The explicit settings at startup, without later changes by clients."""
         return self.explicit if self._static is None else self._static
 
     def set_dynamic(self, by_node: Mapping[str, Mapping[str, str]]) -> None:
@@ -260,7 +260,7 @@ class BrokerSettings:
 
     @property
     def queued_max_bytes(self) -> int:
-        """``queued.max.request.bytes``, but at least ``socket.request.max.bytes``; -1 for no limit."""
+        """The larger of ``queued.max.request.bytes`` and ``socket.request.max.bytes``; -1 for no limit."""
         size_bytes = self.get_number("queued.max.request.bytes")
         return max(size_bytes, self.get_number("socket.request.max.bytes")) if size_bytes > 0 else -1
 

@@ -1,1 +1,1 @@
-"""What a broker knows, and request handlers read and change: topics, logs, configurations, coordinators, the clock."""
+"""The state that request handlers read and change: topics, logs, configurations, coordinators, the clock."""

@@ -1,7 +1,7 @@
 """Long-running changes of topics in steps, between which other requests are answered.
 
 Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator.
-It yields where other requests may run, or a ``DeferredResponse`` that it waits for. The next change starts after the
+It yields None to let other requests run, or a ``DeferredResponse`` to wait for it. The next change starts after the
 current one has finished, so that it sees the result. The effects of a change become visible together at its end.
 """
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 ROWS_PER_TURN = 500
 Steps = Generator[None, None, Result]
-Waiting = Generator[DeferredResponse | None, None, Result]  # steps, of which some wait for work in a thread
+Waiting = Generator[DeferredResponse | None, None, Result]  # steps that may wait for work in a thread
 
 
 def finish_steps(steps: Waiting[Result]) -> Result:
@@ -49,7 +49,10 @@ def run_each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
 def create_rows_steps(
     items: Iterable[Item], row: Callable[[Item], Result], size: Callable[[Result], int] = lambda _: 1
 ) -> Steps[list[Result]]:
-    """Create a row for each item, in steps if there are many. ``size`` is a row's cost in ordinary rows."""
+    """Create a row for each item, in steps if there are many.
+
+    ``size`` returns the cost of a row, as a number of ordinary rows.
+    """
     rows: list[Result] = []
     since_turn = 0
     for item in items:
@@ -62,7 +65,7 @@ def create_rows_steps(
 
 
 class ChangeQueue:
-    """The changes of a broker, in order of their requests.
+    """A queue of metadata changes, which run one after the other in the order of their requests.
 
     Attributes:
         next_turn: schedules a call after other requests (an event loop's ``call_soon``). If it is None, each change
@@ -93,9 +96,9 @@ class ChangeQueue:
         return response
 
     def run_concurrently(self, steps: Waiting[Answer]) -> Answer:
-        """Run the steps of an answer that changes nothing, concurrently with changes.
+        """Run the steps of a read-only request, concurrently with changes.
 
-        Return it or its ``DeferredResponse``.
+        Return the answer, or a ``DeferredResponse`` for it.
         """
         turns, response = ChangeQueue(), DeferredResponse()
         turns.next_turn = self.next_turn
@@ -129,7 +132,7 @@ class ChangeQueue:
         return self.run(answering()) if is_change else self.run_concurrently(answering())
 
     def run_in_thread(self, work: Callable[[], Result]) -> Waiting[Result]:
-        """Run slow work that changes nothing in a thread. Other requests are answered in the meantime."""
+        """Run slow read-only work in a thread. Other requests are answered in the meantime."""
         results: list[Result] = []
         if self.in_thread is None:
             return work()

@@ -50,8 +50,8 @@ class Clock:
 
     Attributes:
         source: function that returns milliseconds since 1970.
-        monotonic_source: function that returns milliseconds since an arbitrary moment. If None, the system's monotonic
-            clock, or ``source`` if that is not the system time.
+        monotonic_source: function that returns milliseconds since an arbitrary moment. If None, it is the system's
+            monotonic clock, or ``source`` if ``source`` is not the system time.
         is_frozen: whether the time changes only by ``advance``.
         on_change: called when ``next_due_ms`` gets earlier, and after ``advance``.
     """
@@ -78,7 +78,7 @@ class Clock:
 
     @property
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary moment. They never go back."""
+        """Milliseconds since an arbitrary moment. This time never decreases."""
         return (self._frozen_ms[1] if self.is_frozen else self._monotonic()) + self._moved_ms
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:

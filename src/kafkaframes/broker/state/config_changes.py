@@ -68,7 +68,8 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         message: str | None = "the request has an unknown operation"
         if times[kind, name] > 1:
             message = f"{name} is listed twice"
-        elif not fails or kind not in _CHANGE_FUNCTIONS:  # otherwise Kafka's controller fails, and returns -1 for all
+        # Otherwise Kafka's controller fails, and returns error code -1 for all resources.
+        elif not fails or kind not in _CHANGE_FUNCTIONS:
             code, message = _change_resource(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
             error_code=code, error_message=message, resource_type=kind, resource_name=name
@@ -121,7 +122,7 @@ def _has_unknown_operation(resource: Any) -> bool:
         return False
     try:
         return resource.resource_type in _CONTROLLER_RESOURCE_TYPES and bool(_check_rows(rows))
-    except InvalidRequestError:  # rejected by the broker before the controller
+    except InvalidRequestError:  # the broker rejects it before it reaches the controller
         return False
 
 
@@ -150,7 +151,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
     if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is invalid"
     configs = check_topic_configs(broker.settings, configs)
-    if topic is None:  # the settings come first (ControllerConfigurationValidator)
+    if topic is None:  # like Kafka, which validates the settings first (ControllerConfigurationValidator)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
     if not validate_only:
         broker.configure_topic(topic, configs)
@@ -240,7 +241,9 @@ def _is_read_at_start(key: str) -> bool:
 
 
 def check_group_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Reject unknown settings of a group, values outside the broker's bounds, and sessions as short as a heartbeat."""
+    """Reject unknown settings of a group, values outside the broker's bounds, and session timeouts that do not exceed
+    the heartbeat interval.
+    """
     for name, value in configs.items():
         if name not in GROUP_SETTINGS:
             raise OptionError(f"Unknown group config name: {name}")
@@ -320,7 +323,7 @@ def alter_configs(operations: list[Any]) -> Change:
 
 
 def _check_rows(rows: list[Any]) -> list[Any]:
-    """Return the rows; raise if a name is repeated or a value is missing."""
+    """Return the rows; raise an ``InvalidRequestError`` if a name is repeated or a value is missing."""
     twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
     if twice:
         raise InvalidRequestError(f"{twice[0]} is listed twice")

@@ -17,8 +17,8 @@ from kafkaframes.storage.files.names import is_topic_name
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
-_ACL_RESOURCE_TYPES = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one to the cluster
-# What is as it is on one node, for tools that ask.
+_ACL_RESOURCE_TYPES = {TOPIC: "TOPIC", GROUP: "GROUP"}  # other resources require the permission on the cluster
+# Read-only settings with fixed values, which tools query.
 _KEYS_WITHOUT_DEFAULT = frozenset({"node.id"})
 _FIXED_SETTINGS = {
     "group.consumer.assignors": "uniform,range",
@@ -53,7 +53,8 @@ def _find_explicit_values(
     """Return name, value and source of a broker's setting, wherever it is set, in order of precedence.
 
     Args:
-        nodes: ids of the nodes with settings of their own that count. By default the node whose setting has effect.
+        nodes: ids of the nodes with settings of their own that are considered. By default, the node with the effective
+            setting.
     """
     values = []
     if nodes is None:
@@ -86,7 +87,7 @@ def build_broker_rows(
     """Yield every setting of a node, or of all nodes.
 
     Args:
-        fixed_values: settings that follow from how the node was started.
+        fixed_values: settings that are determined by the start of the node.
         node: id of the node; None for the settings of all nodes.
     """
     fixed_values, nodes = fixed_values or {}, () if node is None else (node,)
@@ -101,12 +102,12 @@ def build_broker_rows(
         if name in defaults and name not in NULL_DEFAULTS and name not in _KEYS_WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
         value, source = values[0][1:] if values else (None, BY_DEFAULT)
-        is_known = name in DYNAMIC_KEYS or name not in dynamic_names  # clients may set what no broker knows
+        is_known = name in DYNAMIC_KEYS or name not in dynamic_names  # clients may set unknown settings
         yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC_KEYS, is_known)
 
 
 def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
-    """Return the settings that follow from a node's start: node id, listeners, log directory."""
+    """Return the settings that are determined at a node's start: node id, listeners, log directory."""
     endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
     endpoints = ",".join(
         f"{name}://{format_address(endpoint.host, endpoint.port)}" for name, endpoint in endpoint_items
@@ -183,7 +184,7 @@ def _describe_topic(broker: BrokerState, name: str) -> tuple[int, str | None, li
 
 
 def _describe_broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
-    is_for_all = not name and kind == BROKER  # loggers are those of one broker
+    is_for_all = not name and kind == BROKER  # loggers belong to a single broker
     if not is_for_all and not (name.isdigit() and int(name) in broker.nodes.by_id):
         return ErrorCode.INVALID_REQUEST, f"broker {name!r} does not exist", []
     if kind == BROKER_LOGGER:

@@ -78,7 +78,9 @@ class BrokerTopics:
 
 @dataclass(frozen=True, slots=True)
 class SessionClock:
-    """The broker's clock, limited to the time in which the log directory is open. Later calls are dropped.
+    """The broker's clock for one session of an open log directory.
+
+    Calls that are due after the directory is closed are dropped.
 
     A restarted broker has the same clock and new coordinators.
     """
@@ -157,7 +159,7 @@ def _restore_markers(state: BrokerState) -> None:
     for topic_partition, marker in tuple(state.records_in_memory.markers()):
         partition = state.partition(topic_partition.topic, topic_partition.partition)
         if partition is not None:
-            with suppress(KafkaframesError):  # the directory has changed; reads of the partition report it
+            with suppress(KafkaframesError):  # the directory has changed; reads of the partition report the error
                 state.internal.write_marker(
                     partition,
                     commit=marker.is_commit,

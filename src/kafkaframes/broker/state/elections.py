@@ -18,7 +18,9 @@ def stop_node(broker: BrokerState, node_id: int) -> None:
 
 
 def start_node(broker: BrokerState, node_id: int) -> None:
-    """Start a node: elect it for partitions without a leader if possible, and to the ISR of the other partitions."""
+    """Start a node: elect it for partitions without a leader if possible, and add it to the ISR of the other
+    partitions.
+    """
     broker.nodes.by_id[node_id].is_up = True
     for partition in broker.partitions():
         if node_id not in partition.replicas:
@@ -57,7 +59,10 @@ def elect_preferred_leaders(broker: BrokerState) -> None:
 
 
 def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bool:
-    """Elect the first running in-sync replica; if unclean, else any running one. Return whether a leader exists."""
+    """Elect the first running in-sync replica; in an unclean election, otherwise any running replica.
+
+    Return whether a leader exists.
+    """
     running_ids = [number for number in partition.replicas if broker.nodes.by_id[number].is_up]
     in_sync = [number for number in running_ids if number in partition.in_sync]
     new_leader = next(iter(in_sync or (running_ids if is_unclean else ())), None)

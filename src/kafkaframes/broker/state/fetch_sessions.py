@@ -24,7 +24,7 @@ class FetchedPartition:
 
     Attributes:
         fields: the request's FetchPartition.
-        name: topic name; empty until it is known. It is kept after the topic is deleted.
+        name: topic name; empty until it is known. The name is kept after the topic is deleted.
         high_watermark, log_start_offset: values in the last response. An incremental response omits a partition without
             records if both are unchanged.
     """
@@ -47,7 +47,7 @@ class FetchSession:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the next session epoch. After the largest one, epochs continue with 1.
+    """Return the next session epoch. After the largest epoch, epochs continue with 1.
 
     >>> next_epoch(1), next_epoch(2**31 - 1)
     (2, 1)
@@ -121,7 +121,7 @@ class FetchSessions:
 
 
 def record_changes(session_partition: FetchedPartition, row: Any) -> bool:
-    """Return whether a partition is part of an incremental response, and note the response's values."""
+    """Return whether a partition is part of an incremental response, and store the response's values in the session."""
     has_error = row.error_code != ErrorCode.NONE
     has_changed = (row.high_watermark, row.log_start_offset) != (
         session_partition.high_watermark,

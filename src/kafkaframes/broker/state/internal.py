@@ -18,7 +18,7 @@ from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.varint import write_varlong
 
-# Encodes a few records as one batch of format 2 in plain Python, as coordinators append them, often many times a
+# Encode a few records as one batch of format 2 in plain Python. Coordinators append such batches, often many times per
 # second. ``records.build_records`` encodes the same bytes, but its set-up costs more than the work for one or two
 # records.
 
@@ -103,7 +103,7 @@ def _encode_marker_key(*, commit: bool) -> bytes:
 
 
 _CHUNK_BYTES = 1 << 20
-_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # as Kafka's coordinators of these topics
+_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # like Kafka's coordinators of these topics
 KeyValue = tuple[bytes | None, bytes | None]
 
 
@@ -114,7 +114,7 @@ class InternalTopics:
     Attributes:
         partition_of: returns a topic's partition, and creates the topic if it does not exist.
         partitions: returns the existing partitions of a topic.
-        appended: called after each append, for flushes and waiting fetches.
+        appended: called after each append, to start flushes and wake waiting fetches.
     """
 
     partition_of: Callable[[str, int], Partition]
@@ -203,7 +203,7 @@ class RecordsInMemory:
         """Add records to a partition of an internal topic."""
         latest = self._records.setdefault(topic, {})
         for key, value in records:
-            latest.pop((partition, key), None)  # the record moves to the end
+            latest.pop((partition, key), None)  # moves the record to the end
             latest[partition, key] = LoadedRecord(partition, self._count, now_ms, key, value, -1, -1, False, False)
             self._count += 1
 

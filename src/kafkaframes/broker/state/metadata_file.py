@@ -1,9 +1,9 @@
 """The broker's metadata that is not part of its logs, in one file of the data directory: ``kafkaframes.broker.json``.
 
 It contains topics with their ids and settings, dynamic broker settings, users, ACLs, quotas, and the next producer id.
-KRaft stores these in ``__cluster_metadata``. Other brokers can open the log directory without this file, and Kafka
-ignores it. The file is replaced atomically, so that a crash leaves the old or the new one. Only its owner may read it:
-with the keys of SCRAM users, passwords can be guessed.
+KRaft brokers store this metadata in ``__cluster_metadata``. Other brokers can open the log directory without this file,
+and Kafka ignores it. The file is replaced atomically, so that a crash leaves the old or the new one. Only its owner may
+read it: the keys of SCRAM users allow offline guessing of passwords.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
-MAX_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
+MAX_PARTITIONS = 100_000  # limit for a topic, because missing partitions are created when the file is read
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MAX_PRINTED_LENGTH = 40
 Form = Callable[[Any, str], None]
@@ -167,7 +167,8 @@ _CHECK_TOPIC = _create_object_check(
         "replicas": _create_list_check(_create_list_check(_create_number_check(0, MAX_INT32))),
     },
 )
-# Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
+# Fields of an ACL, in the order of ``security.acls.Acl``: resource type and name, pattern type, principal, host,
+# operation, permission.
 _CHECK_ACL = _create_row_check(
     _CHECK_INT8, _check_text, _CHECK_INT8, _check_text, _check_text, _CHECK_INT8, _CHECK_INT8
 )
@@ -263,10 +264,10 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
     """Replace the file."""
     topics = {name: fields_of(topic) for name, topic in metadata.topics.items()}
     for topic in topics.values():
-        if not topic["replicas"]:  # most brokers have one node
+        if not topic["replicas"]:  # omitted, because most brokers have one node
             del topic["replicas"]
     values = fields_of(metadata) | {"topics": topics}
-    raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # indentation would take ten times as long
+    raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # without indentation, which would take ten times as long
     rewrite_file(disk, join(directory, METADATA_FILE_NAME), raw, is_private=True)
 
 

@@ -115,8 +115,8 @@ _LATEST_MAGIC = 2
 MAX_COPIED_RECORD_BYTES = (
     64 << 10
 )  # for larger records, opening the file again is cheaper than copying the records twice
-# Records of a response that are held in memory instead of sent from their files. A client that does not read holds at
-# most this. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
+# Records of a response that are held in memory instead of sent from their files. This bounds the memory for a client
+# that does not read its responses. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
 MAX_FETCH_MEMORY_BYTES = 1 << 20
 
 
@@ -166,7 +166,7 @@ class PartitionRead(NamedTuple):
 
 
 def isolation_of(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_ID) -> str:
-    """Return how far a fetch may read: a follower may read to the end of the log."""
+    """Return the isolation level of a fetch. A follower may read to the end of the log."""
     if replica_id >= 0:
         return LOG_END
     return TXN_COMMITTED if isolation_level == READ_COMMITTED else HIGH_WATERMARK
@@ -222,7 +222,7 @@ def _read_log(
         return PartitionRead(code_of(error)), b""
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
-        return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # as Kafka, whose segment rejects a negative size
+        return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # like Kafka, whose segments reject a negative size
     records: bytes | FileRange = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
@@ -245,7 +245,7 @@ def _offset_after(records: bytes) -> int | None:
 
 
 def _find_diverging_epoch(partition: Partition, request: Any) -> PartitionRead | None:
-    """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); None if it is."""
+    """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); otherwise None."""
     if request.last_fetched_epoch < 0:
         return None
     log, end = partition.log, partition.epoch_end_offset(request.last_fetched_epoch)
@@ -274,7 +274,8 @@ def _down_convert(
         try:
             down_converted = down_convert(batch, magic, first_offset=request.fetch_offset)
         except AppendRefusedError as error:
-            if converted_batches:  # return the batches before; the next fetch, from this batch, returns the error
+            # Return the batches before this one; the next fetch starts at this batch and returns the error.
+            if converted_batches:
                 break
             return PartitionRead(code_of(error))
         converted_batches.append(down_converted.records)
@@ -315,7 +316,11 @@ class FetchWait:
         max_wait_ms: int,
         attempt: Callable[[bool], Steps[Answer]],
     ) -> None:
-        """Start to wait. ``attempt(is_last)`` returns a response, or None for too few bytes unless it is last."""
+        """Start to wait.
+
+        ``attempt(is_last)`` returns a response. Unless it is the last attempt, it returns None if there are too few
+        bytes.
+        """
         self.response = DeferredResponse()
         self._broker = broker
         self._partitions = partitions

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from kafkaframes.errors import KafkaframesError
 
-_REPEAT_INTERVAL_MS = 120_000  # twice the longest interval at which a checkpoint is written
+_REPEAT_INTERVAL_MS = 120_000  # twice the longest interval between checkpoint writes
 
 
 class ProblemLog:
     """Logs disk problems of a broker. A problem is logged again if it has not occurred for two minutes.
 
-    If a disk is full, every append, checkpoint and flush fails, each at another file. Errors with the same system error
-    are therefore one problem.
+    If a disk is full, every append, checkpoint and flush fails, each on a different file. Errors with the same system
+    error are therefore one problem.
     """
 
     def __init__(self, log: logging.Logger, monotonic_ms: Callable[[], int]) -> None:

@@ -67,7 +67,7 @@ class BrokerState:
 
     Attributes:
         metadata: metadata that is stored next to the logs. ``save_metadata`` writes it.
-        is_read_only: whether changes are rejected (``--serve``).
+        is_read_only: whether the broker rejects changes, because it serves directories (``--serve``).
         advertised: lowest and highest version of each API in ApiVersions, by API key.
         features: supported and finalized levels by feature name (KIP-584).
         unflushed: partitions with appends since the last group commit (``fsync`` only).
@@ -92,7 +92,7 @@ class BrokerState:
     is_read_only: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
-    topics_version: int = 0  # changes whenever a topic is created, extended or deleted
+    topics_version: int = 0  # number that changes whenever a topic is created, extended or deleted
     access: Authorizer = field(default_factory=AllowAllAuthorizer)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -432,7 +432,9 @@ class BrokerState:
                 self.access.add(Acl(*values))
 
     def _load_salt_secret(self) -> None:
-        """Load or store the secret of salts for unknown users: a restart must not reveal which users exist."""
+        """Load or store the secret from which salts of unknown users are derived, so that a restart does not reveal
+        which users exist.
+        """
         if _SALTS not in self.metadata.entities:
             self.metadata.entities[_SALTS] = self.credentials.secret.hex()
             self.save_metadata()

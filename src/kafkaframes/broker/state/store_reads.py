@@ -23,7 +23,7 @@ from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileSystem, ReadAt
 from kafkaframes.storage.files.memory_disk import DescriptorFileSystem
 
-_MAX_READ_THREADS: Final = 8  # concurrent reads of a store, each of another file
+_MAX_READ_THREADS: Final = 8  # concurrent reads of a store, each from a different file
 
 
 class StoreRead(NamedTuple):
@@ -83,7 +83,7 @@ class StoreFileSystem(DelegatingFileSystem):
         self._files: dict[str, _StoreFile] = {}
         self._is_here: dict[str, bool] = {}
         self._threads = ThreadPoolExecutor(_MAX_READ_THREADS, thread_name_prefix="kafkaframes-store")
-        self.results: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
+        self.results: dict[StoreRead, bytes | BaseException] | None = None  # results of the current attempt
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a local file for reading, and return its file descriptor; None if the file is not local."""
@@ -125,7 +125,7 @@ class StoreFileSystem(DelegatingFileSystem):
         return self._threads.submit(self._file(read.path).read, read.position, read.length)
 
     def close(self) -> None:
-        """Start no further reads. Current reads are not waited for."""
+        """Start no further reads. Reads in progress are not awaited."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -169,7 +169,7 @@ class _RequestAttempts:
         self._store.results = self._results
         try:
             return self._run()
-        except NotReadYetError:  # the next attempt counts again
+        except NotReadYetError:  # the next attempt repeats the counting
             self._broker.counters.clear()
             self._broker.counters.update(counters)
             raise
@@ -182,7 +182,7 @@ class _RequestAttempts:
             self._store.begin(read).add_done_callback(partial(self._handle_read, read))
 
     def _handle_read(self, read: StoreRead, result_future: Future[bytes]) -> None:
-        """Go on, on the broker's loop: this is the thread that has read."""
+        """Continue on the broker's loop. This function runs in the thread that has read the data."""
         if not result_future.cancelled() and not self._loop.is_closed():
             data = result_future.exception() or result_future.result()
             self._loop.call_soon_threadsafe(self._store_result, read, data)
@@ -196,5 +196,5 @@ class _RequestAttempts:
             self._response.follow(self._attempt())
         except NotReadYetError as error:
             self._start_reads(error.reads)
-        except Exception as error:  # as the server does if a handler fails
+        except Exception as error:  # like the server after an error in a handler
             self._response.fail(error)

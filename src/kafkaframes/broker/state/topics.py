@@ -33,8 +33,8 @@ class Partition:
         leader_epoch: leader epoch; it grows with each change of leader and is written into batches of format 2.
         waiting: callbacks by waiter, called after an append, a change of the last stable offset, or the deletion.
         is_offline: whether the partition is deleted, or its disk has failed.
-        min_insync_replicas: ``min.insync.replicas``. With a smaller ISR, acks=all is rejected unless all replicas are
-            in sync.
+        min_insync_replicas: ``min.insync.replicas``. If the ISR is smaller, acks=all is rejected unless all replicas
+            are in sync.
         may_down_convert: ``message.downconversion.enable``.
     """
 
@@ -59,7 +59,10 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether acks=all is rejected. All replicas suffice if there are fewer than the minimum."""
+        """Whether acks=all is rejected.
+
+        If a partition has fewer replicas than the minimum, all of them must be in sync.
+        """
         return len(self.in_sync) < min(self.min_insync_replicas, len(self.replicas))
 
     def add_to_isr(self, node_id: int) -> None:
@@ -136,7 +139,7 @@ class Node:
 
 @dataclass(slots=True)
 class Nodes:
-    """The virtual nodes by id, and the ``coordinators`` that a test has moved, by type and key."""
+    """The virtual nodes by id. ``coordinators`` contains coordinators that a test has moved, by type and key."""
 
     by_id: dict[int, Node] = field(default_factory=lambda: {1: Node(1)})
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -219,7 +222,7 @@ class Nodes:
     def coordinator_of(self, kind: int, key: str) -> Node | None:
         """Return the coordinator of a group (0), a transactional id (1) or a share group (2); None if all are stopped.
 
-        The next running node replaces a stopped one. The keys of other coordinators do not move.
+        If the node is stopped, the next running node is used. Keys of other coordinators stay on their nodes.
         """
         coordinator_node = self.coordinators.get((kind, key))
         if coordinator_node is not None and self.by_id[coordinator_node].is_up:
