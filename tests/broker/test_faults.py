@@ -111,7 +111,7 @@ def test_a_throttle_is_told(faulty):
 def test_unknown_names_are_refused(faulty):
     with pytest.raises(OptionError, match="unknown API 'Produced'"):
         faulty.faults.on("Produced")
-    with pytest.raises(OptionError, match="not chosen by color"):
+    with pytest.raises(OptionError, match="unknown condition color"):
         faulty.faults.on("Produce", color="red")
 
 

@@ -112,7 +112,7 @@ def test_another_brokers_directory_is_taken_only_if_asked(tmp_path):
         broker.create_topic("orders")
         produce(broker.port, b"1")
     (tmp_path / "kafkaframes.broker.json").unlink()
-    with pytest.raises(LogDirError, match="`adopt` takes it"):
+    with pytest.raises(LogDirError, match="pass adopt or serve"):
         Broker(data_dir=tmp_path).start()
     with Broker(data_dir=tmp_path, adopt=True) as adopting_broker:
         assert produce(adopting_broker.port, b"2").base_offset == 1

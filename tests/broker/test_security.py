@@ -271,7 +271,7 @@ def test_a_session_ends_unless_it_authenticates_anew(make_asker):
     asker.state.clock.advance(4)
     assert asker.ask("Metadata", 9, topics=None).brokers
     asker.state.clock.advance(1)
-    with pytest.raises(CloseConnection, match="session has expired"):
+    with pytest.raises(CloseConnection, match="session expired"):
         asker.ask("Metadata", 9, topics=None)
 
 
@@ -637,8 +637,8 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
     ("properties", "arguments", "reason"),
     [
         ({}, {"users": ["alice"]}, "NAME=PASSWORD"),
-        ({}, {"key": "k.pem"}, "needs a certificate"),
-        ({}, {"listeners": [ListenerOptions(protocol="SSL")]}, "needs a certificate"),
+        ({}, {"key": "k.pem"}, "requires a certificate"),
+        ({}, {"listeners": [ListenerOptions(protocol="SSL")]}, "requires a certificate"),
         ({}, {"listeners": [ListenerOptions()], "users": ["a=b"]}, "the listeners are PLAINTEXT"),
         ({"ssl.keystore.location": "k.jks"}, {}, "ssl.keystore.type=PEM"),
         ({"ssl.client.auth": "required"}, {}, "with a truststore"),

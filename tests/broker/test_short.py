@@ -344,7 +344,7 @@ def test_a_session_that_ends_is_answered_until_then():
     pair.quick.clock.advance(0.010)
     for frame in frames:
         assert pair.short(memoryview(frame), session) is None
-        with pytest.raises(CloseConnection, match="session has expired"):
+        with pytest.raises(CloseConnection, match="session expired"):
             pair.dispatchers[0].answer(pair.dispatchers[0].decode_request(frame, session))
 
 

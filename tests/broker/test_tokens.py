@@ -365,7 +365,7 @@ def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_
     clock.advance(15)
     assert asker.ask("Metadata", 9, topics=None).brokers
     clock.advance(6)
-    with pytest.raises(CloseConnection, match="session has expired"):
+    with pytest.raises(CloseConnection, match="session expired"):
         asker.ask("Metadata", 9, topics=None)
     assert authenticate("root", NOW + 60) == (58, None)
     assert asker.session.principal == "User:alice"
@@ -386,11 +386,11 @@ def test_a_session_holds_for_no_longer_than_its_token_and_the_setting(make_asker
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "go together"),
-        (UNSECURED | {"sasl.enabled.mechanisms": "PLAIN"}, "not among"),
+        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "require each other"),
+        (UNSECURED | {"sasl.enabled.mechanisms": "PLAIN"}, "requires OAUTHBEARER"),
         (UNSECURED | {"sasl.oauthbearer.expected.issuer": "x"}, "tokens are then not verified"),
-        (UNSECURED | {"kafkaframes.sasl.oauthbearer.allow.unsecured": "false"}, "go together"),
-        ({"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "x"}, "go together"),
+        (UNSECURED | {"kafkaframes.sasl.oauthbearer.allow.unsecured": "false"}, "require each other"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "x"}, "require each other"),
         ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "unknown SASL mechanism DIGEST-MD5"),
     ],
 )

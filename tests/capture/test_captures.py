@@ -117,7 +117,7 @@ def test_what_is_no_capture_is_refused_by_name(tmp_path):
 def test_paths_tables_and_columns_that_do_not_exist():
     with pytest.raises(OptionError, match="no such file or directory"):
         table("/nowhere/at.pcap")
-    with pytest.raises(OptionError, match="no table"):
+    with pytest.raises(OptionError, match="unknown table"):
         table(of("share-groups-broker43"), table="nonsense")
     with pytest.raises(OptionError, match="no column 'nonsense'"):
         table(of("share-groups-broker43"), columns=("nonsense",))

@@ -127,7 +127,7 @@ def test_other_files_and_other_tables_are_refused(tmp_path):
     other.write_text("[2026-11-22 03:39:05,139] INFO started (kafka.server.KafkaServer)\n")
     with pytest.raises(DecodeError, match="nor a request log"):
         rows(other)
-    with pytest.raises(OptionError, match="table=gaps is for captures"):
+    with pytest.raises(OptionError, match="table=gaps requires captures"):
         rows(LOGS[0], table="gaps")
 
 
