@@ -70,7 +70,11 @@ def test_what_earlier_versions_have_written_is_read(path):
         (("topics", "orders", "partitions"), 1e9, "topics.orders.partitions must be a whole number from 0 to 100000"),
         (("topics", "orders", "partitions"), 10**9, "topics.orders.partitions must be a whole number from 0 to 100000"),
         (("topics", "orders", "topic_id"), "x", "topics.orders.topic_id must be an id of 22 characters, not 'x'"),
-        (("topics", "orders", "configs"), {"retention.ms": 5}, "topics.orders.configs.retention.ms must be a text, not 5"),
+        (
+            ("topics", "orders", "configs"),
+            {"retention.ms": 5},
+            "topics.orders.configs.retention.ms must be a text, not 5",
+        ),
         (("topics", "orders", "colour"), 1, "topics.orders has the unknown field 'colour'"),
         (("topics", "../etc"), {}, "a name in topics must be the name of a topic, not '../etc'"),
         (("next_producer_id",), "x", "next_producer_id must be a whole number from 0 to 9223372036854775807, not 'x'"),

@@ -1,4 +1,6 @@
-"""Decode requests and responses to JSON, error codes and record summaries, many of one API and version at a time.
+"""Decode requests and responses to JSON, error codes and record summaries.
+
+Messages of one API and version are decoded together.
 
 The messages are decoded to columns (``messages.framed``, ``messages.json_text``), without Python code per message.
 Unusual messages are decoded one by one: incomplete messages, unknown tags, floats, and messages that may contain
@@ -38,7 +40,8 @@ from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPla
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 APIS_WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
-# In the JSON of a broker's request log, these two have the size of the records, and all others an empty string.
+# In the JSON of a broker's request log, these two messages contain the size of the records. All other messages contain
+# an empty string.
 _APIS_WITH_RECORD_SIZES: Final = {(0, REQUEST), (1, RESPONSE)}
 SUMMARY_COLUMN_COUNT: Final = 3 * 8 * 3
 _ERROR_CODE_SUFFIX: Final = "ErrorCode"
@@ -123,7 +126,7 @@ def to_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
 
 
 def decode_to_json(raw: Bytes, starts: Ints, kind: MessageKind, *, secrets: bool) -> JsonColumns:
-    """Return the JSON of messages. The kernel handles most of them; the other ones are decoded one by one."""
+    """Return the JSON of messages. The kernel decodes most messages; the others are decoded one by one."""
     count = len(starts) - 1
     hides_secrets = not secrets and has_secrets(kind.api_key)
     headers = bodies = pa.nulls(count, pa.string())
@@ -180,7 +183,7 @@ def _decode_one_to_json(data: bytes, kind: MessageKind, *, hides_secrets: bool) 
 
 
 def _decode_frame(data: bytes, kind: MessageKind) -> tuple[Frame, str | None]:
-    """Decode a message. Return it and a note if bytes follow it in the frame; Kafka ignores such bytes as well."""
+    """Decode a message. Return it, and a note if bytes follow it in the frame. Kafka also ignores such bytes."""
     try:
         return kind.decode(data), None
     except DecodeError:
@@ -257,7 +260,7 @@ class DecodedMessages:
 
 
 def _trim_messages(raw: Bytes, starts: Ints, errors: pa.Array, kind: MessageKind) -> list[bytes] | None:
-    """Return all messages, without surplus bytes at their ends (which Kafka ignores); None if none has an error."""
+    """Return all messages without trailing bytes, which Kafka ignores. Return None if no message has an error."""
     failed_rows = rows_with_errors(errors).tolist()
     if not failed_rows:
         return None

@@ -35,7 +35,7 @@ _JSON_COLUMNS: Final = {
 
 
 class CallTableBuilder:
-    """A converter from passes to rows of the table of calls. It remembers client facts from pass to pass."""
+    """Builds the rows of the table of calls from passes. It keeps client facts from pass to pass."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class CallTableBuilder:
 
 
 class CallColumns:
-    """The calls of one pass. Values that several columns need are computed once."""
+    """The calls of one pass, as columns. Values that several columns need are computed once."""
 
     def __init__(self, maker: CallTableBuilder, traffic: WindowResult) -> None:
         maker.follow(traffic)
@@ -102,7 +102,9 @@ class CallColumns:
         return self.request if direction == REQUEST else self.response
 
     def get_frame_values(self, direction: str, column: int) -> Ints:
-        """Return a frame column of each request or response, -1 (0 for flags and missing bytes) if there is none."""
+        """Return a frame column of each request or response; -1 (0 for flags and missing bytes) if the frame is
+        missing.
+        """
         result: Ints = self._facts[direction][column]
         return result
 

@@ -32,7 +32,7 @@ class ClientEvent(NamedTuple):
     """A fact about a connection's client that is valid from a request offset on.
 
     ``value`` is an index into ``ClientFacts.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in this
-    pass. The event of a request that waits for its response recurs in every pass.
+    pass. While a request waits for its response, its event is repeated in every pass.
     """
 
     connection: int
@@ -70,7 +70,7 @@ class ClientFacts:
         return None if number == NO_VERSION else self.texts[number]
 
     def find_facts(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
-        """Return for each call the text index of the fact that is valid at its request.
+        """Return, for each call, the index of the fact that is valid at its request, as an index into ``texts``.
 
         Args:
             events: events of this pass, as rows of ``ClientEvent``, in any order.
@@ -113,7 +113,7 @@ class ClientFacts:
 
 
 def _sort_keys(connections: Ints, offsets: Ints) -> Ints:
-    """Return sort keys by connection, then by offset (less than a terabyte)."""
+    """Return sort keys by connection, then by offset. Offsets must be below a terabyte."""
     return (connections << 40) + np.clip(offsets, 0, (1 << 40) - 1)
 
 
@@ -135,8 +135,8 @@ def software_events(traffic: WindowResult, facts: ClientFacts, apis: Apis = CATA
     """Return the software events of a pass, from its ApiVersions requests.
 
     They come from frames, because a call exists only after its response. A broker registers the software of each
-    ApiVersions request; versions before 3 have none. If the broker rejected the request's version, it has not read the
-    software, so the event is valid from the next request on, if the request can be decoded here.
+    ApiVersions request. Versions before 3 do not contain it. If the broker rejected the request's version, it has not
+    read the software, so the event is valid from the next request on, if the request can be decoded here.
     """
     rows = _find_requests(traffic, API_VERSIONS)
     versions = traffic.frames[rows, layout.F_VERSION]
@@ -175,7 +175,10 @@ def _index_software(body: pa.StructArray, facts: ClientFacts) -> Ints:
 
 
 def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: Apis) -> Ints:
-    """Return a mask of ApiVersions requests that the broker rejected. Without a response: versions above its latest."""
+    """Return a mask of ApiVersions requests that the broker rejected.
+
+    If the response is missing, versions above the broker's latest one count as rejected.
+    """
     newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _find_responses(traffic)[rows]
     has_answer = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
@@ -264,7 +267,7 @@ def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, api
             return int(decode_response(raw.tobytes(), SASL_AUTHENTICATE, version, specs=spec).body.error_code)
         except DecodeError:
             return -1
-    lead = 5 if version >= 2 else 4  # a flexible header ends with a tag section
+    lead = 5 if version >= 2 else 4  # a flexible header ends with tagged fields
     if traffic.frames[answer, layout.F_HAVE] < lead + 2:
         return -1
     raw, _ = traffic.frame_bytes(np.array([answer]), lead=lead, sizes=np.array([2]))

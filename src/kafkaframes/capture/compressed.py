@@ -20,8 +20,8 @@ GZIP_MAGIC, ZSTD_MAGIC, LZ4_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22
 _SKIPPABLE_MAGIC: Final = (
     b"\x2a\x4d\x18"  # magic of a skippable zstd frame, after a byte 0x50 to 0x5f; pzstd files start with one
 )
-_READ_BYTES: Final = 256 << 10  # per read from the file
-_MAX_OUTPUT_BYTES: Final = 4 << 20  # per call of the decompressor
+_READ_BYTES: Final = 256 << 10  # bytes per read from the file
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # bytes per call of the decompressor
 _FIRST_OUTPUT_BYTES: Final = 512
 _ZSTD_INPUT_BYTES: Final = 64 << 10  # small, because a call that fails loses its output
 _MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # window size of ``zstd --long``
@@ -224,7 +224,7 @@ class ZstdFile(_CompressedFile):
 
 
 class _ObservedFile:
-    """A file that passes the bytes of each read to a function as well."""
+    """A file that also passes the bytes of each read to a function."""
 
     def __init__(self, raw: IO[bytes], feed: Callable[[bytes], None]) -> None:
         self._raw, self._feed = raw, feed
@@ -252,7 +252,7 @@ class ZstdFrames:
 
     @property
     def are_complete(self) -> bool:
-        """Whether the data so far end with a complete frame."""
+        """Whether the data up to now ends with a complete frame."""
         return self._state == _MAGIC_STATE and not self._head and not self._skip_bytes
 
     def feed(self, data: bytes) -> None:

@@ -30,7 +30,7 @@ _BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
 INTERFACE_BLOCK: Final = 1
-MAX_INTERFACES: Final = 1 << 20  # per section; these need 40 MB of memory
+MAX_INTERFACES: Final = 1 << 20  # interfaces per section, which need at most 40 MB of memory
 
 LINK_TYPES: Final = {
     0: "BSD loopback",
@@ -165,7 +165,7 @@ def take_block(container: CaptureFormat, block: memoryview, position: int, file:
     The size is 0 if the bytes start with another block or an incomplete one. No bytes after the block are copied.
 
     Raises:
-        DecodeError: the block contradicts itself.
+        DecodeError: the block is inconsistent.
     """
     if len(block) < 12:
         return 0
@@ -233,7 +233,7 @@ End = tuple[str, int]
 
 
 def file_header(application: str) -> bytes:
-    """Return the section header and interface block for the start of a file."""
+    """Return the section header and interface block with which a file starts."""
     options = _option(4, application.encode()) + _option(0, b"")
     size = 28 + len(options)
     section = struct.pack("<IIIHHq", 0x0A0D0D0A, size, 0x1A2B3C4D, 1, 0, -1) + options + struct.pack("<I", size)
@@ -255,7 +255,7 @@ def _encode_record(time_ns: int, packet: bytes) -> bytes:
 class ConversationWriter:
     """A writer of one TCP connection, which tracks the sequence numbers of both sides.
 
-    ``initial`` is the sequence number of both SYNs. It must differ between connections with the same ports.
+    ``initial`` is the sequence number of both SYNs. It must be different for connections with the same ports.
     """
 
     def __init__(self, client: End, server: End, *, initial: int = 0) -> None:
@@ -264,7 +264,7 @@ class ConversationWriter:
         self.next = [
             self.sequence_number_at(0),
             self.sequence_number_at(0),
-        ]  # sequence number of the next byte of each side
+        ]  # next sequence number of each side
         self._addresses = [ipaddress.ip_address(end[0]) for end in self.ends]
         self._is_v4 = all(address.version == 4 for address in self._addresses)
 

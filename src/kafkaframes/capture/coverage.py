@@ -36,10 +36,10 @@ class UnreadData:
 
     Attributes:
         kind: a key of ``ENTRY_KINDS``.
-        reason: the reason. It contains no amounts, so that entries with equal reasons can be added up.
+        reason: the reason. It contains no numbers, so that entries with equal reasons can be added up.
         file: path of the file.
         position: position of the first unread byte in the decompressed file; None if unknown.
-        size_bytes: number of bytes; -1 is the rest of the file; None if unknown.
+        size_bytes: number of bytes; -1 for the rest of the file; None if unknown.
         packets: number of packets; None if the data are bytes of a stream or of a file.
         connections: number of connections; 0 if unknown.
         lines: number of request log lines.
@@ -119,7 +119,7 @@ def entry_to_json(entry: UnreadData) -> dict[str, object]:
 
 
 class Coverage:
-    """The unread data of one read of captures and request logs."""
+    """A report of the data that one read of captures and request logs could not read."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, str], UnreadData] = {}

@@ -33,7 +33,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Return the files that paths, directories and patterns refer to. Files of a directory are sorted by number.
 
     Raises:
-        OptionError: a path does not exist, or a directory or pattern holds no file.
+        OptionError: a path does not exist, or a directory or pattern contains no file.
     """
     result: list[str] = []
     for path in paths:

@@ -244,7 +244,10 @@ class _PartialWindow:
 
 
 class PacketReader:
-    """An iterator over the windows of capture files. The consumer sets ``carried``, the data for the next window."""
+    """An iterator over the windows of capture files.
+
+    The consumer sets ``carried``, the data that the next window starts with.
+    """
 
     def __init__(
         self,
@@ -263,8 +266,8 @@ class PacketReader:
             share, shares: number of this reader and count of readers, each of which reads a part of the connections.
             every: also return packets without payload.
             window_bytes: size of a window, in bytes.
-            is_alone: whether to raise if a file is not a capture, instead of adding an entry to ``unread``. Default:
-                only if there is a single file.
+            is_alone: whether to raise if a file is not a capture, instead of adding an entry to ``unread``. By default,
+                true for a single file.
         """
         self.files = list(files)
         self._is_alone = len(self.files) == 1 if is_alone is None else is_alone
@@ -272,7 +275,7 @@ class PacketReader:
         self.window_bytes = window_bytes
         self.connections = ConnectionTable()
         self.counters = np.zeros(layout.COUNTER_COUNT, np.int64)
-        self.unread: list[UnreadData] = []  # entries for files and packets; gaps in connections are in the passes
+        self.unread: list[UnreadData] = []  # entries for files and packets; gaps in connections are part of the passes
         self._returned = 0  # entries of ``unread`` that ``take_unread`` has already returned
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMN_COUNT), np.int64))
         self.file = 0  # number of the current file
@@ -345,7 +348,7 @@ class PacketReader:
             self._filling = self._start_window(walk)
         filling = self._filling
         rest_bytes = len(walk.unread_bytes)
-        if filling.end + rest_bytes > filling.end_limit:  # the header of a file that follows others in this window
+        if filling.end + rest_bytes > filling.end_limit:  # large enough for the header of another file in this window
             filling.end_limit = filling.end + rest_bytes
         filling.buf[filling.end : filling.end + rest_bytes] = walk.unread_bytes
         position = filling.end + rest_bytes
@@ -365,7 +368,10 @@ class PacketReader:
         return _PartialWindow(buf, start, self._create_rows(size), len(self.carried[1]), start + size)
 
     def _scan_window(self, walk: _FilePosition, filling: _PartialWindow) -> bool:
-        """Scan the packets of a window and leave its unscanned bytes in ``walk``. Return whether the file continues."""
+        """Scan the packets of a window, and store its unscanned bytes in ``walk``.
+
+        Return whether the file continues.
+        """
         buf, end, rows, row = filling.buf, filling.end, filling.rows, filling.row
         start = position = walk.start
         container = walk.container
@@ -412,7 +418,10 @@ class PacketReader:
         return next_position
 
     def _add_damage_entry(self, position: int, size: int, reason: str) -> None:
-        """Add an entry for damage in the file. Their number is bounded, since a damaged file may have millions."""
+        """Add an entry for damage in the file.
+
+        The number of entries is bounded, because a damaged file may have millions of damaged places.
+        """
         entry = UnreadData(DAMAGED, reason, self.files[self.file], position, size)
         if self._damages < MAX_PROBLEMS - 1:
             self.unread.append(entry)
@@ -476,12 +485,12 @@ class PacketReader:
 
 
 class _FilePosition:
-    """The read position in one file."""
+    """The read position in a capture file."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self.file, self.path = file, path
-        self.position = 0  # position of the first byte of ``rest`` in the (decompressed) file
-        self.number = 0  # packets read so far
+        self.position = 0  # position of the first byte of ``unread_bytes`` in the (decompressed) file
+        self.number = 0  # number of packets that were read
         self.unread_bytes: Bytes = np.zeros(0, np.uint8)
         self.start = 0  # position of the first unscanned byte in the window
         self.is_at_end = False
@@ -510,7 +519,7 @@ class _FilePosition:
 def _take_blocks(walk: _FilePosition, blocks: memoryview, position: int) -> int:
     """Read the section and interface blocks at the start of ``blocks`` and return their total size, in bytes.
 
-    The size is 0 if the first block is damaged or incomplete. ``walk.reason`` then holds the reason for damage.
+    The size is 0 if the first block is damaged or incomplete. If it is damaged, ``walk.reason`` is the reason.
     """
     size_of_blocks = 0
     try:

@@ -44,7 +44,7 @@ class CaptureOptions:
     Attributes:
         table: calls, connections, gaps, packets or records.
         columns: column names, in output order; None for the table's default columns.
-        ports: ports of brokers. Default: Kafka connections are recognised by their traffic.
+        ports: ports of brokers. By default, Kafka connections are recognised by their traffic.
         secrets: whether credentials are included.
         api: name or number of an API. Only its calls are returned, with ``request`` and ``response`` as structs
             (:class:`ApiTypes`).
@@ -52,7 +52,7 @@ class CaptureOptions:
         lead_files: number of files at the start that a stream has already read. Only later calls are returned.
         wait_files: number of further files that a stream reads before it returns an incomplete or unanswered call.
         window_bytes: size of a window, in bytes.
-        apis: specs to decode messages with. Default: the catalog.
+        apis: specs for the decoding of messages. Default: the catalog.
         names_of: release whose field names ``requestNamed`` and ``responseNamed`` use.
         on_damage: ``keep`` skips unreadable data; ``fail`` raises an error at the first data that may hide a call.
     """
@@ -115,8 +115,8 @@ class CaptureBatches:
         files: paths of the files of one capture, in order.
         options: options for reading.
         is_alone: whether to raise if a file is not a capture. Otherwise it becomes an entry of ``coverage``, and the
-            other files are read. Default: True if there is a single file.
-        coverage: report to which unread data are added. Default: a new one.
+            other files are read. By default, true for a single file.
+        coverage: report to which unread data are added. By default, a new report.
     """
 
     def __init__(
@@ -174,14 +174,14 @@ class CaptureBatches:
             names_of=options.names_of,
         )
         for traffic in self._iterate_passes():
-            rows = maker.rows(traffic)  # even without calls: waiting frames may identify the client
+            rows = maker.rows(traffic)  # called even without calls, because waiting frames may identify the client
             if rows.num_rows:
                 yield rows
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
-        names = topic_names(self.files, ports=self.options.ports, apis=apis)  # from the connections of all shares
+        names = topic_names(self.files, ports=self.options.ports, apis=apis)  # names from the connections of all shares
         maker = RecordTableBuilder(
             self.columns, self.files, names, self.coverage, secrets=secrets, span=self._select_span(), apis=apis
         )
@@ -190,7 +190,10 @@ class CaptureBatches:
                 yield from maker.rows(traffic)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of connections. Ended ones are yielded once they are forgotten, the other ones at the end."""
+        """Yield the table of connections.
+
+        Ended connections are yielded when they are forgotten, all others at the end.
+        """
         columns = choose_columns("calls", ("softwareName", "principal"))
         maker = CallTableBuilder(columns, self.files, apis=self.options.apis)
 
@@ -260,7 +263,7 @@ _PEEK_BYTES = 1 << 16
 
 
 def is_request_log(path: str) -> bool:
-    """Return whether a file is a broker's request log, by its first bytes, or by its name if these are blank.
+    """Return whether a file is a broker's request log. The first bytes decide; if they are blank, the name decides.
 
     Raises:
         OptionError: the file cannot be opened.

@@ -68,7 +68,7 @@ class SecuredSocket:
     def shutdown(self, how: int) -> None:
         """Send TLS close_notify, so that the peer does not suspect truncation, and shut down TCP."""
         with self._lock, contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()  # the peer's close_notify, which it waits for, is read by ``recv_into``
+            self._tls.unwrap()  # ``recv_into`` reads the peer's close_notify, for which this call would wait
         socket.socket.shutdown(self._tls, how)
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class RecorderSettings:
         upstream: address of the first broker.
         server_tls: TLS settings for clients; None for plain text.
         upstream_tls: TLS settings for brokers; None for plain text.
-        apis: specs to decode responses with. Default: the catalog.
+        apis: specs for the decoding of responses. Default: the catalog.
         strict: whether to close a connection instead of forwarding an undecodable response that may contain an address.
     """
 
@@ -152,7 +152,7 @@ class Recorder:
         out.write(file_header("kafkaframes record"))
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
-        self._open: set[Channel] = set()  # guarded by ``_listener_lock``, as is ``_is_closed``
+        self._open: set[Channel] = set()  # guarded by ``_listener_lock``, like ``_is_closed``
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self.failure: OSError | None = None  # the first error while writing the file
@@ -230,13 +230,15 @@ class Recorder:
             ends[0] = self._secure_client(client)
             ends.append(self._connect_broker(broker))
             real = ends[1].getpeername()[:2]
-        except (OSError, ValueError, OverflowError):  # also raised for an invalid host or port, even a broker's own
+        # Also raised for an invalid host or port, even if a broker advertises it.
+        except (OSError, ValueError, OverflowError):
             with self.counts.lock:
                 self.counts.refused += 1
             _close_connections(ends)
             return
         with self._listener_lock:
-            if self._is_closed:  # closed while this connection was set up; ``close`` does not know it
+            # The recorder was closed during the set-up of this connection, which ``close`` therefore missed.
+            if self._is_closed:
                 _close_connections(ends)
                 return
             self._open.update(ends)
@@ -245,7 +247,7 @@ class Recorder:
             self.counts.connections += 1
             number = self.counts.connections
         talk = ConversationWriter((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
-        with contextlib.suppress(OSError):  # a persistent error is raised again at the first bytes
+        with contextlib.suppress(OSError):  # ignored here: a persistent error is raised again with the first bytes
             self._write_packets([talk.build_handshake(time.time_ns())])
         requests = OutstandingRequests()
         answers = ResponseRewriter(
@@ -303,7 +305,10 @@ class Recorder:
         side: int,
         feed: Callable[[memoryview], Iterable[bytes | memoryview]],
     ) -> None:
-        """Forward one direction until it ends. Bytes are written to the file before they are forwarded."""
+        """Forward the bytes of one direction until the stream ends.
+
+        Bytes are written to the file before they are forwarded.
+        """
         buffer = bytearray(CHUNK_BYTES)
         view, reset = memoryview(buffer), False
         try:
@@ -325,7 +330,7 @@ class Recorder:
         with self._file_lock:
             if self.failure is not None:
                 raise self.failure
-            with self._report_failure():  # data that cannot be recorded are not forwarded either
+            with self._report_failure():  # data that cannot be recorded is not forwarded
                 if not self._out.closed:
                     for packet in packets:
                         self._out.write(packet)

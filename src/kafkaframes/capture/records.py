@@ -56,7 +56,7 @@ _RECORD_READER_COLUMNS: Final = (
 
 
 class _RecordSets(NamedTuple):
-    """The record sets of one API and version in a pass, one entry of each field per set."""
+    """The record sets of one API and version in a pass, as columns with one entry per set."""
 
     calls: Ints
     topics: list[str | None]
@@ -89,7 +89,7 @@ def _add_names(result: dict[bytes, str], bodies: DecodedMessages) -> None:
 
 
 class RecordTableBuilder:
-    """A converter from passes to rows of the table of records.
+    """Builds the rows of the table of records from passes.
 
     Args:
         columns: columns of the table.
@@ -186,7 +186,7 @@ class RecordTableBuilder:
             errors = _first_errors(which, reader.errors[reported_count:], indexes)
             reported_count = len(reader.errors)
             yield self._build_batch(calls, kind, sets, which, batch, errors)
-        for error in reader.errors:  # also those of sets without a readable record, which have no row
+        for error in reader.errors:  # includes errors of sets without a readable record, which have no row
             reason = f"{_API_NAMES[kind.api_key]} {kind.direction}: records are damaged: {error.reason}"
             self.coverage.add(UnreadData(DAMAGED, reason, file))
 
@@ -246,7 +246,7 @@ def join_record_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Int
 
 
 def _has_record_set_fields(body: pa.DataType, names: Sequence[str]) -> bool:
-    """Return whether a body has the fields of ``_RECORD_SET_FIELDS``. Specs of a proposal may differ."""
+    """Return whether a body has the fields of ``_RECORD_SET_FIELDS``. The specs of a proposal may lack them."""
     topics_name, _, partitions_name, index_name = names
     partition = _element_type(_element_type(body, topics_name), partitions_name)
     return _field_type(partition, index_name) == pa.int32() and _field_type(partition, "records") is not None

@@ -76,10 +76,10 @@ class RedactionResult:
     Attributes:
         calls: number of calls of Kafka's APIs.
         frames_zeroed: number of frames with bytes that were replaced by zeros: SASL tokens and undecodable frames.
-        frames_not_decoded: number of whole messages among these that cannot be decoded.
-        frames_left_out: number of omitted frames: of no known API, or responses without their request.
+        frames_not_decoded: number of complete messages among these frames that cannot be decoded.
+        frames_left_out: number of omitted frames: frames of unknown APIs, and responses without their request.
         bytes_written: size of the file.
-        coverage: the data that were not read.
+        coverage: report of the unread data.
     """
 
     calls: int = 0
@@ -338,7 +338,8 @@ def remove_payloads(records: bytes) -> bytes:
     for position, size, magic in zip(*columns, strict=True):
         _copy_header(records, out, position, position + size, _LAYOUT_OF_MAGIC[magic])
     end_position = batches.end.position
-    if batches.end.status == TORN and len(records) - end_position >= BYTES_TO_MAGIC:  # cut by the size limit of a Fetch
+    # A batch that the size limit of a Fetch truncated.
+    if batches.end.status == TORN and len(records) - end_position >= BYTES_TO_MAGIC:
         _copy_header(
             records,
             out,

@@ -38,7 +38,7 @@ class ResponseAddresses(NamedTuple):
 
 
 class BrokerAddresses:
-    """A lookup of address fields in responses, by the catalog's specs or the user's own."""
+    """A lookup of address fields in responses, from the catalog's specs or user-supplied specs."""
 
     def __init__(self, apis: Apis = CATALOG) -> None:
         self._apis = apis
@@ -47,7 +47,8 @@ class BrokerAddresses:
     def find_answer(self, key: int, version: int) -> ResponseAddresses | None:
         """Return the address fields of a response; None if no spec has that API and version.
 
-        ApiVersions has an entry at any version, because brokers answer unsupported ones with version 0 (KIP-511).
+        ApiVersions has an entry for every version, because brokers answer unsupported versions with version 0
+        (KIP-511).
         """
         if (key, version) not in self._answers:
             self._answers[key, version] = self._find_address_fields(key, version)
@@ -57,7 +58,7 @@ class BrokerAddresses:
         try:
             cls = self._apis.message_class(key, RESPONSE, version)
             if cls.spec.valid_versions.contains(version):
-                cls.codec(version)  # fails for a recursive spec of a user
+                cls.codec(version)  # fails for a recursive user-supplied spec
                 return ResponseAddresses(cls, version, tuple(_iterate_paths(cls, version)))
         except KafkaframesError:
             return None
@@ -112,7 +113,7 @@ def _replace_address(holder: Any, local_of: Callable[[Address], Address]) -> boo
     return True
 
 
-_SASL_HANDSHAKE: Final = (17, 0)  # followed by SASL tokens without headers
+_SASL_HANDSHAKE: Final = (17, 0)  # SaslHandshake 0, after which SASL tokens have no headers
 _HEADER_BYTES: Final = 12  # size, API key, version, correlation id
 _RESPONSE_HEADER_BYTES: Final = 8  # size, correlation id
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")
@@ -154,7 +155,10 @@ class _FrameSplitter:
 
 
 class OutstandingRequests:
-    """A client's outstanding requests, in the order in which the broker answers them. Two threads share it."""
+    """A client's outstanding requests, in the order in which the broker answers them.
+
+    The object is shared by two threads.
+    """
 
     def __init__(self) -> None:
         self.tokens = False  # whether the connection may contain frames without headers

@@ -1,8 +1,8 @@
 """Read a broker's request log (``kafka.request.logger``) as rows of calls. It needs no capture and works with TLS.
 
 Three line formats are supported, with any layout of the log appender: JSON (2.7 and later); ``RequestHeader(...) --
-{...}`` and ``{api_key=...} -- {...}`` (before 2.7); ``Name: ...; Version: ...`` (the Scala requests of 0.8 to 1.0). A
-line's time is when the call ended, in the broker's time zone. The log does not specify the zone, so UTC is assumed.
+{...}`` and ``{api_key=...} -- {...}`` (before 2.7); ``Name: ...; Version: ...`` (the Scala requests of 0.8 to 1.0). The
+time of a line is the end of the call, in the broker's time zone. The log does not specify the zone, so UTC is assumed.
 
 Data that a log lacks are null: sizes on the wire, records, and bodies below level TRACE. An INFO log contains only
 requests that the broker considers deprecated. If a body is missing, ``_error`` has the reason.
@@ -81,7 +81,8 @@ def _parse_struct_fields(text: str, position: int, depth: int) -> tuple[dict[str
 
 def _parse_list(text: str, position: int, depth: int) -> tuple[list[Any], int]:
     result = []
-    while position < len(text) and text[position] not in "]}":  # a brace ends the struct that contains the list
+    # Also ends at a brace, which ends the struct that contains the list.
+    while position < len(text) and text[position] not in "]}":
         value, position = _parse_value(text, position, depth + 1)
         result.append(value)
         if text.startswith(",", position):
@@ -353,7 +354,8 @@ def _parse_text_call(text: str, apis: Apis) -> Row:
 def _find_origin(text: str) -> re.Match[str] | None:
     """Return the match of the client's connection in a line, after the request and the response.
 
-    Both may contain the same words, for example in a client id. The broker's own words are the last ones with times.
+    Both may contain the same words, for example in a client id. The broker's own connection entry is the last one with
+    times.
     """
     last = last_with_times = None
     for last in _CONNECTION_PATTERN.finditer(text):

@@ -25,8 +25,8 @@ from kafkaframes.capture.unread import list_connection_entries, list_gap_entries
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
-MAX_WAITING_SEGMENTS: Final = 200_000  # most segments of one side that wait after missing bytes
-MAX_WAITING_BYTES: Final = 64 << 20  # most bytes of one side that wait after missing bytes
+MAX_WAITING_SEGMENTS: Final = 200_000  # largest number of segments of one side that wait after missing bytes
+MAX_WAITING_BYTES: Final = 64 << 20  # largest number of bytes of one side that wait after missing bytes
 MAX_CARRIED_BYTES: Final = 96 << 20  # carried bytes of all connections, above which waits are shortened to bound memory
 ENDED_CONNECTION_RETENTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
 MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended ones are forgotten
@@ -68,7 +68,7 @@ class WindowResult:
         Args:
             frame_rows: rows of ``frames``.
             lead: number of bytes to skip after the size prefix.
-            sizes: number of bytes of each frame, at most the captured ones. Default: all captured bytes.
+            sizes: number of bytes of each frame, at most the captured ones. By default, all captured bytes.
         """
         starts = np.zeros(len(frame_rows) + 1, np.int64)
         np.cumsum(self.frames[frame_rows, layout.F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
@@ -77,7 +77,7 @@ class WindowResult:
         return out, starts
 
     def frame_columns(self, call_rows: Ints) -> Ints:
-        """Return one array per column of frames. A frame -1 has -1, or 0 for flags and missing bytes."""
+        """Return one array per column of frames. For frame -1, the values are -1, or 0 for flags and missing bytes."""
         out = np.empty((layout.FRAME_COLUMN_COUNT, len(call_rows)), np.int64)
         copy_frame_rows(self.frames, np.ascontiguousarray(call_rows), out)
         return out
@@ -112,7 +112,7 @@ class Streams:
 
         Args:
             packets: the reader of the capture files.
-            ports: ports of brokers. Default: brokers are recognised by their traffic.
+            ports: ports of brokers. By default, brokers are recognised by their traffic.
             held_bytes: limit for the carried bytes of incomplete frames and open requests. Above it, the wait for
                 missing bytes is shortened, and a request waits for its response only until the next window ends.
             forget_above: number of connections above which ended ones are forgotten.
@@ -267,7 +267,7 @@ def _select_unfinished_rows(traffic: WindowResult) -> Ints:
 
 
 def parse_ports(text: str | Sequence[int]) -> tuple[int, ...]:
-    """Return ports given as ``9092,9093`` or as numbers.
+    """Return the ports in a text such as ``9092,9093``, or a sequence of numbers.
 
     >>> parse_ports("9092, 9094-9096")
     (9092, 9094, 9095, 9096)

@@ -73,7 +73,7 @@ def _join_address(address: str, port: int) -> str:
 
 
 class BodyConverter:
-    """A conversion of call bodies to the field names of a Kafka release."""
+    """Converts call bodies to the field names of a Kafka release."""
 
     def __init__(self, release: str, apis: Apis) -> None:
         """Look up the field names of a release.

@@ -1,4 +1,4 @@
-"""Convert the bodies of one API to structs of a single type, to which all its versions are aligned.
+"""Convert the bodies of one API to structs of a single type, which covers all versions.
 
 The struct has the fields of all versions. A field that a version lacks is null. Bodies from the JSON of a broker's
 request log are converted to the same type.

@@ -160,7 +160,7 @@ def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: boo
     protocol = table[:, layout.PROTOCOL]
     is_kafka, is_other = protocol == layout.KAFKA, protocol == layout.OTHER
     total, cut_packets = sizes.sum(axis=1), cut_counts.sum(axis=1)
-    has_payload = total > packets.sum(axis=1)  # a keepalive probe may contain a byte
+    has_payload = total > packets.sum(axis=1)  # ignores keepalive probes, which may contain one byte
     has_start = (sides[0][:, layout.INITIAL] >= 0) | (sides[1][:, layout.INITIAL] >= 0)
     is_undecided = (protocol == layout.UNDECIDED) | (protocol == layout.UNRECOGNISED)
     is_cut = (cut_packets > 0) & (is_undecided | (is_other & (not has_ports)))

@@ -1,6 +1,6 @@
 """The exceptions of this package. ``ErrorCode`` has Kafka's error codes.
 
-``__all__`` lists the exceptions. The other names are for the packages above.
+``__all__`` lists the exceptions. Other names are internal to this distribution's packages.
 """
 
 from kafkaframes.errors.codes import COORDINATOR_MOVED_CODES as COORDINATOR_MOVED_CODES

@@ -29,7 +29,7 @@ class ErrorCode(IntEnum):
     is_retriable: bool
 
     def __new__(cls, number: int, message: str = _UNKNOWN_CODE_MESSAGE, is_retriable: bool = False) -> ErrorCode:
-        """Create a member from a row of the table below."""
+        """Create a member from its number, its message and whether it is retriable."""
         code = int.__new__(cls, number)
         code._value_, code.message, code.is_retriable = number, message, is_retriable
         return code

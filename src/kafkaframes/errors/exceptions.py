@@ -38,12 +38,12 @@ from kafkaframes.errors.codes import ErrorCode
 class KafkaframesError(Exception):
     """Base class of all exceptions that this package raises on purpose."""
 
-    def __reduce__(self) -> tuple[Any, ...]:  # Exception's own method calls the class with ``args`` only
+    def __reduce__(self) -> tuple[Any, ...]:  # Exception's method would call the class with ``args`` only
         return _restore_error, (type(self), self.args, self.__dict__)
 
 
 def _restore_error(kind: type[KafkaframesError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaframesError:
-    """Unpickle an error without a call of its ``__init__``."""
+    """Unpickle an error without calling its ``__init__``."""
     error = kind.__new__(kind)
     super(KafkaframesError, error).__init__(*args)
     error.__dict__.update(attributes)
@@ -105,7 +105,7 @@ class CorruptRecordError(DecodeError):
     """A CRC, length, count or framing of a record or batch does not match its bytes."""
 
 
-NO_SUCH_PATH_TEXT: Final = "no such file or directory"  # the words of all errors about a path that does not exist
+NO_SUCH_PATH_TEXT: Final = "no such file or directory"  # the text of all errors about a missing path
 
 
 def format_path_error(error: OSError, path: str) -> str:
@@ -310,7 +310,7 @@ def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerEr
 
     Args:
         code: error code in the broker's response.
-        subject: what failed, for example a topic or a request; the message begins with it.
+        subject: topic, request or other subject of the failure, with which the message begins.
         detail: error message in the broker's response, if any.
     """
     error = ErrorCode(code)
@@ -360,7 +360,7 @@ class RecordRefusal(NamedTuple):
 
 
 class AppendRefusedError(KafkaframesError):
-    """Kafka's append path rejects the records.
+    """The records are rejected, as on Kafka's append path.
 
     Attributes:
         exception: name of the exception that Kafka throws, as in broker logs.

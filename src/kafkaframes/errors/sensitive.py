@@ -1,9 +1,9 @@
 """Redaction of secrets in settings, texts and Kafka's messages.
 
-Request logs, journals, captures, errors, reprs and Spark plans use it. A setting, option, query parameter or header is
-secret if its name contains a word such as ``password``, in any spelling (``ssl.key.password``, ``clientSecret``). This
-also covers the settings of object stores, schema registries and connectors. Names with an ending such as
-``token.endpoint.url`` or ``private.key.file`` are not secret.
+It is used for request logs, journals, captures, errors, reprs and Spark plans. A setting, option, query parameter or
+header is secret if its name contains a word such as ``password``, in any spelling (``ssl.key.password``,
+``clientSecret``). This also covers the settings of object stores, schema registries and connectors. Names with an
+ending such as ``token.endpoint.url`` or ``private.key.file`` are not secret.
 
 Kafka's request log omits SASL exchanges and the values of password settings. This module also redacts SCRAM's salted
 passwords, HMACs of delegation tokens, and secret requests in an Envelope.
@@ -30,7 +30,7 @@ _SECRET_NAME_PATTERN: Final = re.compile(
 )
 _HARMLESS_NAME_PATTERN: Final = re.compile(
     r"(?:[._-](?:ms|url|file|provider|source|class|type|location|algorithm|iterations|length|client[._-]id)|[a-z]Url)$"
-    r"|^tokens?[._-]?id$|(?:^|[._-])tokenauth$",  # whether the client uses a delegation token: true or false
+    r"|^tokens?[._-]?id$|(?:^|[._-])tokenauth$",  # a flag: whether the client uses a delegation token
     re.IGNORECASE,
 )
 _QUOTED_STRING: Final = r"\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?"
@@ -41,7 +41,7 @@ _NAME_VALUE_PATTERN: Final = re.compile(
 )
 _API_KEY_PATTERN: Final = re.compile(
     r"\w*api_?key\W{1,12}-?\d{1,5}", re.IGNORECASE
-)  # an API key of Kafka is not secret
+)  # the numeric key of a Kafka API is not secret
 _AUTHORIZATION_PATTERN: Final = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
 _URL_USER_PATTERN: Final = re.compile(r"(?<=://)[^/?#\s\"']*@")
 _URL_PARAMETER_PATTERN: Final = re.compile(r"(?<=[?&])(?P<name>[^=?&#\s]{1,200})=(?P<value>[^&#\s\"']*)")
@@ -68,7 +68,7 @@ CONFIG_FIELDS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
         ("topology", "subtopologies", "stateChangelogTopics", "topicConfigs"),
     ),
 }
-CONFIG_NAME_FIELDS: Final = ("name", "key")  # fields for the name of a setting, next to ``value``
+CONFIG_NAME_FIELDS: Final = ("name", "key")  # fields that contain the name of a setting, next to ``value``
 _ENVELOPE_API_KEY: Final = 58
 _ENVELOPE_FIELDS: Final = {(_ENVELOPE_API_KEY, REQUEST): "requestData", (_ENVELOPE_API_KEY, RESPONSE): "responseData"}
 _REDACTED_API_KEYS: Final = frozenset(key for key, _ in (*SECRET_FIELDS, *CONFIG_FIELDS, *_ENVELOPE_FIELDS))

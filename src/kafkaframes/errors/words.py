@@ -1,4 +1,4 @@
-"""Counts with their nouns, for messages of all packages."""
+"""Texts of counts with their nouns, for messages of all packages."""
 
 from __future__ import annotations
 

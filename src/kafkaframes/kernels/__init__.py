@@ -1,1 +1,4 @@
-"""How kernels become machine code: loaded from a library, or compiled. The kernels themselves are in other packages."""
+"""Loading of kernels (machine code) from libraries, and their compilation.
+
+The kernels themselves are in other packages.
+"""

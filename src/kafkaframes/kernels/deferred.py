@@ -1,6 +1,6 @@
 """Kernels and numba expressions that are resolved only when a kernel is compiled.
 
-A kernel file is ordinary Python that uses numba's types, LLVM's and its own helper functions. If its kernels are
+A kernel file is ordinary Python that uses the types of numba and LLVM, and its own helper functions. If its kernels are
 already compiled, its import must not import numba, which takes longer than most commands. Numba's and LLVM's names are
 therefore ``DeferredExpression`` objects, which record the attributes and calls, and decorators return objects that
 record the function. Before a compilation, ``resolve`` evaluates them: each function is copied, and the globals of the
@@ -37,7 +37,8 @@ class DeferredExpression:
         self._arguments = arguments
 
     def __getattr__(self, name: str) -> DeferredExpression:
-        if name.startswith("_"):  # copy, pickle and doctest look for such attributes; numba's names do not begin so
+        # Copy, pickle and doctest look up such attributes; numba's names never start with an underscore.
+        if name.startswith("_"):
             raise AttributeError(name)
         return DeferredExpression(lambda: getattr(resolve(self), name), name)
 
@@ -57,7 +58,7 @@ def defer_module(name: str) -> DeferredExpression:
 
 
 class ConstantTable(DeferredExpression):
-    """A constant array that is computed when a kernel that uses it is compiled, or run as plain Python."""
+    """A constant array. It is computed when a kernel that uses it is compiled, or run as plain Python."""
 
     __slots__ = ()
 
@@ -122,12 +123,12 @@ def resolve(value: Any) -> Any:
 
 
 def is_kernel_helper(value: Any) -> bool:
-    """Return whether a value is a function of a kernel file without a decorator."""
+    """Return whether a value is an undecorated function of a kernel file."""
     return isinstance(value, FunctionType) and "._kernels" in str(value.__globals__.get("__name__"))
 
 
 class FunctionCopies:
-    """Copies of functions, with globals that ``replace`` has replaced."""
+    """Copies functions, with globals that are replaced by the results of ``replace``."""
 
     def __init__(self, replace: Callable[[Any], Any]) -> None:
         self._replace = replace

@@ -71,7 +71,8 @@ def load_without_library(kernel: Kernel) -> Callable[..., Any]:
     """Return the function that runs a kernel without a library: compiled by numba, or plain Python with a warning."""
     if _can_compile():
         return compile_with_numba(kernel)
-    from kafkaframes.kernels import plain  # imports numpy, which the help of a command does not need
+    # Imported here, because it imports numpy, which the help of a command does not need.
+    from kafkaframes.kernels import plain
 
     _warn_about_plain_python()
     return plain.create_plain_kernel(kernel)

@@ -1,4 +1,6 @@
-"""Folders of compiled kernels, the names of their files, and which folders are trusted. Loading a file runs its code.
+"""Folders of compiled kernels, the names of their files, and the rules for trusted folders.
+
+Loading a file runs its code.
 
 A *unit* is the compiled kernels of one file, such as ``records._kernels_scan``. Its file name contains a digest of that
 file and of all kernel files that it imports, directly or indirectly, because their code is compiled into it. A changed
@@ -46,7 +48,10 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class UnitFolder:
-    """A folder of units. ``distrust`` is the reason why it is not trusted; ``writable`` is true for a cache folder."""
+    """A folder of units.
+
+    ``distrust`` is the reason why it is not trusted, or empty; ``writable`` is true for cache folders.
+    """
 
     folder: Path
     source: str
@@ -150,7 +155,7 @@ def cache_folder() -> Path | None:
 
 
 def clear_caches() -> None:
-    """Read the environment and the disk again in later calls. Loaded kernels stay loaded."""
+    """Clear the caches, so that later calls read the environment and the disk again. Loaded kernels stay loaded."""
     for function in (
         load_unit,
         list_folders,
@@ -282,7 +287,7 @@ def load_unit(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
         return {}
     try:
         path = find_unit(file_name(module, unit))
-    except OSError:  # the package is in an archive: its sources are not files, so that they have no digest
+    except OSError:  # the package is in an archive, so that its sources are not files and have no digest
         return {}
     return {} if path is None else open_library(path)
 

@@ -54,7 +54,7 @@ class KernelArgument:
 
     @property
     def words(self) -> str:
-        """Description of the expected argument, for error messages."""
+        """A description of the expected argument, for error messages."""
         if self.code not in "am":
             return ""
         number = f"{'unsigned ' if self.kind == 'u' else ''}{self.size * 8}-bit integers"
@@ -143,7 +143,8 @@ def _configure_numba(machine_target: Target) -> None:
     JITCPUCodegen._create_empty_module = create_module
     JITCPUCodegen._add_module = lambda self, module: None
     JITCodeLibrary._finalize_specific = lambda self: None
-    JITCodeLibrary.get_pointer_to_function = lambda self, name: 1  # numba stores it in a function that is not called
+    # Numba stores the address in a function that is never called.
+    JITCodeLibrary.get_pointer_to_function = lambda self, name: 1
     JITCPUCodegen.set_env = lambda self, name, environment: None
 
 

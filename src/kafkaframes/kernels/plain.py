@@ -1,8 +1,10 @@
-"""Kernels as plain Python, for machines without a compiled library and without numba. Slow, with equal results.
+"""Kernels as plain Python, for machines without a compiled library and without numba.
 
-The functions are the kernels' own. Their numbers are numpy's 64-bit numbers, which overflow like machine words, and
-``KernelArray`` returns each element as such a number. Operations on addresses, such as ``wire._kernels.load_i64``, are
-implemented here with ctypes. Each ``@intrinsic`` refers to its implementation.
+They are slow, but have the same results.
+
+The functions are those of the kernel files. Their numbers are numpy's 64-bit numbers, which overflow like machine
+words, and ``KernelArray`` returns each element as such a number. Operations on addresses, such as
+``wire._kernels.load_i64``, are implemented here with ctypes. Each ``@intrinsic`` refers to its implementation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Processors for which kernels are compiled ahead, and the choice of the one for this machine.
+"""Targets (processors and systems) for which kernels are compiled in advance, and the detection of this machine's
+target.
 
 Each architecture has one target, in wheels, caches and packs, so that a library that one machine compiled runs on
 other machines. If a processor lacks an instruction set of its target, numba compiles kernels for this processor only.
@@ -62,7 +63,7 @@ TARGETS: Final = {
         "+neon",
         tags=("manylinux_2_17_aarch64", "musllinux_1_1_aarch64"),
     ),
-    "macos-x86_64": Target(  # level 2: Rosetta and the oldest machines that run macOS 11 lack AVX2
+    "macos-x86_64": Target(  # x86-64 level 2, because Rosetta and the oldest machines with macOS 11 lack AVX2
         "x86-64-v2-macos",
         "x86_64-apple-macosx11.0.0",
         "x86-64-v2",
@@ -76,7 +77,7 @@ TARGETS: Final = {
 }
 THIS_MACHINE: Final = Target("this-machine", "", "", "")
 TARGET_VARIABLE: Final = (
-    "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value is OTHER
+    "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value selects THIS_MACHINE
 )
 
 

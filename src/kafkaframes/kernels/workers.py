@@ -78,7 +78,7 @@ def _start_worker() -> subprocess.Popen[str]:
 def main() -> None:
     """Run jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # keeps other output of a job out of the answers
+    os.dup2(2, 1)  # keeps other output of a job out of the responses
     for line in sys.stdin:
         target, *args = json.loads(line)
         module, _, function = target.partition(":")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
 _DEFAULT_JOURNAL_LIMIT = 100  # default number of requests that GET /journal returns
-_MAX_BODY_BYTES = 256 << 20  # enough for a million records of 100 bytes; only requests with the token are read
+_MAX_BODY_BYTES = 256 << 20  # enough for a million records of 100 bytes; only requests with a valid token are read
 _OPTIONAL_STRING_TYPES = (str, type(None))
 _NUMBER_TYPES = (int, float)
 # Actions of faults: the body's field with the action's argument, the rule's method, and the type of the field.
@@ -51,13 +51,13 @@ _DISK_FAULT_ACTIONS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
 
 
 class Control:
-    """The controls of a running broker, served at ``url`` until ``close``.
+    """An HTTP server that controls a running broker. It listens at ``url`` until ``close``.
 
     Args:
         broker: a broker that runs in its own thread.
         host: address to listen on.
         port: port to listen on; 0 for a free one.
-        token: token that every request must contain. Default: a random token.
+        token: token that every request must contain. By default, a random token.
 
     Attributes:
         url: URL of the server.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ExternalBroker:
-    """The address of the cluster in ``--kafka-bootstrap``."""
+    """An external cluster, at the address in ``--kafka-bootstrap``."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -95,7 +95,7 @@ def schema_registry() -> Iterator[SchemaRegistry]:
 def _run_broker(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Broker]:
     bootstrap = request.config.getoption("--kafka-bootstrap")
     if bootstrap:
-        yield cast("Broker", ExternalBroker(bootstrap))  # typed as the broker that tests are written for
+        yield cast("Broker", ExternalBroker(bootstrap))  # typed like the broker for which tests are written
         return
     from kafkaframes.broker import Broker
 

@@ -41,12 +41,12 @@ def seed(
 
     Args:
         broker: a running broker.
-        topic, partition: the target.
+        topic, partition: topic and partition to append to.
         source: rows as mappings, or a path. Its suffix decides the format: ``.jsonl``, ``.ndjson``, ``.csv``,
             ``.parquet``, ``.arrow``, ``.feather``, or ``.log`` for a segment, whose batches are decoded.
         value: name of the column with the record's value; ``*`` for all other columns of the row as one JSON object.
-            Default: ``*`` if ``key`` is given and there is no column ``value``. Values other than text and bytes are
-            written as JSON.
+            By default ``*`` if ``key`` is set and the file has no column ``value``. Values other than text and bytes
+            are written as JSON.
         key: name of the column with the record's key.
 
     Raises:
@@ -88,7 +88,7 @@ def _read_json_lines(path: Path) -> list[Row]:
 
 
 def _read_csv(path: Path) -> list[Row]:
-    limit = csv.field_size_limit(sys.maxsize)  # 128 KiB by default
+    limit = csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)

@@ -18,7 +18,7 @@ def crc32(data: bytes | bytearray | memoryview, value: int = 0) -> int:
     >>> hex(crc32(b"123456789"))
     '0xcbf43926'
     """
-    return int(isal_zlib.crc32(data, value))  # ten times faster than zlib, measured
+    return int(isal_zlib.crc32(data, value))  # measured: ten times faster than zlib
 
 
 def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:

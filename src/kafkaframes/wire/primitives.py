@@ -1,7 +1,7 @@
 """Encoding of Kafka's primitive types (KIP-482; big endian).
 
 Every reader is ``read_x(buf, position) -> (value, next_position)``, and every writer ``write_x(out, value)`` appends to
-a bytearray. Readers are as lenient as Kafka's own. ``strict`` mode rejects more, in the decoder of messages.
+a bytearray. Readers are as lenient as Kafka's readers. ``strict`` mode rejects more, in the decoder of messages.
 
 * Any negative length is null. The caller decides whether null is allowed.
 * A reader compares a length with the remaining bytes before it allocates memory.
@@ -25,7 +25,9 @@ from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
 class DeferredBytes:
-    """Bytes that are not in memory yet. ``len(part)`` returns their number, ``bytes(part)`` reads them.
+    """Bytes that are read later, for example from a file.
+
+    ``len(part)`` returns their number, ``bytes(part)`` reads them.
 
     ``Message.encode_parts`` passes a part on without reading it.
     """
@@ -47,10 +49,10 @@ MAX_STRING_BYTES: Final = 0x7FFF  # also the limit of compact strings in Kafka's
 
 
 def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, int]:
-    """Read ``size`` bytes. ``name`` is the type's name for the error.
+    """Read ``size`` bytes. ``name`` is the name of the type in error messages.
 
     Raises:
-        TruncatedError: fewer bytes are left.
+        TruncatedError: fewer bytes remain.
     """
     end = position + size
     if end > len(buf):
@@ -161,7 +163,7 @@ def encode_java_text(text: str) -> bytes:
 
 
 def _minus_one(value: int) -> int:
-    return value - 1 if value != MIN_INT32 else -1 - MIN_INT32  # Java's int wraps around
+    return value - 1 if value != MIN_INT32 else -1 - MIN_INT32  # like Java's int, which wraps around
 
 
 def read_compact_length(buf: bytes, position: int) -> tuple[int, int]:
@@ -216,7 +218,8 @@ INTEGER_RANGES: Final = {
     for name, size in SIZE_OF_FIXED_TYPE.items()
     if "int" in name
 }
-# type name in a spec -> (reader, writer); PRIMITIVES for versions that are not flexible, COMPACT_PRIMITIVES for others
+# type name in a spec -> (reader, writer); PRIMITIVE_CODECS for versions that are not flexible, COMPACT_PRIMITIVE_CODECS
+# for flexible versions
 PRIMITIVE_CODECS: Final[dict[str, tuple[Reader, Writer]]] = {
     **_FIXED_SIZE_CODECS,
     "uuid": (read_uuid, write_uuid),

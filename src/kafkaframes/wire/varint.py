@@ -14,7 +14,8 @@ A tagged field starts with its tag and its length in bytes:
 
 * ``adopted``: two unsigned varints. This is Kafka's format.
 * ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, its odd bits the tag, so that two
-  small numbers share a byte. An early draft of KIP-482 specified it; it was never released, and serves for comparisons.
+  small numbers share a byte. An early draft of KIP-482 specified it; it was never released, and is only used for
+  comparisons.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ Assignor = Callable[[Subscriptions, Mapping[str, Assignment], Counts], dict[str,
 def assign_uniform(
     subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
 ) -> dict[str, Assignment]:
-    """Distribute all partitions evenly. With equal subscriptions, members differ by at most one partition.
+    """Distribute all partitions evenly.
+
+    With equal subscriptions, the members' numbers of partitions differ by at most one.
 
     Args:
         subscriptions: existing topics of each member's subscription, by member id.

@@ -1,4 +1,4 @@
-"""A classic group as Kafka's ClassicGroup: members, states and the vote for a protocol, without a clock or requests.
+"""A classic group like Kafka's ClassicGroup: members, states and the vote for a protocol, without a clock or requests.
 
 ``VALID_PREVIOUS_STATES`` is the table of state transitions; ``rebalance.py`` performs them.
 """
@@ -53,7 +53,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """Content of a JoinGroup response."""
+    """The content of a JoinGroup response."""
 
     error: int = ErrorCode.NONE
     member_id: str = ""
@@ -66,7 +66,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """Content of a SyncGroup response."""
+    """The content of a SyncGroup response."""
 
     error: int = ErrorCode.NONE
     assignment: bytes = b""
@@ -266,7 +266,7 @@ class ClassicGroup(Group):
         self.drop_pending_id(member.member_id)
 
     def drop_pending_id(self, member_id: str) -> bool:
-        """Remove an assigned member id that is not yet in use. Return False if there was none."""
+        """Remove an assigned member id that is not yet in use. Return False if the id is unknown."""
         return cancel_timer(self.pending_joins, member_id)
 
     def remove_member(self, member_id: str) -> None:

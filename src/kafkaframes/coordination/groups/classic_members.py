@@ -1,7 +1,7 @@
 """Members of a consumer group that use the classic protocol (KIP-848), for example during an online migration.
 
-Each member is handled on its own. Its JoinGroup counts as a heartbeat with its owned partitions, its generation is the
-member epoch, no member is the leader, and SyncGroup returns the coordinator's assignment. Heartbeats return
+Each member is handled individually. Its JoinGroup counts as a heartbeat with its owned partitions, its generation is
+the member epoch, no member is the leader, and SyncGroup returns the coordinator's assignment. Heartbeats return
 REBALANCE_IN_PROGRESS until the member has rejoined. As in Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup.
 """
 

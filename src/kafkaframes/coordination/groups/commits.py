@@ -84,7 +84,7 @@ _UNSET = -1
 
 
 class OffsetToCommit(NamedTuple):
-    """One offset of a commit request."""
+    """An offset in a commit request."""
 
     offset: int
     leader_epoch: int = _UNSET
@@ -92,7 +92,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """One offset of a fetch response; -1 without a committed offset."""
+    """A committed offset in an OffsetFetch response; -1 if no offset is committed."""
 
     offset: int = _UNSET
     leader_epoch: int = _UNSET
@@ -123,7 +123,7 @@ class OffsetHandlers:
         """Commit offsets. Return an error code for each.
 
         Args:
-            retention_ms: retention that the client asks for (OffsetCommit 2 to 4); -1 for the broker's setting.
+            retention_ms: retention that the client requests (OffsetCommit 2 to 4); -1 for the broker's setting.
         """
         group = self._group_for_commit(committer)
         group.check_commit(committer, transactional=False)
@@ -144,7 +144,7 @@ class OffsetHandlers:
         return self._store_offsets(group, offsets, expire_ms=None, producer=producer)
 
     def _group_for_commit(self, committer: OffsetClient) -> Group:
-        """Return the group. A commit without a member id gets a new one if the group does not exist."""
+        """Return the group. A commit without a member id creates the group if it does not exist."""
         group = self.groups.get(committer.group_id)
         if group is None:
             if committer.generation >= 0:

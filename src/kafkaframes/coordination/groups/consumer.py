@@ -19,7 +19,7 @@ _Key = TypeVar("_Key")
 
 
 class MemberIdentity(Protocol):
-    """A member's principal and host, hashable: members that are equal here see the same topics."""
+    """A member's principal and host. Members with equal identities may see the same topics. Identities are hashable."""
 
     @property
     def version(self) -> int:
@@ -43,7 +43,7 @@ class ClassicProtocols(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember(GroupMember[Partition]):
-    """One member of a consumer group.
+    """A member of a consumer group.
 
     Attributes:
         topics: names of subscribed topics, sorted.
@@ -70,7 +70,7 @@ class ConsumerMember(GroupMember[Partition]):
 
 @dataclass(frozen=True, slots=True)
 class PatternTopics:
-    """The topics that patterns match. It is valid as long as neither topics nor access rights change.
+    """The topics that patterns match. The object is valid as long as neither topics nor access rights change.
 
     Attributes:
         version: version of the topics, and version of the access rights.

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat, the only request of KIP-848's protocol, and the timeouts of its members.
+"""ConsumerGroupHeartbeat, the only request of KIP-848's protocol, and the timeouts of members.
 
 A heartbeat is planned on immutable values, written as one batch of records, and only then applied. As in Kafka, the
 patterns of a subscription are matched after the response; until then the member keeps the topics that its patterns
@@ -75,7 +75,7 @@ class HeartbeatRequest(NamedTuple):
 
 
 class HeartbeatResult(NamedTuple):
-    """Content of a heartbeat response. The assignment is None if it has not changed."""
+    """The content of a heartbeat response. The assignment is None if it has not changed."""
 
     member_id: str
     epoch: int
@@ -125,7 +125,10 @@ class _ConsumerChanges:
 
 @dataclass
 class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
-    """Heartbeats of consumer groups. ``on_leave`` is called before members are removed; True if it removed them."""
+    """Heartbeats of consumer groups.
+
+    ``on_leave`` is called before members are removed. It returns True if it has removed them itself.
+    """
 
     records = rows
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
@@ -298,7 +301,10 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
     @staticmethod
     def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
-        """Plan the matches of the member's pattern. Return False if other members' patterns have to be matched too."""
+        """Plan the matches of the member's pattern.
+
+        Return False if the patterns of other members must be matched as well.
+        """
         member, names_before = plan.member, plan.previous_member
         names = plan.pattern_topics.names(member.regex, viewer) if member.regex else _NO_TOPICS
         is_resolved = names is not None
@@ -363,7 +369,8 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
     ) -> dict[str, Assignment]:
         members = plan.members_after(group)
         counts: dict[UUID, int] = {}
-        ids: dict[frozenset[str], frozenset[UUID]] = {}  # by topic names, since most members have equal subscriptions
+        # Cached by topic names, because most members have equal subscriptions.
+        ids: dict[frozenset[str], frozenset[UUID]] = {}
         subscriptions: dict[str, frozenset[UUID]] = {}
         for key, member in members.items():
             names = plan.visible[key] if key in plan.visible else group.topics_of_pattern(member)

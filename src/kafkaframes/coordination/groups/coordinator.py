@@ -120,7 +120,8 @@ class GroupCoordinator:
             reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and group.is_empty:  # deleted even if the request fails, as in Kafka
+        # As in Kafka, the group is deleted even if the request fails.
+        if isinstance(group, ConsumerGroup) and group.is_empty:
             self.write(request.group_id, self._group_tombstones(group))
             self._remove_group(group)
             group = None
@@ -420,7 +421,7 @@ def _not_found_error(group_id: str, group: Group | None, kind: type[Group]) -> R
 
 
 def replay_records(groups: dict[str, Group], offsets: OffsetStore, loaded_records: Iterable[LoadedRecord]) -> int:
-    """Replay records into groups and offsets. Return how many could not be decoded."""
+    """Replay records into groups and offsets. Return the number of records that could not be decoded."""
     unread_count = 0
     for record in loaded_records:
         if record.is_marker:

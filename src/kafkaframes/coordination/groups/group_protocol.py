@@ -53,7 +53,7 @@ def reject_invalid(checks: Iterable[tuple[object, str]]) -> None:
 
 @dataclass
 class GroupProtocol(Generic[GroupT, MemberT]):
-    """Heartbeat protocol of groups of one type. ``records`` writes their records."""
+    """The heartbeat protocol of groups of one type. ``records`` creates their records."""
 
     clock: Clock
     settings: GroupSettings

@@ -1,7 +1,8 @@
 """Members of groups with member epochs: reconciliation and checks of commits (KIP-848, KIP-932, KIP-1071).
 
-The coordinator computes a **target** assignment for every member. Each member reconciles with it in its own time: its
-heartbeat response first lists the partitions to revoke, and a new partition is assigned once no other member owns it.
+The coordinator computes a **target** assignment for every member. Each member reconciles with its target at its own
+pace: its heartbeat response first lists the partitions to revoke, and a new partition is assigned once no other member
+owns it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def cancel_timer(timers: dict[str, Timer], member_id: str) -> bool:
 
 
 class MemberState(IntEnum):
-    """Progress of a member's reconciliation; the values are those of its record."""
+    """The progress of a member's reconciliation. The values are those in its record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -36,7 +37,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember(Generic[KeyT]):
-    """One member. It is immutable, so a heartbeat that fails leaves no trace.
+    """One member. Members are immutable, so that a failed heartbeat changes nothing.
 
     Attributes:
         epoch: epoch of the current assignment; -2 for a static member that is temporarily absent.

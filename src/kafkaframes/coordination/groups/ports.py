@@ -104,7 +104,7 @@ class LoadedRecord(NamedTuple):
 
 
 class Group(Protocol):
-    """A group of any type (classic, consumer, share, streams), as offset commits and administration need it."""
+    """A group of any type (classic, consumer, share, streams), as seen by offset commits and administration."""
 
     group_id: str
     type: ClassVar[str]

@@ -2,7 +2,7 @@
 
 A join phase collects JoinGroup requests until all members have sent one, or until the rebalance timeout. Then all are
 answered with the new generation. The leader's SyncGroup has the assignment, and all SyncGroup requests are answered
-with it. Responses that have to wait are callables, which are called once.
+with it. A response that has to wait is sent by a callback, which is called once.
 
 Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id required),
 KIP-814 (skip assignment), GroupMetadataManager.java.

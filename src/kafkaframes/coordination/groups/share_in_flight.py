@@ -1,7 +1,7 @@
 """In-flight records of a share group, each with a state and a delivery count (InFlightBatch in Kafka).
 
 A run is a range of records that were acquired together. All its records share one delivery while they have the same
-state. After that each record has a delivery of its own.
+state. Later, each record has a delivery of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DeliveryState:
         count_records: number of deliveries, including the current one.
         lock: identity of the lock, shared by the records that were acquired together; None if they are not acquired.
         stored_state: state and delivery count that are stored: those of the last acknowledgement or release. A delivery
-            in progress is not stored. Neither are records that are archived because consumers must not read them.
+            in progress is not stored. Archiving a record that consumers must not read is not stored either.
     """
 
     state: RecordState = RecordState.AVAILABLE
@@ -50,7 +50,7 @@ class DeliveryState:
         self.count += 1
 
     def archive(self) -> None:
-        """Archive a record that no log has any more, or that consumers must not read."""
+        """Archive a record that has been removed from the log, or that consumers must not read."""
         self.state, self.member_id, self.lock = RecordState.ARCHIVED, "", None
 
     def end(self, state: RecordState) -> None:

@@ -36,7 +36,7 @@ _MIN_THROTTLED_DELIVERIES: Final = 2
 
 
 class OffsetRange(NamedTuple):
-    """A range of offsets, both ends included: a batch of the log, or records to archive."""
+    """A range of offsets, both ends included, such as a batch of the log or records to archive."""
 
     first: int
     last: int
@@ -340,7 +340,10 @@ class SharePartition:
         delivery.end(state)
 
     def _create_lock(self, *flights: InFlightRun) -> object:
-        """Return a new lock for records of some runs. Records that still have it when it expires are released."""
+        """Return a new lock for records of some runs.
+
+        When the lock expires, records that still have it are released.
+        """
         lock = object()
         self.clock.call_later(self.limits.lock_ms, lambda: self._release_records(flights, lambda row: row.lock is lock))
         return lock

@@ -1,7 +1,7 @@
 """The share coordinator: the state of each share group in each partition, stored in ``__share_group_state``.
 
 Every change is stored as a whole state (a ShareSnapshot record). Kafka usually stores the difference to the last
-snapshot (a ShareUpdate record). Both kinds are read.
+snapshot (a ShareUpdate record). Both kinds of records can be read.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class ShareStates:
     def open_partition(
         self, key: ShareKey, find_start: Callable[[], int], limits: ShareLimits = DEFAULT_LIMITS
     ) -> SharePartition:
-        """Return the state of a partition that the group reads. Else raise UNKNOWN_SERVER_ERROR, as Kafka does.
+        """Return the state of a partition that the group reads.
+
+        For other partitions, raise UNKNOWN_SERVER_ERROR, as Kafka does.
 
         Args:
             find_start: returns the start offset for a partition from which the group has not fetched yet.
@@ -137,7 +139,7 @@ class ShareStates:
     def _store_change(self, key: ShareKey, state: SharePartition) -> None:
         """Store a partition's state. If that fails, the partition's next change stores it."""
         stored_state = self.stored_states.get(key)
-        # A lock that expired after the state was removed.
+        # A lock may expire after the state was removed.
         if stored_state is None or self.partitions.get(key) is not state:
             return
         with suppress(KafkaframesError):

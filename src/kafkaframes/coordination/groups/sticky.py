@@ -6,8 +6,8 @@ The assignor uniform of consumer groups (KIP-848) and the client's sticky assign
 - no partition has moved from a member that has fewer partitions than the partition's new member, and
 - with equal subscriptions, no assignment that is as even moves fewer partitions.
 
-With different subscriptions, the number of moves is not always the smallest one. Kafka's assignors do not guarantee
-that either.
+With different subscriptions, the number of moves is not always the smallest one. Kafka's assignors do not guarantee the
+smallest number either.
 """
 
 from __future__ import annotations

@@ -215,8 +215,9 @@ def _compare_topics(internal: list[InternalTopic], tasks: Mapping[str, int], cou
 def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
     """Return the number of partitions of each repartition topic.
 
-    It is the declared number, or that of the largest input of its writers. As in Kafka, topics are decided in order.
-    A repartition topic that is decided later does not count as an input.
+    It is the declared number, or the number of the largest input of the subtopologies that write to the topic. As in
+    Kafka, the numbers are computed in the order of the topics. A repartition topic that is computed later does not
+    count as an input.
     """
     declared_counts = {
         topic.name: topic.partitions
@@ -373,7 +374,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def find_blocked_tasks(self, process_id: str) -> Callable[[Task], bool]:
         """Return a predicate: whether a process cannot start a task yet.
 
-        It cannot while another member has the task as an active task, or while the same process runs the task in
+        It cannot start a task while another member has it as an active task, or while the same process runs it in
         another role. A process keeps the state of a task in one directory.
         """
         member_tasks = [

@@ -1,8 +1,8 @@
 """The ``assign_sticky`` assignor of streams groups, with the same result as Kafka 4.3's StickyTaskAssignor.
 
-Active tasks are distributed evenly over the members. A task stays with its member if possible, else it goes to a member
-that has its state. Standby tasks of stateful subtopologies go to other processes, the least loaded first. As in Kafka
-4.3, racks and client tags are not considered.
+Active tasks are distributed evenly over the members. A task stays with its member if possible. Otherwise it is assigned
+to a member that has its state. Standby tasks of stateful subtopologies go to other processes, the least loaded first.
+As in Kafka 4.3, racks and client tags are not considered.
 
 Kafka iterates over a ``HashMap`` and breaks ties with a ``PriorityQueue``. The iteration orders of these collections
 affect the assignment and are therefore reproduced.
@@ -58,7 +58,8 @@ def hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -
 class JavaPriorityQueue(Generic[_T]):
     """A queue with the same order of equal items as Java's ``PriorityQueue``.
 
-    That order depends on all earlier operations. ``heapq`` moves items differently and returns another of equal items.
+    That order depends on all earlier operations. ``heapq`` moves items differently, and may return a different one of
+    equal items.
     """
 
     def __init__(self, key: Callable[[_T], float], items: Iterable[_T]) -> None:

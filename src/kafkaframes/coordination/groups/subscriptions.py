@@ -40,7 +40,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Read a subscription. Raise ``DecodeError`` if the bytes are not one."""
+    """Read a subscription. Raise ``DecodeError`` if the bytes are not a subscription."""
     version, body = _decode_body(data, "ConsumerProtocolSubscription")
     owned_rows = body.owned_partitions if version >= 1 else ()
     rack_id = body.rack_id if version >= _LATEST_VERSION else None
@@ -97,7 +97,8 @@ def match_names(text: str, names: Iterable[str]) -> frozenset[str]:
     names = ["", *names]  # without a name, pyarrow would not compile the pattern
     column = _string_column(names)
     try:
-        pc.match_substring_regex(column, text)  # without the group of the next call, which would make `a)|(b` valid
+        # Matched once without the parentheses of the next call, which would make `a)|(b` valid.
+        pc.match_substring_regex(column, text)
         matches = _match_whole(column, text)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = str(error).removeprefix("Invalid regular expression: ")

@@ -69,7 +69,7 @@ class TopicPatterns:
         if pattern in self._waiting:
             self._waiting[pattern].append(when_resolved)
             return None
-        resolution = self._resolutions.get(pattern)  # run_in_thread has run the work at once
+        resolution = self._resolutions.get(pattern)  # run_in_thread may have run the work immediately
         return None if resolution is None else resolution.matches
 
     def _match_names(self, pattern: str, resolution: _PatternMatches, new_names: list[str]) -> None:

@@ -74,7 +74,7 @@ class TransactionSettings:
 
 
 class MarkerWriter(Protocol):
-    """Writes the marker of a transaction to a partition."""
+    """The interface of a function that writes a transaction marker to a partition."""
 
     def __call__(
         self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int

@@ -1,6 +1,7 @@
 """The state of one transactional id and its transitions, as immutable values (TransactionMetadata).
 
-A transition returns a new value and changes nothing. The coordinator writes it to the log before it uses it.
+A transition returns a new value, which the coordinator writes to the log before it uses it. Existing values are not
+changed.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _VALUES_OF_TYPE: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
         "uuid": (UUID(int=0x0123456789ABCDEF0123456789ABCDEF), UUID(int=1), UUID(int=2**128 - 1)),
         "string": ("topic-1", "", "Zürich ☃ 𝄞" * 20),
         "bytes": (b"\x01\x02\x03", b"", bytes(range(_LONG_TEXT_LENGTH))),
-        "records": (b"", b"", b""),  # there are separate vectors of batches
+        "records": (b"", b"", b""),  # empty, because batches have their own vectors
     }
 )
 _VALUE_INDEX_OF_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
@@ -155,7 +155,9 @@ def generate_frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
 
 
 def make_value(cls: type[Message], version: int, case: str) -> Message | None:
-    """Return the value of a case; None if the version does not have it (no nullable fields, no tags or no fields)."""
+    """Return the value of a case; None if the version does not have the case (no nullable fields, no tags or no
+    fields).
+    """
     codec = cls.codec(version)
     plan = codec.plan.root
     if case == DEFAULTS:

@@ -1,4 +1,4 @@
-"""The directory of vectors: its files, and the README that explains them."""
+"""Write the directory of vectors: its files, and the README that explains them."""
 
 from __future__ import annotations
 
