@@ -128,7 +128,7 @@ def test_a_row_without_a_value_is_json(broker):
 def test_unknown_files_and_columns_are_refused(broker, tmp_path):
     with pytest.raises(OptionError, match=r"file type \*\.xml"):
         seed(broker, "t", tmp_path / "a.xml")
-    with pytest.raises(OptionError, match="column .id. does not exist"):
+    with pytest.raises(OptionError, match="column 'id' does not exist"):
         seed(broker, "t", [{"a": 1}], key="id")
 
 
