@@ -109,7 +109,7 @@ class _DecodedValues(ValueSettings):
     def check(self) -> None:
         """Do nothing: the scan has checked the schema."""
 
-    def content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
+    def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
         """Return the kind of rows."""
         return TableContent(self.decoding, self.settings.is_latest)
 
