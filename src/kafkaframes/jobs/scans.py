@@ -106,7 +106,7 @@ class _DecodedValues(ValueSettings):
         """False: the scan has inferred the schema."""
         return False
 
-    def check(self) -> None:
+    def check_early(self) -> None:
         """Do nothing: the scan has checked the schema."""
 
     def choose_content(self, state: TableState | None, plan: Plan, files: ExportTaskSettings) -> TableContent:
