@@ -1,4 +1,6 @@
-"""The result of weighing: sizes before and after by API, version, direction and kind, and the omitted messages."""
+"""The result of weighing messages: their sizes in the old and the proposed layout by API, version, direction and kind,
+and the omitted messages.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 
 class WeightKey(NamedTuple):
-    """The key of a weight. ``client``, ``connection`` and ``second`` are None unless weights are grouped by them."""
+    """The group of messages that a weight is for. ``client``, ``connection`` and ``second`` are None unless weights are
+    grouped by them.
+    """
 
     api_key: int
     api_version: int
@@ -31,12 +35,13 @@ class WeightKey(NamedTuple):
 
 @dataclass
 class Weight:
-    """The sizes of messages before and after, for messages that can be encoded in both layouts.
+    """The total size of messages in the old and in the proposed layout. Messages that only one of them can encode are
+    omitted.
 
     Attributes:
         checked: number of messages with a known size on the wire.
         mismatched: number of checked messages that have another size when they are encoded again.
-        counts: counts of the proposal: moved fields and set ones (``sizes.py``), tag sections, blank bytes.
+        counts: other counts by name: moved fields, moved fields that are set (``sizes.py``), tag sections, blank bytes.
         reasons: number of omitted messages by reason.
         lengths: number of arrays, strings, byte fields and record sets, by kind and length.
     """

@@ -1,7 +1,7 @@
 """Proposals for other message layouts. For a message of the traffic, a proposal returns the layouts to compare.
 
-The named proposals are ``kip-636``, ``flexible`` and ``tag-header``. Any other proposal is a pair of specs, before and
-after.
+The named proposals are ``kip-636``, ``flexible`` and ``tag-header``. Any other proposal is a pair of message specs: the
+old and the new ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SpecsByName: TypeAlias = Mapping[str, MessageSpec]
 
 
 class MessageForm(NamedTuple):
-    """A layout of a message: a version of a spec. ``header_spec`` is the spec of its header."""
+    """One version of a message spec, which defines a layout. ``header`` is the spec of its header."""
 
     spec: MessageSpec
     version: int
@@ -38,11 +38,11 @@ class MessageForm(NamedTuple):
 
 
 class FormPair(NamedTuple):
-    """Two forms of a message to compare.
+    """The old and the new layout of a message, whose sizes are compared.
 
     Attributes:
-        kind: group of rows in a report.
-        before, after: the two forms. Identical forms have identical bytes.
+        kind: table of the report that shows the comparison.
+        before, after: old and new layout. If they are identical, only ``tag_header`` differs.
         tag_header: scheme of the headers of tagged fields in ``after``.
         blank: suffix of field names. Mandatory fields with such a name and their default value are counted.
         has_lengths: whether the lengths of arrays, strings and bytes are recorded too.
@@ -81,7 +81,9 @@ class Proposal:
 
 
 def _pair_for_kip_636(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
-    """A response keeps its version, and its errors become tagged fields. Inflexible versions are also raised."""
+    """Compare responses with the same version after their errors become tagged fields. Inflexible versions are also
+    raised.
+    """
     if sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(FLEXIBLE, sent_form, _tag_errors(sent_form))
         return
@@ -104,7 +106,7 @@ def _tag_errors(form: MessageForm) -> MessageForm:
 
 
 def _pair_for_flexible_versions(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
-    """The same fields with lengths of two and four bytes and no tags, or with compact lengths and tag sections."""
+    """Compare a message in inflexible layout (lengths of two and four bytes, no tags) and in flexible layout."""
     forms = [
         sent_form._replace(spec=_change_layout(sent_form.spec, sent_form.version, flexible=flexible))
         for flexible in (False, True)
@@ -134,7 +136,7 @@ def _remove_tags(struct: StructSpec) -> StructSpec:
 
 
 def _pair_for_tag_headers(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
-    """The same message with other headers for its tagged fields."""
+    """Compare a message with other headers before its tagged fields."""
     if not sent_form.spec.is_flexible(sent_form.version):
         yield FormPair(INFLEXIBLE, sent_form, sent_form)
         return
@@ -147,7 +149,9 @@ def _pair_for_tag_headers(sent_form: MessageForm, _: SpecsByName | None) -> Iter
 
 
 def _pair_with_specs_after(sent_form: MessageForm, after: SpecsByName | None) -> Iterator[FormPair]:
-    """The message in the specs after: at its own version if this changes, else at the newest version if it is new."""
+    """Compare a message in the old and the new specs: at its own version if that changes, else raised to a new newest
+    version.
+    """
     spec = find_spec(after or {}, sent_form.spec) or sent_form.spec
     if spec.is_removed:
         return
@@ -266,7 +270,7 @@ class ProposalSettings:
 
     @cached_property
     def apis(self) -> Apis:
-        """The specs that messages are decoded with."""
+        """The message specs for decoding the traffic."""
         return CATALOG if self.before is None else Apis(self.before)
 
     def api_name(self, key: int) -> str:

@@ -58,19 +58,19 @@ EXAMPLE_TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 @dataclass(frozen=True, slots=True)
 class ExampleGenerator:
-    """Options of an example: its text size, whether it has tagged fields, and whether it has an error message."""
+    """A generator of example messages with a given text size, with or without tagged fields and an error message."""
 
     text_bytes: int = EXAMPLE_TEXT_BYTES
     has_tagged_fields: bool = False
     error: bool = False
 
     def make_message(self, spec: MessageSpec, version: int) -> Message:
-        """Return an example at a version."""
+        """Return an example message of a version."""
         value: Message = class_of(spec).from_json(self._make_struct(layout(spec, version)), version)
         return value
 
     def make_columns(self, spec: MessageSpec, version: int) -> pa.StructArray:
-        """Return the same as columns of one row."""
+        """Return an example message as columns with one row."""
         return decode_columns(plan_message(spec, version), [self.make_message(spec, version).encode(version)])
 
     def _make_struct(self, slots: Sequence[Slot]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class ExampleGenerator:
 
 
 def make_example_messages(form: MessageForm, direction: str) -> ApiMessages:
-    """Return one example message as traffic."""
+    """Return one example message in the form of recorded traffic."""
     spec, version = form.spec, form.version
     value = ExampleGenerator().make_message(spec, version)
     if direction == REQUEST:
@@ -115,7 +115,7 @@ def make_example_messages(form: MessageForm, direction: str) -> ApiMessages:
 
 @dataclass(frozen=True, slots=True)
 class HeaderSize:
-    """The header of a field: its size as adopted and in the draft, and the draft's bytes (``written``)."""
+    """The size of a tagged field's header in KIP-482 and in its draft, and the draft's bytes (``written``)."""
 
     length: int
     tag: int
@@ -126,7 +126,7 @@ class HeaderSize:
 
 @dataclass(frozen=True, slots=True)
 class TaggedField:
-    """A tagged field of a message, and its header. The length in it is that of the value in an example."""
+    """A tagged field of a message, and its header with the length of an example value."""
 
     message: str
     version: int
@@ -146,7 +146,8 @@ class MessageSize:
 
 
 def make_header_size(length: int, tag: int) -> HeaderSize:
-    """Return the size of a header as adopted and in the draft. Tag and length are 31-bit numbers.
+    """Return the size of a tagged field's header in the adopted KIP-482 and in its draft. Tag and length are 31-bit
+    numbers.
 
     >>> make_header_size(4, 5)
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')
@@ -250,7 +251,7 @@ def measure_mix(
     Unread parts are added to ``coverage``.
 
     Raises:
-        OptionError: the traffic takes no time, so it has no rates.
+        OptionError: all calls have the same time, so there is no rate.
     """
     counts, first, last = Counter[tuple[int, int]](), None, None
     columns = ("apiKey", "apiVersion", "requestTime", "responseTime")

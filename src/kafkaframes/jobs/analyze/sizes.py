@@ -14,7 +14,8 @@ These schemes of the header before a tagged field's value are compared:
   fields that are always used. Null has the size of an empty text.
 
 Sizes are exact: values of tagged fields are encoded again, and a smaller section inside a tagged field reduces the
-length before it. A message is a body, or a frame of header and body (``messages.framed``), each with its sections.
+length before it. A message is a body, or a frame of header and body (``messages.framed``). Each of them has its own tag
+sections.
 
 For proposals that move fields into tag sections, the moved fields, the set ones and the savings are counted too.
 """
@@ -74,7 +75,7 @@ def count_saved_bytes(
 
 
 class _SavingsCalculator:
-    """Computes the savings of a scheme, compared to the adopted one."""
+    """The savings of a scheme for tagged fields, compared to the adopted scheme."""
 
     def __init__(self, scheme: str, counts: Counter[str]) -> None:
         self.scheme = scheme
@@ -132,7 +133,7 @@ class _SavingsCalculator:
         return _sum_by_owner(self.compute_savings(inner, field.struct), owners, len(child))
 
     def compute_prefix_savings(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
-        """Return the savings in length prefixes of strings and bytes if the length is in the header instead."""
+        """Return the savings from omitting length prefixes of strings and bytes, if the field's header has it."""
         if self.scheme != ALL_TAGGED or field.array or field.type not in ("string", "bytes", "records"):
             return np.zeros(len(child), np.int64)
         texts: Ints = pc.binary_length(child).fill_null(0).to_numpy(zero_copy_only=False)
@@ -190,7 +191,9 @@ def _compute_header_sizes(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
 
 
 def compute_single_field_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
-    """Return the size of each value: mandatory, or as the only field of a tag section (1 if it is the default)."""
+    """Return the size of each value as a mandatory field, or as the only field of a tag section (1 for a default
+    value).
+    """
     if not is_tagged and not field.array and field.type in SIZE_OF_FIXED_TYPE:
         return np.full(len(child), SIZE_OF_FIXED_TYPE[field.type], np.int64)
     return compute_sizes(

@@ -70,7 +70,7 @@ class ApiMessages:
         names: (client, connection, second) of each label, with None for parts that were not requested.
         unread: number of messages that could not be decoded, by label and reason.
         span: times of the first and the last message, in microseconds.
-        records: sizes of each message's records, if they are not in it: a request log has only their sizes.
+        records: sizes of each message's records, if the message does not contain the records themselves (request logs).
     """
 
     api_key: int
@@ -85,7 +85,9 @@ class ApiMessages:
     records: Sequence[Sequence[int]] = ()
 
     def sum_record_bytes(self, *, compact: bool) -> Ints | int:
-        """Return the size of the records that are not in the messages, including their longer length prefixes."""
+        """Return the size of the records that the messages do not contain, including the additional bytes of their
+        length prefixes.
+        """
         if not any(self.records):
             return 0
         sizes_with_prefixes = (
@@ -109,7 +111,7 @@ class ApiMessages:
 
 
 def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> Iterator[CallColumns]:
-    """Yield the calls in the captures of a task's share, pass by pass. Unread parts are added to ``coverage``."""
+    """Yield the calls in a task's share of the captures. Unread parts are added to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
         maker = CallTableBuilder(choose_columns("calls", ("clientId",)), captures, apis=apis)
@@ -131,7 +133,7 @@ def read_messages(
         task: share of the files to read.
         directions: requests, responses or both.
         by: parts of the labels.
-        apis: specs that messages are decoded with.
+        apis: message specs for decoding.
         coverage: receives the unread parts.
     """
     account = Coverage() if coverage is None else coverage
@@ -151,7 +153,9 @@ def read_messages(
 
 
 def _iterate_record_sizes(value: Any) -> Iterator[int]:
-    """Yield the sizes that a log has instead of records. Invalid sizes are skipped; decoding rejects them later."""
+    """Yield the record sizes that a request log has instead of the records. Invalid sizes are skipped; decoding rejects
+    them later.
+    """
     if isinstance(value, dict):
         for name, inner in value.items():
             if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner <= MAX_INT32:

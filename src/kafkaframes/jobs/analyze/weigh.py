@@ -1,4 +1,4 @@
-"""Weigh the messages of traffic: compute their exact sizes before and after a proposal.
+"""Weigh messages of recorded traffic: compute their exact sizes in the old and the proposed layout.
 
 Each message is encoded again in both layouts (``proposals.py``). The size of the encoding in its original version is
 checked against the size on the wire. To raise a message of an older version, it is decoded as one of the newest
@@ -126,7 +126,7 @@ class MessageWeigher:
 
 
 class _PairWeigher:
-    """Messages in one layout. Messages that cannot be encoded in it are omitted and counted by reason."""
+    """The weighing of messages in one pair of layouts. Messages that cannot be encoded are counted by reason."""
 
     def __init__(self, bench: MessageWeigher, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
         self.weigher, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
@@ -140,7 +140,7 @@ class _PairWeigher:
         return frames if self.weigher.proposal.has_headers else frames.field("body")
 
     def weigh(self) -> None:
-        """Weigh the messages that can be encoded in both forms."""
+        """Weigh the messages that both layouts can encode."""
         while len(self.array):
             try:
                 self._weigh_all()
@@ -201,7 +201,7 @@ class _PairWeigher:
             counts = Counter()
 
     def _compare_with_wire(self, sent_sizes: Ints) -> None:
-        """Compare the sizes with those on the wire."""
+        """Compare the computed sizes with the sizes on the wire."""
         if not self.weigher.proposal.has_headers:
             sent_sizes = sent_sizes + self._compute_header_sizes()
         mismatches = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)

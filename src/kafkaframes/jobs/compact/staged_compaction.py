@@ -2,10 +2,10 @@
 
 A partition is split into chunks, which are segments or parts of segments. In a first pass, workers distribute key
 digests (``cleaner/exchange``), and other workers determine the last record of each key. In a second pass, workers write
-the chunks, which are then joined to new segments. One worker follows the transactions, from a few facts about each
-chunk. A preview counts in the same way, without the last step. One worker compacts the whole partition, with a lookup
-for each key, if its offsets do not increase (no broker writes such a partition) or a segment has to be split
-(``log.overflow``).
+the chunks, which are then joined to new segments. One worker tracks the transactions of the whole partition from their
+batch headers and markers. A preview counts in the same way, without the last step. One worker compacts the whole
+partition, with a lookup for each key, if its offsets do not increase (no broker writes such a partition) or a segment
+has to be split (``log.overflow``).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class SplitSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCompaction:
-    """One partition to clean.
+    """A partition to clean, and the output directory.
 
     Attributes:
         target: output directory, which must not exist. Intermediate files of workers are next to it.
@@ -126,7 +126,7 @@ class PartitionCompaction:
 
 @dataclass(slots=True)
 class StagedRound:
-    """The cleaning of one partition, step by step.
+    """The cleaning of one partition in steps, each of which many workers run.
 
     Attributes:
         rises: whether offsets increase. Otherwise one worker has to clean the partition.
@@ -148,7 +148,7 @@ class StagedRound:
 
     @property
     def is_possible(self) -> bool:
-        """Whether many workers can clean the partition, as far as the finished steps show."""
+        """Whether many workers can clean the partition, according to the steps that are finished."""
         return self.rises and self.fits
 
     @property
@@ -226,7 +226,7 @@ class StagedRound:
         return chunk_results
 
     def _judge_entries(self, walks: list[FirstPassResult]) -> Steps[Verdicts]:
-        """Judge the entries by ranges of buckets, and follow the transactions through the whole partition."""
+        """Decide which entries remain, by ranges of buckets, and track the transactions of the whole partition."""
         entries = tuple(
             (str(chunk.path_of("entries")), walk.runs) for chunk, walk in zip(self._chunks, walks, strict=True)
         )
@@ -303,7 +303,8 @@ class StagedRound:
 def clean_partitions(
     jobs: Sequence[PartitionCompaction], settings: CleanerSettings, work_split: SplitSettings, run: Runner
 ) -> list[StagedRound | None]:
-    """Clean partitions, or count the effect. The result of a partition that cannot be split is ``None``.
+    """Clean partitions, or only count the records that would be removed. The result of a partition that cannot be split
+    is ``None``.
 
     Raises:
         LogDirError: as ``cleaner.clean_partition``. The caller then has to remove the targets.
@@ -355,7 +356,7 @@ _HEADER_COST_DIVISOR = (
 
 @dataclass(frozen=True, slots=True)
 class DivideTask:
-    """Find batch boundaries at which a segment can be divided.
+    """A task that finds the batch boundaries at which a segment can be divided.
 
     The task reads all batch headers, because the offset index may be wrong.
 
@@ -389,7 +390,7 @@ class DivideTask:
 
 
 def choose_part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
-    """Return the size of a part, so that ``count`` shares of equal size can be formed from parts."""
+    """Return the part size with which the parts can be grouped into ``count`` shares of about equal size."""
     return max(sum(source.size_bytes for source in sources) // (count * _PARTS_PER_SHARE), 1)
 
 

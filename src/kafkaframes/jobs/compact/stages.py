@@ -60,7 +60,7 @@ class StageTask(Protocol):
         """The number of bytes to read."""
 
     def execute(self) -> object:
-        """Run the task, and return the facts that the next step needs."""
+        """Run the task, and return its result, which the next step needs."""
 
 
 def run_stage(task: StageTask) -> object:
@@ -89,7 +89,7 @@ class LogChunk:
         return sum(source.size_bytes for source in self.sources)
 
     def path_of(self, kind: str) -> Path:
-        """Return the path of the chunk's intermediate file of a kind."""
+        """Return the path of one of the chunk's intermediate files."""
         return Path(self.scratch) / f"{kind}-{self.number:06}"
 
     def read_windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
@@ -105,7 +105,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlanTask:
-    """Plan the cleaning of a partition."""
+    """A task that plans the cleaning of a partition."""
 
     filesystem: FileSystem
     partition: Partition
@@ -125,7 +125,9 @@ class CompactionPlanTask:
 
 
 class TransactionFacts:
-    """The transactional batches of a chunk, from which one task follows the transactions of the whole log."""
+    """The headers of a chunk's transactional batches, from which one task tracks the transactions of the whole
+    partition.
+    """
 
     def __init__(self) -> None:
         self._tables: list[Ints] = []
@@ -172,10 +174,10 @@ class _ChunkTask:
 
 @dataclass(frozen=True, slots=True)
 class CollectFactsTask(_ChunkTask):
-    """Collect the facts of a chunk. The result is whether there are any."""
+    """A task that writes the transaction facts of a chunk to a file. The result is whether the chunk has any."""
 
     def execute(self) -> bool:
-        """Collect and write the facts."""
+        """Write the facts, and return whether there are any."""
         facts = TransactionFacts()
         for index, _, window in self.chunk.read_windows():
             facts.add_window(index, window)
@@ -184,7 +186,7 @@ class CollectFactsTask(_ChunkTask):
 
 @dataclass(frozen=True, slots=True)
 class TrackTransactionsTask:
-    """Follow the transactions of a partition through the facts of its chunks.
+    """A task that tracks the transactions of a partition through all its chunks.
 
     Attributes:
         aborted_transactions: for the first pass, all aborted transactions of the dirty part; ``None`` for the second
@@ -248,11 +250,11 @@ class FirstPassResult:
 
 @dataclass(frozen=True, slots=True)
 class FirstPassTask(_ChunkTask):
-    """Read a chunk, and write the entries of its keys.
+    """A task that reads a chunk, and writes an entry for each key.
 
     Attributes:
         transactions: state of transactions at the start of the chunk.
-        collects: whether to collect the facts too.
+        collects: whether to collect the transaction facts too.
     """
 
     first_dirty_offset: int
@@ -263,7 +265,7 @@ class FirstPassTask(_ChunkTask):
     run_entries: int
 
     def execute(self) -> FirstPassResult:
-        """Write the entries and the ledger."""
+        """Write the entries, and the ledger of record positions."""
         chunk, facts = self.chunk, TransactionFacts()
         first = last = -1
         rises = True
@@ -295,7 +297,7 @@ class FirstPassTask(_ChunkTask):
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
-    """Judge the entries of a range of buckets."""
+    """A task that decides which entries of a range of buckets remain."""
 
     entries: tuple[tuple[str, tuple[int, ...]], ...]
     verdicts: str
@@ -322,7 +324,7 @@ class OutputPart:
 
     Attributes:
         base_offset: base offset of the new segment.
-        path_of: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
+        path: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
         aborted_transactions: see ``CleanedTransactions``.
     """
 
@@ -342,7 +344,7 @@ class SecondPassResult:
 
 @dataclass(frozen=True, slots=True)
 class SecondPassTask(_ChunkTask):
-    """Read a chunk again, and write or count the remaining records.
+    """A task that reads a chunk again, and writes or counts the remaining records.
 
     Attributes:
         groups: base offset of each new segment, and number of the chunk's segments that are merged into it.
@@ -404,7 +406,7 @@ class SecondPassTask(_ChunkTask):
 
 @dataclass(frozen=True, slots=True)
 class AssembleTask:
-    """Join the parts of a new segment, and write its indexes."""
+    """A task that joins the parts of a new segment, and writes its indexes."""
 
     base_offset: int
     parts: tuple[OutputPart, ...]
@@ -429,7 +431,7 @@ class AssembleTask:
 
 
 def _append_file(path: Path, target: int) -> int:
-    """Append a file to another one inside the kernel, and return its size."""
+    """Append a file to another one with ``sendfile``, and return the size of the appended file."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         remaining = size
@@ -443,7 +445,7 @@ def _append_file(path: Path, target: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """Copy the files that the cleaning does not change."""
+    """A task that copies the files that the cleaning does not change."""
 
     filesystem: FileSystem
     plan: RoundPlan

@@ -6,7 +6,7 @@ with equal results. Everything else is copied unchanged: checkpoints, epochs, ``
 
 In place, the new directory is created next to the old one, and then both are renamed. The old directory is kept as a
 backup. The broker's lock is held in the meantime, so that no broker can start. If the job is killed, the old directory
-is unchanged, or, between the two renames, complete under the backup's name. The next run completes the exchange.
+is still complete: under its own name, or under the backup's name. The next run completes the exchange.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class SourceLog:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the segments' names, sizes and modification times, so that a changed log is another job."""
+        """A digest of the segments' names, sizes and modification times, which shows whether the log has changed."""
         file_facts = [
             (partition.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
             for partition in self.directory.partitions
@@ -404,13 +404,13 @@ def exchange_directories(
         old_path: directory to replace.
         backup_path: new path of the old directory.
         write_new: writes the new directory, and returns a report.
-        check_new: rejects an unsuitable ``old`` before anything is written.
+        check_new: rejects an unsuitable ``old_path`` before anything is written.
         suffix: suffix of the new directory's name before the exchange.
         create_lock: whether to lock the directory against brokers even if it has no ``.lock`` file.
 
     Raises:
         LogDirError: a broker or another job is using the directory, ``backup_path`` exists, or a rename fails.
-        OptionError: ``old`` is not a directory, or the paths are on different disks.
+        OptionError: ``old_path`` is not a directory, or the paths are on different file systems.
     """
     new_path = old_path.with_name(old_path.name + suffix)
     with atomic.hold_lock(old_path):

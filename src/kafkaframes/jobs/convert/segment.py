@@ -1,7 +1,7 @@
 """Rewrite one segment in another record format or codec: the task of a worker process or a Spark worker.
 
 The segment and its indexes are written under temporary names, flushed and renamed. A file with its final name is
-complete. If no byte of a segment changes, its indexes are copied byte for byte.
+complete. The indexes of an unchanged segment are copied byte for byte.
 
 Batches are rewritten window by window. Offsets, order, timestamps, keys and values do not change.
 
@@ -70,7 +70,7 @@ class SegmentTask:
 
     Attributes:
         directory: existing output directory of the partition.
-        aborted_transactions: the partition's aborted transactions, if the older format would make them visible.
+        aborted_transactions: the partition's aborted transactions, whose records become visible in an older format.
         txn_index: contents of the new transaction index; None to copy the existing one.
         offsets: range of offsets to write.
     """
@@ -147,7 +147,7 @@ def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
 
 
 class _SegmentRewriter:
-    """The rewriting of one segment to its new file.
+    """The rewriting of one segment into a new file.
 
     Attributes:
         columns: batch columns of each written piece, for the indexes.
@@ -238,7 +238,7 @@ class _SegmentRewriter:
         self.is_changed = self.is_changed or not np.array_equal(data, old_data)
 
     def _rewrite_window(self, content: Decoded, start: int) -> Bytes:
-        """Return the rewritten batches of a window that begins at position ``start``."""
+        """Return the rewritten bytes of a window that begins at position ``start``."""
         settings, report, batches = self._task.settings, self._report, content.batches
         damaged_batches = find_damaged_batches(content)
         positions = batches.column("position") + start
@@ -354,7 +354,7 @@ _RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # record size without key and value, i
 
 
 class WindowPlan:
-    """The actions for the batches of a window.
+    """The action for each batch of a window: copy, omit, recompress or build.
 
     Attributes:
         actions: ``COPY``, ``GONE`` (omit), ``RECOMPRESS`` or ``BUILD`` for each batch.

@@ -101,11 +101,11 @@ def _private_folder() -> Path:
 
 @contextmanager
 def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
-    """Hold the lock that is required to start or end a socket's process, and yield whether it was acquired.
+    """Hold the lock for starting or ending the process of a socket, and yield whether it was acquired.
 
     Args:
         path: path of the socket.
-        waits: whether to wait for the lock; otherwise False is yielded if another process holds it.
+        waits: whether to wait for the lock. Otherwise, False is yielded if another process holds it.
 
     Raises:
         KafkaframesError: another process has held the lock for ``LOCK_TIMEOUT_S``.

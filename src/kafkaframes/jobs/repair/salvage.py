@@ -1,10 +1,10 @@
-"""Find every valid batch of a damaged segment: after a wrong CRC, a torn batch, or bytes that are not Kafka's.
+"""Find every valid batch of a damaged segment, including those after a wrong CRC, an incomplete batch or foreign bytes.
 
 A batch is valid if its CRC is right and its offsets are in the segment's range. If a valid batch follows a damaged one
 at the position that the damaged header gives, only the damaged one is omitted. Otherwise the search continues at the
 next position at which a valid batch begins. If offsets of valid batches decrease (the CRC of format 2 does not cover
-the base offset), as few batches as possible are omitted. No I/O. The work on hostile bytes is limited, and bytes that
-were not examined are reported as lost.
+the base offset), as few batches as possible are omitted. No I/O. The search has a limit, because crafted bytes could
+make it slow. Bytes that were not examined are reported as lost.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def check_batches(data: Bytes, batches: Batches, base_offset: int, end_offset: i
 
 
 def _count_before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
-    """Return the number of batches before the first invalid one without a valid successor, whose size may be wrong."""
+    """Return the number of batches before the first invalid one that no valid batch follows. Its size may be wrong."""
     is_followed = np.append(good[1:], ends_well)
     is_doubtful = np.flatnonzero(~good & ~is_followed)
     return int(is_doubtful[0]) if len(is_doubtful) else len(good)

@@ -1,4 +1,4 @@
-"""The compiled loop that hashes record keys (numba). ``histograms.py`` is its only caller, and the better start.
+"""The compiled loop that hashes record keys (numba). Its only caller is ``histograms.py``.
 
 The plain-Python twin is in ``tests/jobs/report/reference.py``.
 """

@@ -1,7 +1,7 @@
 """Draw charts as HTML and SVG without a script: horizontal bars, columns, shares of a whole, sparklines.
 
 A drawing has the width of the page. All text next to it is HTML, so it is readable on a phone and on paper. Colours are
-classes of the style sheet. The meaning of a mark is its ``title``, which the page's script shows without delay.
+classes of the style sheet. Each shape has its meaning in its ``title``, which the page's script shows without delay.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ChartColumn(NamedTuple):
 
 
 class ColumnTick(NamedTuple):
-    """A label below the columns. ``at`` is its position in columns. A minor label is hidden on a phone."""
+    """A label below the columns. ``at`` is its horizontal position, in numbers of columns. A minor label is hidden on a
+    phone.
+    """
 
     position: float
     label: str
@@ -187,7 +189,7 @@ def _draw_stack(index: int, column: ChartColumn, end: float) -> list[Markup]:
 
 
 def draw_share_bar(parts: Sequence[ChartPart], *, text: Text) -> Markup:
-    """Return a bar of the whole, and a legend with the share of each part."""
+    """Return one bar with all parts, and a legend with the share of each."""
     whole = sum(part.value for part in parts)
     chunks = [_part(part, whole) for part in parts if part.value]
     label = [

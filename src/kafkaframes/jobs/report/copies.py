@@ -45,7 +45,7 @@ class CopyReport:
             (compacted to another point); ``incomplete`` (records of other copies are missing); ``damaged`` (has
             errors); ``differs`` (another history overrules it, or it is unknown which is right); ``other topic``
             (another topic id), ``other cluster`` or ``unreadable`` (not merged).
-        leads: whether the history of this copy is the authoritative one.
+        leads: whether the merged log follows this copy's history.
         start_offset, end_offset: range of its offsets, with an exclusive end; -1 if its headers were not read.
     """
 
@@ -68,7 +68,8 @@ class MeasuredLog:
     """One log: its copies, and the partition that is measured, which is the merged view or the only copy.
 
     Attributes:
-        apart: verdict why other copies with the same name are not part of this log; "" if there are none.
+        apart: verdict that explains why other copies with the same name do not belong to this log; "" without such
+            copies.
     """
 
     copies: tuple[CopySource, ...]

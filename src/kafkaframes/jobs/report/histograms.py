@@ -9,8 +9,8 @@ The number of distinct keys is exact up to ``MAX_STORED_HASHES``. Above that, it
 HyperLogLog, small counts are exact, and two counters are merged as sets.
 
 A chart of times (``choose_timeline``) has some dozens of round calendar buckets in UTC, which cover most records. A few
-records with an implausible time (a wrong clock, a test's 1970) would move all others into one bucket. They are counted
-as before or after the timeline and not drawn.
+records with an implausible time (a wrong clock, or 1970 in a test) would move all other records into one bucket. They
+are counted as before or after the timeline and not drawn.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Timeline(NamedTuple):
     unit: str
 
     def count_in_buckets(self, times: TimeHistogram) -> list[int]:
-        """Return the counts of other records in the same buckets."""
+        """Return the counts of another histogram's records in the buckets of this timeline."""
         return _count_by_edge(self.edges, times.starts, times.counts)[0] if self.edges else []
 
 
@@ -317,7 +317,7 @@ def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[i
 
 
 def round_calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
-    """Return the edges of round buckets from one time to another, and the width of a bucket in words.
+    """Return the edges of buckets with round widths between two times, and the width of a bucket in words.
 
     ``width`` is the precision of the times, in milliseconds. Buckets are not narrower.
     """

@@ -38,7 +38,7 @@ _NO_MIN_TIMESTAMP = np.iinfo(np.int64).max
 
 
 class MeasureTask(NamedTuple):
-    """A segment for a worker process. Without ``measure`` it is only verified."""
+    """A segment that a worker process verifies, and measures if ``measure`` is set."""
 
     filesystem: FileSystem
     segment: Segment
@@ -76,7 +76,7 @@ class FormatCounts:
     raw_bytes: int = 0
 
     def merge(self, other: FormatCounts) -> None:
-        """Add the numbers of another cell."""
+        """Add the counts of other batches in the same format and codec."""
         self.batches += other.batches
         self.records += other.records
         self.log_bytes += other.log_bytes
@@ -95,7 +95,7 @@ class ProducerCounts:
     epoch: int = -1
 
     def merge(self, other: ProducerCounts) -> None:
-        """Add the numbers of another object."""
+        """Add other counts of the same producer."""
         self.batches += other.batches
         self.records += other.records
         self.log_bytes += other.log_bytes
@@ -143,7 +143,7 @@ class RecordCounts:
         return total
 
     def merge(self, other: RecordCounts) -> None:
-        """Add the numbers of another measure."""
+        """Add the counts of other records."""
         for index, cell in other.cells.items():
             self.cells.setdefault(index, FormatCounts(cell.format, cell.codec)).merge(cell)
         for producer, counts in other.producers.items():
@@ -159,7 +159,7 @@ _COUNT_NAMES = ("control_records", "keyed", "tombstones", "with_headers", "appen
 
 @dataclass(slots=True)
 class SegmentMeasurement:
-    """The measured numbers of one segment, in addition to ``SegmentFacts``.
+    """The counts of one segment's records, which complement ``SegmentFacts``.
 
     Attributes:
         transactional: a row for each of ``TRANSACTION_COLUMNS``, and a column for each transactional batch or marker.
@@ -174,7 +174,7 @@ Measured = tuple[SegmentFacts, SegmentMeasurement]
 
 
 def measure_segment(task: MeasureTask) -> Measured:
-    """Verify and measure a segment. Damage and read errors become findings and raise no exception."""
+    """Verify and measure a segment. Damage and read errors do not raise exceptions. They become findings."""
     if not task.measure:
         return verify_segment(task.filesystem, task.segment), SegmentMeasurement()
     watcher = _WindowMeasurer(task)
@@ -202,7 +202,7 @@ class _WindowMeasurer:
             self._measure_chunk(chunk)
 
     def result(self) -> SegmentMeasurement:
-        """Return the numbers of all windows."""
+        """Return the counts of all windows."""
         if self._transactional:
             self._segment.transactional = np.concatenate(self._transactional, axis=1)
         return self._segment

@@ -1,7 +1,7 @@
 """Read other topics' properties from a cluster's internal topics, and derive transactions from batch headers.
 
-The internal topics have the compacted topics and the transactional ids of producers. Both are optional: if a topic's
-settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
+Internal topics contain the cleanup policies of topics and the transactional ids of producers. Both are optional: if a
+topic's settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
 
 The transactions of a partition are counted by outcome, with their durations and the open ones. A transaction counts
 once in each of its partitions, because a partition does not name the others.
@@ -169,7 +169,9 @@ def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> 
 
 
 def _select_turning_points(table: Ints) -> Ints:
-    """Remove the batches that only continue a transaction, which are the most in large logs."""
+    """Return the batches and markers at which a transaction starts or ends. In large logs, most batches only continue
+    one.
+    """
     order = np.argsort(table[_PRODUCER], kind="stable")
     control = (table[_ATTRIBUTES, order] & CONTROL) != 0
     starts = np.diff(table[_PRODUCER, order], prepend=np.iinfo(np.int64).min) != 0

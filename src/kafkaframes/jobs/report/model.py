@@ -20,7 +20,9 @@ FORMAT_VERSION = 2
 
 @dataclass(slots=True)
 class SizeReport:
-    """A histogram of sizes or durations. ``bins`` are (low, high exclusive, count). Quantiles are right within 1/16."""
+    """A histogram of sizes or durations. ``bins`` are (low, high exclusive, count). The relative error of quantiles is
+    at most 1/16.
+    """
 
     count: int = 0
     total: int = 0
@@ -244,7 +246,7 @@ _NEGATIVE_MEANS_NONE = frozenset((*_MILLISECOND_FIELDS, "producer_id", "epoch"))
 
 
 def _add_units(value: Any) -> Any:
-    """Add the units to the names of JSON values, and replace a missing timestamp or producer (-1) by None."""
+    """Add units to the names of JSON values, and replace a missing timestamp or producer id (-1) with None."""
     if isinstance(value, list | tuple):
         return [_add_units(entry) for entry in value]
     if not isinstance(value, dict):

@@ -101,7 +101,7 @@ def _format_day(timestamp_ms: int) -> str:
 
 
 def _build_page_data(report: LogReport) -> dict[str, Any]:
-    """Return the JSON data of the page. Long lists are cut, and ``left_out`` has the number of omitted entries."""
+    """Return the JSON data of the page. Long lists are truncated; ``left_out`` has the number of omitted entries."""
     max_lengths = {"topics": _KEPT_TOPICS} | dict.fromkeys(_SHORTENED_LISTS, _KEPT)
     omitted_counts = {
         name: len(getattr(report, name)) - count
@@ -118,7 +118,7 @@ _SHORTENED_LISTS = ("partitions", "producers", "copies", "findings", "losses", "
 
 
 def _shorten_topic(topic: dict[str, Any]) -> dict[str, Any]:
-    """Remove the bins of a topic, and its transactions if it has none."""
+    """Remove a topic's histogram bins, and its transaction counts if it has no transactions."""
     result = {name: value for name, value in topic.items() if name != "activity"}
     result["record_sizes"] = {name: topic["record_sizes"][name] for name in ("total", "median", "p99", "largest")}
     if not any(topic["transactions"][name] for name in ("committed", "aborted", "open", "empty_markers")):

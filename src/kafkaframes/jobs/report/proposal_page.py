@@ -130,7 +130,7 @@ def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
 
 
 def _build_cost_cards(question: ProposalSettings, outcome: WeighingResult) -> Iterator[tuple[str, str, Markup]]:
-    """Yield the cards of each kind: their id, their name in the list of sections, themselves."""
+    """Yield (id, title in the list of sections, card) for each kind of comparison."""
     for kind, title in question.proposal.kinds.items():
         weights = sorted(outcome.sum_weights_by("api_key", "api_version", "direction", kind=kind).items())
         rows = [

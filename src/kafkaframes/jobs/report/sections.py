@@ -47,7 +47,7 @@ def empty_text(words: str) -> Markup:
 
 
 def limit_text(row_count: int, total_count: int, noun: str) -> str:
-    """Return how many entries of a cut list are shown; "" if all are."""
+    """Return a sentence with the number of shown entries of a truncated list; "" if all are shown."""
     return f" {row_count:,} of {total_count:,} {noun} shown; --json has all." if row_count < total_count else ""
 
 

@@ -210,7 +210,7 @@ _SEVERITY_COLORS = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NO
 
 
 def draw_replicas(report: LogReport) -> Markup:
-    """List the copies of partitions with different copies, with the decisions."""
+    """List the copies of each partition whose copies differ, with the decisions of the merge."""
     title = "Copies"
     if not report.copies:
         return build_card("copies", title, empty_text("Every partition was found once."), wide=True)

@@ -1,4 +1,4 @@
-"""Make a report of log directories: one pass over all segments, then the numbers that need several segments.
+"""Make a report of log directories: one pass over all segments, and then the numbers that result from several segments.
 
 Each copy of a partition is verified, and the merged log is measured once. The pass (``measure_segment``) may run in
 many processes. Each result is added to its topic at once, so memory use does not grow with the number of segments.
@@ -237,10 +237,10 @@ def make_report(
     """Read log directories and return a report.
 
     Args:
-        paths: paths that the caller passed. A deleted partition's directory (``-delete``) is measured only if it is one
-            of them.
+        paths: paths that the caller passed. The directory of a deleted partition (``-delete``) is measured only if it
+            was passed itself.
         version: version of kafkaframes.
-        generated_at: time of the report, in milliseconds. Reports of the same files differ only in it.
+        generated_at: time of the report, in milliseconds. Two reports of the same files differ only in this time.
         options: options of the object stores.
 
     Raises:

@@ -21,7 +21,7 @@ _VOID_ELEMENTS = frozenset({"meta", "input", "rect", "path", "line"})
 
 
 class Markup(str):
-    """A text that is HTML and must not be escaped."""
+    """Text that is HTML already, and must not be escaped."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ Child = Any  # text, Markup, None, or an iterable of these
 
 
 def join_html(children: Iterable[Child]) -> Markup:
-    """Return children as one HTML value. ``None`` is omitted.
+    """Join values to one piece of HTML. ``None`` is omitted.
 
     >>> join_html(["a < b", None, make_tag("br", void=True)])
     'a &lt; b<br>'
@@ -39,7 +39,7 @@ def join_html(children: Iterable[Child]) -> Markup:
 
 
 def format_path(path: str) -> Markup:
-    """Return a path as code that may be broken after its slashes.
+    """Format a path as code, with possible line breaks after its slashes.
 
     >>> format_path("/a/b")
     '<code>/<wbr>a/<wbr>b</code>'
@@ -48,13 +48,13 @@ def format_path(path: str) -> Markup:
 
 
 def format_paths(paths: Sequence[str], max_paths: int) -> Markup:
-    """Return the first of some paths, and the number of the others."""
+    """Format the first of several paths, and the number of other paths."""
     codes = ([", " if number else None, format_path(path)] for number, path in enumerate(paths[:max_paths]))
     return join_html([codes, f" and {len(paths) - max_paths:,} more" if len(paths) > max_paths else None])
 
 
 def make_breakable(text: str, sign: str) -> Markup:
-    """Return text that may be broken after each occurrence of a character."""
+    """Return text with a possible line break after each occurrence of a character."""
     return Markup(_to_html(text).replace(sign, f"{sign}<wbr>"))
 
 
@@ -103,10 +103,10 @@ class TableColumn(NamedTuple):
     Attributes:
         show: returns a row's cell, as text or ``Markup``.
         value: returns a row's sort key; if set, the column is numeric.
-        says_all: whether the cell's text can be sorted instead of ``value``, as counts and times can and sizes in KiB
-            and MiB cannot.
+        says_all: whether the cell's text has the exact value, so that the page can sort by it (counts and times, but
+            not sizes).
         is_minor: whether the column is hidden on a phone.
-        wide: whether the cells may be broken into lines.
+        wide: whether the cells may have several lines.
     """
 
     name: str
@@ -142,8 +142,8 @@ def make_table(
 ) -> Markup:
     """Return a table. ``name`` describes it to screen readers.
 
-    If ``searchable``, a search field filters by the first column. If ``is_stacked``, a row is a paragraph on a phone.
-    phone.
+    If ``searchable``, a search field filters by the first column. If ``is_stacked``, a phone shows each row as a
+    paragraph.
     """
     head = make_tag(
         "tr",

@@ -52,7 +52,7 @@ class ApiTraffic:
     latency: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BIN_COUNT, np.int64))
 
     def find_latency_quantile(self, share: float) -> float | None:
-        """Return a quantile of the latency in ms, right within 9 %; None if no calls were answered.
+        """Return a quantile of the latency in ms, with an error of at most 9 %; None if no calls were answered.
 
         >>> ApiTraffic("Metadata", 12).find_latency_quantile(0.5) is None
         True
@@ -93,7 +93,7 @@ class TrafficReport:
 
     @property
     def judged_text(self) -> str:
-        """The same as a sentence, with a summary of the unread parts; "" if everything was read."""
+        """The measured part of the input as a sentence, with a summary of unread parts; "" if everything was read."""
         unread = summarize_entries(self.coverage.unread)
         if self.judged == NOTHING:
             return f"Judged: nothing. No call in the input could be read{': ' + unread if unread else ''}."

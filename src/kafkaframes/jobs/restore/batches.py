@@ -36,7 +36,7 @@ from kafkaframes.records.scan import Batches, Bytes
 
 
 class OffsetTranslator:
-    """Translates committed offsets while the restored records of a partition pass in order.
+    """A translator of a partition's committed offsets, which receives the restored records in order.
 
     >>> moved = OffsetTranslator([3, 10, 12, 99])
     >>> moved.add_runs(np.array([0, 11]), np.array([4, 13]), np.array([0, 5]))  # 0 to 4 stay, 11 to 13 become 5 to 7
@@ -95,7 +95,7 @@ class DecodedRows(NamedTuple):
 
 
 class BatchRewriter:
-    """Converts the batches of a partition, in order, to the bytes to write.
+    """A converter from a partition's source batches, in order, to the bytes of the new log.
 
     Attributes:
         next_offset: offset of the next record, if offsets are reassigned.
@@ -217,7 +217,7 @@ class BatchRewriter:
     # --------------------------------------------------------------------------------------------------- the bytes
 
     def _copy_batches(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
-        """Return the bytes of neighboring batches with new offsets and leader epoch, set in place."""
+        """Return the bytes of neighboring batches after their offsets and leader epochs are replaced in place."""
         start = int(batches.column("position")[0])
         end = int(batches.column("position")[-1] + batches.column("size")[-1])
         leader_epoch = self._settings.leader_epoch
@@ -298,7 +298,7 @@ class BatchRewriter:
         return set(damage_reasons)
 
     def _count_omitted_records(self, data: Bytes, batches: Batches, damage_reasons: set[int]) -> None:
-        """Count all records of the decoded batches as omitted. The selected records are subtracted later."""
+        """Count all records of the decoded batches as omitted. Later, the selected records are subtracted."""
         flags = np.zeros(len(batches), np.bool_)
         flags[list(damage_reasons)] = True
         for reason, is_omitted in ((UNDECODABLE_BATCHES, flags), (OUTSIDE_RANGE, ~flags)):

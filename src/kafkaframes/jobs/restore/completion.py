@@ -38,7 +38,8 @@ _UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class DirectoryCompleter:
-    """Completes a directory after its partitions are written. The report has the partitions and topic ids.
+    """A writer of a restored directory's remaining files, after its partitions are written. The report lists the
+    partitions and topic ids.
 
     Args:
         metadata: metadata of the source's controller.
@@ -135,7 +136,7 @@ class DirectoryCompleter:
         write_files(directory, build_node_files(node, layouts, now_ms=self._now_ms, next_producer_id=next_producer_id))
 
     def _collect_configs(self) -> dict[str, dict[str, str]]:
-        """Return each topic's settings: from the source, unlimited retention, and those that the user requested."""
+        """Return each topic's settings: those of the source, unlimited retention, and those that the user specified."""
         sources = {
             self._settings.new_name(topic): topic_settings for topic, topic_settings in self._metadata.topics.items()
         }
@@ -159,7 +160,7 @@ class DirectoryCompleter:
 
 
 def check_topic_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
-    """Check that each partition has the id of its topic, because a broker sets other partitions aside.
+    """Check that each partition has the id of its topic, because a broker does not use other partitions.
 
     Raises:
         LogDirError: a partition has another id or none.

@@ -65,12 +65,12 @@ class OffsetCommit:
 
 @dataclass(slots=True)
 class SourceGroups:
-    """The groups of the sources.
+    """The consumer groups in the sources.
 
     Attributes:
         commits: latest commit of each group, topic and partition.
         protocols: protocol type and generation by group, for groups that have a protocol.
-        partitions: number of partitions of ``__consumer_offsets``, as far as the sources show.
+        partitions: number of partitions of ``__consumer_offsets`` in the sources.
         unread: number of records that could not be decoded.
     """
 
@@ -176,7 +176,7 @@ def _iterate_rows(content: Decoded) -> Iterator[tuple[int, int, bytes | None, by
 
 @dataclass(slots=True)
 class GroupsReport(JsonDataclass):
-    """The report of the committed offsets.
+    """The report on restored committed offsets.
 
     Attributes:
         groups, commits: number of restored groups and commits.
@@ -202,7 +202,7 @@ def translate_commits(
         groups: groups of the sources.
         translate: translates a source partition and offset; returns None if the partition is not restored.
         now_ms: time of the restore. Commits that expired before it are omitted; the other commits get this time.
-        keep_times: whether commits keep their times instead.
+        keep_times: whether commits keep their own times instead of ``now_ms``.
         keep_epochs: whether the restored batches have the source's leader epochs.
     """
     report, commits = GroupsReport(), dict[CommitKey, OffsetCommit]()
@@ -244,8 +244,8 @@ def write_groups(
         protocols: protocol type and generation by group.
         partitions: number of partitions.
         topic_id: topic id of ``__consumer_offsets``.
-        now_ms: time from which on the groups are empty, in milliseconds.
-        keep_times: whether groups are empty from their latest commit on instead.
+        now_ms: time since which the groups are empty, in milliseconds.
+        keep_times: whether groups count as empty since their latest commit instead of ``now_ms``.
 
     Raises:
         LogDirError: a file cannot be written.

@@ -107,7 +107,7 @@ def restore_segments(
         now_ms: current time, in milliseconds.
         new_id: returns a new id (22 characters of URL-safe base64).
         run: runs tasks in order.
-        dry_run: only report what would be done. Committed offsets and listings are read, segments are not.
+        dry_run: only report what would be done. It reads committed offsets and directory listings, but no segments.
         storage: options of the sources' stores, and ``key_files`` of encrypted tiered segments.
 
     Raises:
@@ -134,7 +134,7 @@ def restore_segments(
 
 
 def _fingerprint(directories: Sequence[LogDirectory]) -> str:
-    """Return a digest of the segments' names, sizes and modification times, so that a changed source is another job."""
+    """Return a digest of the segments' names, sizes and modification times, which shows if a source has changed."""
     file_facts = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
         for directory in directories

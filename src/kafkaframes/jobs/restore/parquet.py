@@ -168,7 +168,7 @@ def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
 
 
 class _ParquetSource:
-    """The Parquet files of a source, and the partitions of each."""
+    """The Parquet files of a source, and the topic partitions in each file."""
 
     def __init__(self, source: str, settings: RestoreSettings) -> None:
         self._settings = settings
@@ -231,7 +231,7 @@ class _ParquetSource:
 
 
 def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
-    """Reject a table with columns other than those of records.
+    """Check that a table has the columns of records, with the right types.
 
     The types of columns are checked instead of their values, because a number that is not an integer (1.5 in a column
     of doubles) would silently go to another partition, or be lost.
