@@ -58,7 +58,7 @@ def _format(flags: dict[str, Any]) -> Any:
 
 
 def _find_decoder(flags: dict[str, Any]) -> Any:
-    decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_find_decoder"]]
+    decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
     if len(decoders) > 1:
         raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(decoders)}-decoder")
     return decoders[0] if decoders else None
