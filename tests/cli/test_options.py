@@ -8,7 +8,13 @@ from click.testing import CliRunner
 from tests.capture.own_specs import write_specs, write_traffic
 from tests.cli.calling import ask
 
-from kafkaframes.cli.options import add_budget_option, add_click_options, add_log_settings, parse_position, parse_size
+from kafkaframes.cli.options import (
+    add_budget_option,
+    add_click_options,
+    add_log_settings,
+    parse_position,
+    parse_size_flag,
+)
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.protocol.messages import message
@@ -23,9 +29,9 @@ def test_a_store_has_an_option_only_where_one_was_given():
 
 
 def test_sizes_are_read_as_spark_reads_them():
-    assert (parse_size("1g"), parse_size("64m")) == (1 << 30, 64 << 20)
+    assert (parse_size_flag("1g"), parse_size_flag("64m")) == (1 << 30, 64 << 20)
     with pytest.raises(click.BadParameter, match="64x"):
-        parse_size("64x")
+        parse_size_flag("64x")
 
 
 def test_a_position_is_an_offset_a_time_earliest_or_latest():

@@ -120,7 +120,7 @@ def _discard_output_to_closed_pipes() -> None:
 # or the function after a colon. Only the commands that run import their modules.
 COMMAND_SECTIONS: Sections = {
     "Look into logs (nothing is written to them)": {
-        "info": ("kafkaframes.cli.info", "print topics, offsets, sizes and codecs of a log, from headers alone"),
+        "info": ("kafkaframes.cli.info", "print offsets, sizes and codecs of a log, from headers alone"),
         "report": ("kafkaframes.cli.report", "write a page about a log: sizes, keys, copies, damage"),
         "grep": ("kafkaframes.cli.grep", "print the records whose key, value or headers match a pattern"),
         "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),

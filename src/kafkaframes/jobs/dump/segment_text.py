@@ -87,8 +87,8 @@ def _record_columns(
     keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
     has_text = ~of_control & options.has_contents
     columns |= {
-        "key_text": keys.where(has_text),
-        "value_text": values.where(has_text),
+        "key_text": keys.null_unless(has_text),
+        "value_text": values.null_unless(has_text),
         "header_keys": render_header_keys(chunk),
         "control_text": _control_texts(chunk, of_control, style),
     }
