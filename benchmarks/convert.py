@@ -21,7 +21,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
-from kafkaframes.records.decode import decode
+from kafkaframes.records.decode import decode_batches
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V1
 from kafkaframes.records.scan import as_array, scan_all
 
@@ -59,7 +59,7 @@ def payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
     """Return each batch's format, codec and compressed bytes; and each batch's decompressed records."""
     data = as_array(raw)
     batches = scan_all(data)
-    decoded_batches = decode(data, batches)
+    decoded_batches = decode_batches(data, batches)
     ends, starts = decoded_batches.sections.ends.tolist(), decoded_batches.sections.starts.tolist()
     plain = [decoded_batches.sections.buf[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
     payload_list = []

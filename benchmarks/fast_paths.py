@@ -62,7 +62,7 @@ def measure(rounds: int, work: Side, without: Without) -> tuple[float, float]:
 
 def appends() -> Iterator[tuple[str, Side, Without]]:
     """Yield appends of sets whose codec or format the topic does not keep."""
-    general = partial(patch.object, entry, "_rebuild", lambda *arguments: None)
+    general = partial(patch.object, entry, "_rebuild_with_kernels", lambda *arguments: None)
     for magic, codec, settings in [
         (2, "gzip", {"codec": "zstd"}),
         (2, "lz4", {"codec": "zstd"}),
@@ -165,13 +165,13 @@ HOT = {
 def decoders() -> Iterator[tuple[str, Side, Without]]:
     """Yield columns of many messages, by straight-line code and by the table."""
     for name, version in hot_messages():
-        plan = plan_message(catalog.load(name), version)
+        plan = plan_message(catalog.load_spec(name), version)
         if not columns.is_specialized(plan):
             print(f"{name} v{version} is not compiled: kafkaframes kernels warm --decoders", file=sys.stderr)
             continue
         data = columns.encode_columns(plan, pa.array([HOT[name]]))[0].as_py()
         messages = pa.array([data] * max(100, min(10_000, 2_000_000 // len(data))), pa.binary())
-        general = partial(patch.object, columns, "_run_specialized", columns._table_driven)
+        general = partial(patch.object, columns, "_run_specialized", columns._run_table_driven)
         yield (
             f"decoder: {name} v{version}",
             partial(_often, 5, partial(columns.decode_columns, plan, messages, specialized=True)),

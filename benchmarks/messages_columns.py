@@ -129,7 +129,7 @@ def best(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> 
 
 def measure(case: tuple[Any, ...], rounds: int) -> None:
     name, version, value, count, kio_module, kafka_module = case
-    plan = plan_message(catalog.load(name), version)
+    plan = plan_message(catalog.load_spec(name), version)
     data = columns.encode_columns(plan, pa.array([value]))[0].as_py()
     messages = pa.array([data] * count, pa.binary())
     many = by_kio(name, kio_module, data), by_kafka_python(name, version, kafka_module, data)

@@ -36,10 +36,10 @@ from kafkaframes.records._kernels_codecs import LZ4_DECOMPRESS
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.decode import open_sections
-from kafkaframes.records.fused import ColumnMaker
+from kafkaframes.records.fused import FusedReader
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.native import functions
-from kafkaframes.records.scan import FILE, Memory, as_array, check_crcs, scan_all
+from kafkaframes.records.native import load_functions
+from kafkaframes.records.scan import FILE, MemorySource, as_array, check_crcs, scan_all
 
 RESULTS = Path(__file__).parent / "results" / "producers.md"
 BATCH_RECORDS = 120
@@ -101,22 +101,22 @@ class Counted:
     """Counts the batches that did not take the short way while it is entered."""
 
     def __enter__(self) -> Counted:
-        self.odd, self._careful = 0, ColumnMaker._decompress_general
+        self.odd, self._careful = 0, FusedReader._decompress_general
 
-        def careful(maker: ColumnMaker, *arguments: Any) -> Any:
+        def careful(maker: FusedReader, *arguments: Any) -> Any:
             self.odd += 1
             return self._careful(maker, *arguments)
 
-        ColumnMaker._decompress_general = careful  # type: ignore[method-assign]
+        FusedReader._decompress_general = careful  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        ColumnMaker._decompress_general = self._careful  # type: ignore[method-assign]
+        FusedReader._decompress_general = self._careful  # type: ignore[method-assign]
 
 
 def read(data: bytes) -> int:
     """Read all records with the default columns, each Arrow batch dropped at once."""
-    return sum(batch.num_rows for batch in RecordReader(Memory(as_array(data)), ReadOptions()))
+    return sum(batch.num_rows for batch in RecordReader(MemorySource(as_array(data)), ReadOptions()))
 
 
 def read_by_aiokafka(data: bytes) -> int:
@@ -219,7 +219,7 @@ def lz4_rows(count: int, directory: Path | None) -> Iterator[str]:
 
 def _lz4_seconds(blocks: list[tuple[int, int]]) -> float:
     """Call the function that the reader's kernels call, block by block, from Python; return the CPU time."""
-    call = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int] * 2)(functions()[LZ4_DECOMPRESS])
+    call = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int] * 2)(load_functions()[LZ4_DECOMPRESS])
     out = ctypes.create_string_buffer(1 << 22)
     to, start = ctypes.addressof(out), time.process_time()
     for address, size in blocks:

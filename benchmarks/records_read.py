@@ -33,7 +33,7 @@ import zstandard
 
 import kafkaframes
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import scan
+from kafkaframes.records.scan import scan_batches
 
 RESULTS = Path(__file__).parent / "results" / "records_read.md"
 DATE, MACHINE = "2026-11-21", "2 cores shared"
@@ -190,7 +190,7 @@ def bound(data: bytes, codec: str) -> Callable[[], None]:
         "zstd": lambda payload: unzstd(payload, max_output_size=4 << 20),
     }
     decompress, extend, crc_start = steps[codec], google_crc32c.extend, BATCH_V2.end_of("crc")
-    batches = scan(data)
+    batches = scan_batches(data)
     spans = list(zip(batches.column("position").tolist(), batches.column("size").tolist(), strict=True))
 
     def run() -> None:

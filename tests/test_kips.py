@@ -13,10 +13,10 @@ from tests.cli.calling import ask_or_raise
 from kafkaframes.cli.main import cli
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
-from kafkaframes.protocol.spec.changes import RULES
-from kafkaframes.protocol.spec.evolution import check_sets
-from kafkaframes.protocol.spec.kip_636 import numbers, rewrite
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
+from kafkaframes.protocol.spec.changes import EVOLUTION_RULES
+from kafkaframes.protocol.spec.evolution import compare_sets
+from kafkaframes.protocol.spec.kip_636 import count_changes, rewrite_errors
 from kafkaframes.protocol.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS
 from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_RULES
 from kafkaframes.wire.varint import TAG_HEADERS
@@ -45,7 +45,7 @@ def commands():
 
 
 COMMANDS = commands()
-RULE_NAMES = set(RULES) | {
+RULE_NAMES = set(EVOLUTION_RULES) | {
     rule.name
     for table in (FIELD_RULES, MESSAGE_RULES, STRUCT_RULES, FIELD_LINTS, STRUCT_LINTS, MESSAGE_LINTS)
     for rule in table
@@ -87,8 +87,10 @@ def is_field(name):
     """Whether it is a message of the catalog, or a field of one."""
     spec, _, field = name.rpartition(".")
     if spec:
-        return spec in catalog.names() and field in {field.name for field in catalog.load(spec).struct.fields}
-    return name in catalog.names() or any(f'"{name}"' in path.read_text() for path in FOLDER.glob("*.json"))
+        return spec in catalog.list_names() and field in {field.name for field in catalog.load_spec(spec).struct.fields}
+    return name in catalog.list_names() or any(
+        f'"{name}"' in path.read_text() for path in MESSAGES_FOLDER.glob("*.json")
+    )
 
 
 def is_setting(name):
@@ -123,9 +125,9 @@ def test_modules_with_dots_are_modules():
 
 @cache
 def kip_636():
-    names = [name for api in catalog.apis() for name in (api.request, api.response)]
-    specs = {name: catalog.load(name) for name in names}
-    return specs, rewrite(specs)
+    names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
+    specs = {name: catalog.load_spec(name) for name in names}
+    return specs, rewrite_errors(specs)
 
 
 @cache
@@ -170,8 +172,8 @@ def all_tagged():
 def nulls():
     specs, report = kip_636()
     exact = [field for field in report.fields if field.kind == "message"]
-    (suffix,) = [numbers(rewrite(specs, suffix=True))["messages tagged"]]
-    rules = [finding.rule.name for finding in check_sets(specs, report.specs)]
+    (suffix,) = [count_changes(rewrite_errors(specs, suffix=True))["messages tagged"]]
+    rules = [finding.rule.name for finding in compare_sets(specs, report.specs)]
     changed_count = sum(one.is_null_default_new for one in exact)
     return changed_count, suffix, len(exact), rules.count("default-to-null"), changed_count
 
@@ -243,7 +245,7 @@ COUNTED = {
         body_bytes("OffsetDeleteResponse", 0, offset_delete_response),
     ),
     r"(\d+) of (\d+) fields, or of the (\d+) that are named exactly so. (\d+) of the (\d+) are harmless": nulls,
-    r"all at once: (\d+) of (\d+) APIs": lambda: (len(kip_636()[1].apis), len(catalog.apis())),
+    r"all at once: (\d+) of (\d+) APIs": lambda: (len(kip_636()[1].apis), len(catalog.list_apis())),
     r"save one \((\d+) of ([\d,]+) bytes in `[^`]+`: the two lists of features in (\d+)": lambda: tag_traffic("typed")[
         :3
     ],

@@ -153,7 +153,7 @@ NOT_EXPORTED = {
     "protocol.spec.versions.Versions": "a part of a MessageSpec",
     "records.annotate.AnnotatedBytes": "a part of an explanation",
     "records.memory.Recycler": "for programs that read many fetches",
-    "records.scan.Batches": "headers of batches, as arrays",
+    "records.scan.BatchHeaders": "headers of batches, as arrays",
     "scan.decoded.ValueDecoding": _INTERNAL,
     "scan.log.resolve.ReadPlan": _PART,
     "scan.slices.ScanProgress": _INTERNAL,

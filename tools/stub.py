@@ -19,11 +19,11 @@ def write_stub() -> None:
     """Write the stub, whole or not at all, unless it is there and says what the catalog says."""
     sys.path.insert(0, str(SOURCES))
     try:
-        from kafkaframes.protocol.messages.stubs import stub_text
+        from kafkaframes.protocol.messages.stubs import make_stub
         from kafkaframes.protocol.spec import catalog
     finally:
         sys.path.remove(str(SOURCES))
-    text = stub_text(map(catalog.load, catalog.names()))
+    text = make_stub(map(catalog.load_spec, catalog.list_names()))
     if STUB.exists() and STUB.read_text("utf-8") == text:
         return
     part = STUB.with_name(f".{STUB.name}.{os.getpid()}")

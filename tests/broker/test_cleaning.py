@@ -14,7 +14,7 @@ from tests.storage.partition.memory_disk import MemoryDisk, after
 from kafkaframes.broker import Broker
 from kafkaframes.broker.lifecycle.maintenance import LogCleaner
 from kafkaframes.errors import StorageError
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -32,7 +32,7 @@ def records_of(log):
 def batches_of(log):
     batches_read, offset = [], log.log_start_offset
     while offset < log.log_end_offset:  # an answer ends with its segment
-        batches = list(read_values(bytes(log.read(offset, max_bytes=1 << 24).records)))
+        batches = list(read_batches(bytes(log.read(offset, max_bytes=1 << 24).records)))
         batches_read += batches
         offset = batches[-1].last_offset + 1 if batches else log.log_end_offset
     return batches_read

@@ -11,7 +11,7 @@ from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.partitions import magic_for
 from kafkaframes.errors import ErrorCode
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_end_transaction, build_records
 
 NOW = 1_700_000_000_000
@@ -25,15 +25,15 @@ def batch(*values, magic=2, codec="none", base_offset=0, **fields):
 
 
 def values_of(records):
-    return [record.value for batch in read_values(records) for record in batch.records]
+    return [record.value for batch in read_batches(records) for record in batch.records]
 
 
 def offsets_of(records):
-    return [record.offset for batch in read_values(records) for record in batch.records]
+    return [record.offset for batch in read_batches(records) for record in batch.records]
 
 
 def magics_of(records):
-    return {batch.magic for batch in read_values(records)}
+    return {batch.magic for batch in read_batches(records)}
 
 
 @pytest.mark.parametrize("version", PRODUCE)
@@ -114,7 +114,7 @@ def test_acks_0_is_never_answered_and_an_error_closes_the_connection(asker):
 def test_log_append_time_is_answered_and_written(asker):
     asker.create(message_timestamp_type="LogAppendTime")
     assert asker.produce(batch(b"a")).log_append_time_ms == asker.state.clock.now_ms
-    (only,) = read_values(asker.fetch(0).records)
+    (only,) = read_batches(asker.fetch(0).records)
     assert only.records[0].timestamp == asker.state.clock.now_ms
 
 

@@ -49,10 +49,10 @@ def test_a_header_that_ends_too_early_closes_the_connection(asker, raw):
 
 def test_the_header_has_the_version_that_the_specs_ask_for(asker):
     """Header 3 of KIP-1313 has a client instance id after the client id."""
-    spec = json.loads(to_text(catalog.load("HeartbeatRequest")))
+    spec = json.loads(to_text(catalog.load_spec("HeartbeatRequest")))
     spec["headerVersions"] = {"0-3": "1", "4+": "3"}
     own = load_message(json.dumps(spec))
-    served_apis = serve_specs([own, catalog.load("HeartbeatResponse")])
+    served_apis = serve_specs([own, catalog.load_spec("HeartbeatResponse")])
     asker.dispatcher.apis, asker.dispatcher.class_of = served_apis.apis, served_apis.class_of
     body = message("HeartbeatRequest", specs=[own])(group_id="g")
     frame = encode_request(body, 4, client_id="me", client_instance_id=UUID(int=7), header_tags=[(3, b"trace")])

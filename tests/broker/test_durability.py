@@ -18,7 +18,7 @@ from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
@@ -148,7 +148,7 @@ def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
         again = open_broker(data_dir="/data", disk=disk)
         log = again.topics["orders"].partitions[0].log
         assert log.log_end_offset == log.high_watermark == count
-        batches = read_values(log.read(0, max_bytes=1 << 20).records)
+        batches = read_batches(log.read(0, max_bytes=1 << 20).records)
         assert [batch.records[0].value for batch in batches] == [b"%d" % number for number in range(count)]
         again.logs.abandon()
 

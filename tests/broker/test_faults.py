@@ -15,7 +15,7 @@ from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 
 ONE = build_records({"value": [b"x"]})
@@ -98,8 +98,8 @@ def test_held_requests_are_overtaken_and_go_on_in_order(faulty):
 def test_records_are_corrupted_in_the_answer_only(faulty):
     faulty.produce(ONE)
     faulty.faults.on("Fetch").corrupt().once()
-    assert not next(iter(read_values(faulty.fetch(0).records))).valid
-    assert next(iter(read_values(faulty.fetch(0).records))).valid
+    assert not next(iter(read_batches(faulty.fetch(0).records))).valid
+    assert next(iter(read_batches(faulty.fetch(0).records))).valid
 
 
 def test_a_throttle_is_told(faulty):

@@ -23,7 +23,7 @@ from kafkaframes.broker.settings.settings import DEFAULTS, KAFKA_DEFAULTS
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 
 
@@ -228,7 +228,7 @@ def test_releases_from_3_0_on_look_at_no_format_version(release, magic):
 
 
 def batches_of(state, topic):
-    return list(read_values(state.topics[topic].partitions[0].log.read(0, max_bytes=1000).records))
+    return list(read_batches(state.topics[topic].partitions[0].log.read(0, max_bytes=1000).records))
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from kafkaframes.protocol.spec.list_releases import find_release, list_releases
 
 from kafkaframes.broker.faults.controls import find_clients, report_clients
-from kafkaframes.protocol.spec.catalog import api
-from kafkaframes.protocol.spec.releases import release, releases
+from kafkaframes.protocol.spec.catalog import find_api
 
-NEWEST = release(releases()[-1])
+NEWEST = find_release(list_releases()[-1])
 
 
 def entry(name, version):
@@ -19,7 +19,7 @@ def entry(name, version):
 
 @pytest.mark.parametrize("key", sorted(set(NEWEST.all_apis) - {18}))
 def test_what_kafka_4_refuses_is_what_the_table_of_releases_says(key):
-    name, lowest = api(key).name, NEWEST.all_apis[key].accepted_versions.lowest
+    name, lowest = find_api(key).name, NEWEST.all_apis[key].accepted_versions.lowest
     (client,) = find_clients([entry(name, version) for version in range(lowest + 1)])
     assert client.refused_by_kafka_4 == tuple(f"{name} v{version}" for version in range(lowest))
 

@@ -23,7 +23,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.log.discover import discover
 
@@ -84,7 +84,7 @@ def fetch_old_format(
         row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
         answer = ask(broker.port, "Fetch", version, topics=[types.FetchTopic(topic=topic, partitions=[row])])
         raw = answer.responses[0].partitions[0].records
-        records = [(batch.magic, record.offset) for batch in read_values(raw or b"") for record in batch.records]
+        records = [(batch.magic, record.offset) for batch in read_batches(raw or b"") for record in batch.records]
         if not records:
             return
         yield from (record for record in records if record[1] >= offset)

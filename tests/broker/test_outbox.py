@@ -14,7 +14,7 @@ from kafkaframes.broker.dispatch.dispatch import join_short_parts
 from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.storage.partition.segment import FileRange
 
 _HELD_BYTES = 1 << 16
@@ -114,7 +114,8 @@ def test_an_answer_is_the_same_from_a_file_and_from_memory_and_with_a_journal(tm
             answers.append(take(peer))
     assert len(answers[0]) > 1_000_000
     values = [
-        [record.value for batch in read_values(records_of(one, version)) for record in batch.records] for one in answers
+        [record.value for batch in read_batches(records_of(one, version)) for record in batch.records]
+        for one in answers
     ]
     assert values[0] == values[1] == values[2] == VALUES[: len(values[0])]
     assert len(set(map(len, answers))) == 1
@@ -139,7 +140,7 @@ def test_many_long_answers_to_a_slow_reader_stay_in_order_and_in_the_file(tmp_pa
         assert unsent_bytes(broker) < 4 << 20
         for offset in offsets:
             records = records_of(take(peer), 11)
-            first = next(iter(read_values(records))).records[0]
+            first = next(iter(read_batches(records))).records[0]
             assert (first.offset, first.value) == (offset, VALUES[offset])
         broker.wait_for(lambda: files_open(tmp_path) == before)
 

@@ -16,7 +16,7 @@ from kafkaframes.protocol.messages import class_of
 from kafkaframes.protocol.messages.registry import with_catalog
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
 kafka_python = pytest.importorskip("kafka")
 
@@ -28,9 +28,9 @@ SPOKEN = ("Metadata", "Produce", "Fetch", "FindCoordinator", "JoinGroup", "SyncG
 def specs(tmp_path_factory):
     """KIP-636's rewrite of some APIs as a folder; the catalog has the other APIs."""
     folder = tmp_path_factory.mktemp("kip-636")
-    names = [catalog.api(name) for name in (*SPOKEN, "OffsetDelete")]
-    before = {half: catalog.load(half) for api in names for half in (api.request, api.response)}
-    for name, spec in rewrite(before).specs.items():
+    names = [catalog.find_api(name) for name in (*SPOKEN, "OffsetDelete")]
+    before = {half: catalog.load_spec(half) for api in names for half in (api.request, api.response)}
+    for name, spec in rewrite_errors(before).specs.items():
         (folder / f"{name}.json").write_text(to_text(spec))
     return folder
 
@@ -42,7 +42,7 @@ def broker(specs):
 
 
 def newest(name: str) -> int:
-    api = catalog.api(name)
+    api = catalog.find_api(name)
     return api.versions.highest - api.is_latest_unstable
 
 
@@ -126,7 +126,7 @@ def test_specs_with_a_new_version_only_keep_the_old_ones(tmp_path):
     folder = write_specs(tmp_path / "specs")  # Heartbeat 5, added to the catalog's 0 to 4
     assert serve_specs(folder).advertised[12] == (0, 5)
     own_catalog = with_catalog(folder)
-    heartbeat = catalog.load("HeartbeatRequest")
+    heartbeat = catalog.load_spec("HeartbeatRequest")
     for version in heartbeat.valid_versions:
         ours, theirs = class_of(own_catalog["HeartbeatRequest"]), class_of(heartbeat)
         body = ours(group_id="g").encode(version)

@@ -37,11 +37,26 @@ def calls():
         message("ApiVersionsRequest")(client_software_name="soft", client_software_version="1"),
         message("ApiVersionsResponse")(),
     )
-    yield 3, 5, message("MetadataRequest")(topics=[]), message("MetadataResponse")(controller_id=1)
+    yield (
+        3,
+        5,
+        message("MetadataRequest")(topics=[]),
+        message("MetadataResponse")(controller_id=1),
+    )
     yield 0, 7, produce(1), message("ProduceResponse")()
     yield 0, 7, produce(0), None
-    yield 12, 4, message("HeartbeatRequest")(group_id="g", member_id="m"), message("HeartbeatResponse")(error_code=27)
-    yield 10, 1, message("FindCoordinatorRequest")(key="g"), message("FindCoordinatorResponse")(host="h", port=1)
+    yield (
+        12,
+        4,
+        message("HeartbeatRequest")(group_id="g", member_id="m"),
+        message("HeartbeatResponse")(error_code=27),
+    )
+    yield (
+        10,
+        1,
+        message("FindCoordinatorRequest")(key="g"),
+        message("FindCoordinatorResponse")(host="h", port=1),
+    )
 
 
 def streams(client_id="tester", *, rounds=1):

@@ -12,7 +12,7 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
 from kafkaframes.capture.request_log import parse_row
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.spec import load_message
 
 COLUMNS = ("apiName", "apiVersion", "flexible", "request", "response", "errors", "_error")
@@ -59,7 +59,7 @@ def test_an_own_api_may_have_any_key(tmp_path, key):
         (12, "Heartbeat", None),
         (12, "Heartbeat", None),
     ]
-    report = redact([trace], io.BytesIO(), apis=Apis(folder))
+    report = redact([trace], io.BytesIO(), apis=ApiRegistry(folder))
     assert (report.calls, report.frames_zeroed, report.frames_left_out) == (4, 0, 0)
 
 
@@ -80,7 +80,7 @@ def test_the_bodies_of_an_own_api_are_structs(trace, folder):
 
 def test_a_redacted_capture_keeps_the_calls_of_own_specs(trace, folder):
     out = io.BytesIO()
-    report = redact([trace], out, apis=Apis(folder))
+    report = redact([trace], out, apis=ApiRegistry(folder))
     assert (report.calls, report.frames_zeroed, report.frames_left_out) == (4, 0, 0)
     assert b"good day" not in out.getvalue()
 
@@ -91,14 +91,14 @@ def test_a_request_log_is_read_by_own_specs():
         '"requestApiVersion":1,"correlationId":3,"clientId":"me"},"request":{"words":"hi"},'
         '"response":{"errorCode":7},"connection":"1.2.3.4:9092-1.2.3.5:40000-0","totalTimeMs":1.0}'
     )
-    apis = Apis(load_message(json.dumps(spec)) for spec in SPECS)
+    apis = ApiRegistry(load_message(json.dumps(spec)) for spec in SPECS)
     row = parse_row(line, apis=apis)
     assert (row["apiName"], row["flexible"]) == ("Greet", True)
     assert parse_row(line)["apiName"] is None
 
 
 def test_the_specs_travel_in_a_pickle(trace, folder):
-    options = CaptureOptions(columns=("apiName",), apis=Apis(folder))
+    options = CaptureOptions(columns=("apiName",), apis=ApiRegistry(folder))
     for file in folder.iterdir():
         file.unlink()
     copy = pickle.loads(pickle.dumps(options))
@@ -110,16 +110,16 @@ def test_the_specs_travel_in_a_pickle(trace, folder):
 def test_an_api_needs_both_halves(folder):
     (folder / "GreetResponse.json").unlink()
     with pytest.raises(OptionError, match="GreetRequest has API key 120, but the specs lack"):
-        _ = Apis(folder).table
+        _ = ApiRegistry(folder).apis_by_key
 
 
 def test_a_version_that_only_the_catalog_has_is_the_catalogs(folder):
-    apis = Apis(folder)
-    assert str(apis.table[12].versions) == "0-5"
-    assert apis.spec(12, "request", 4) is CATALOG.spec(12, "request", 4)
-    assert apis.spec(12, "request", 5) is not CATALOG.spec(12, "request", 5)
-    assert apis.name(GREET) == "Greet"
-    assert CATALOG.name(GREET) is None
+    apis = ApiRegistry(folder)
+    assert str(apis.apis_by_key[12].versions) == "0-5"
+    assert apis.find_spec(12, "request", 4) is CATALOG.find_spec(12, "request", 4)
+    assert apis.find_spec(12, "request", 5) is not CATALOG.find_spec(12, "request", 5)
+    assert apis.name_of(GREET) == "Greet"
+    assert CATALOG.name_of(GREET) is None
 
 
 def test_tags_of_headers_are_seen_in_both_directions(tmp_path, folder):

@@ -35,9 +35,9 @@ from kafkaframes.capture.relay import (
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request, encode_response
-from kafkaframes.protocol.messages.registry import Apis
+from kafkaframes.protocol.messages.registry import ApiRegistry
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
 NODES = 2
 HERE = RecorderSettings("127.0.0.1", (0,), ("127.0.0.1", 9))
@@ -338,7 +338,10 @@ class Talk:
         self.unknown, self.requests = [], OutstandingRequests()
         self.strict = strict
         self.answers = ResponseRewriter(
-            self.requests, lambda address: ("local", 1), addresses=BrokerAddresses(Apis(specs)), on_unknown=self.note
+            self.requests,
+            lambda address: ("local", 1),
+            addresses=BrokerAddresses(ApiRegistry(specs)),
+            on_unknown=self.note,
         )
 
     def note(self, what):
@@ -381,7 +384,7 @@ def fill_addresses(cls, version):
     return value
 
 
-@pytest.mark.parametrize("api", catalog.apis(), ids=lambda api: api.request.removesuffix("Request"))
+@pytest.mark.parametrize("api", catalog.list_apis(), ids=lambda api: api.request.removesuffix("Request"))
 def test_no_address_of_a_broker_is_left_in_any_answer(api):
     """Every answer of every API at every version, with an address in every struct that has a host and a port."""
     for version in api.versions:
@@ -397,7 +400,7 @@ def test_no_address_of_a_broker_is_left_in_any_answer(api):
 
 def kip_636_metadata():
     """Return KIP-636's specs, and a Metadata answer of the version that it adds."""
-    specs = rewrite({spec.name: spec for spec in map(catalog.load, catalog.names())}).specs
+    specs = rewrite_errors({spec.name: spec for spec in map(catalog.load_spec, catalog.list_names())}).specs
     cls = message("MetadataResponse", specs=specs)
     return (
         specs,
@@ -410,7 +413,7 @@ def kip_636_metadata():
 
 def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_specs():
     specs, version, response = kip_636_metadata()
-    assert version == catalog.api(3).versions.highest + 1
+    assert version == catalog.find_api(3).versions.highest + 1
     loose = Talk().ask(3, version)
     assert loose.answer(response) == frame_of(response)
     assert loose.unknown == [f"Metadata version {version} is not in the specs"]
@@ -495,7 +498,7 @@ def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
                     with contextlib.suppress(ConnectionResetError):
                         assert client.recv(65536) == b""
         assert unknown_versions == [f"Metadata version {version} is not in the specs"]
-        settings = RecorderSettings("127.0.0.1", (0,), upstream, apis=Apis(specs), strict=True)
+        settings = RecorderSettings("127.0.0.1", (0,), upstream, apis=ApiRegistry(specs), strict=True)
         with Recorder(settings, io.BytesIO()) as recorder, socket.create_connection(recorder.start(), 60) as client:
             client.sendall(request)
             got = client.recv(65536)

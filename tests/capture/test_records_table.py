@@ -19,7 +19,7 @@ RECORDS = [{"key": b"k", "value": b"v1", "timestamp": 5}, {"key": b"k", "value":
 VERSIONS = [
     pytest.param(name, version, id=f"{name}-{version}")
     for name, key in (("Produce", 0), ("Fetch", 1), ("ShareFetch", 78))
-    for version in CATALOG.table[key].versions
+    for version in CATALOG.apis_by_key[key].versions
 ]
 
 

@@ -34,7 +34,7 @@ def test_the_command_prints_the_table(tmp_path):
 
 
 def test_records_of_a_version_that_own_specs_have(tmp_path):
-    spec = catalog.load("ProduceRequest")
+    spec = catalog.load_spec("ProduceRequest")
     new = spec.valid_versions.highest + 1
     own = replace(spec, struct=replace(spec.struct, versions=Versions(new, new)))
     (tmp_path / "specs").mkdir()

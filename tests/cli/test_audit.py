@@ -9,7 +9,7 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.spec.releases import releases
+from kafkaframes.protocol.spec.releases import list_releases
 
 DATA = Path(__file__).parent.parent / "data"
 CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
@@ -40,4 +40,4 @@ def test_an_unknown_release_lists_those_known():
 
 def test_the_newest_release_is_the_target_where_none_is_named():
     result = ask("audit", CAPTURES / "share-groups-broker43.pcap.zst", "--json")
-    assert json.loads(result.stdout)["target"] == releases()[-1]
+    assert json.loads(result.stdout)["target"] == list_releases()[-1]

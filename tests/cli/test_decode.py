@@ -50,7 +50,7 @@ def test_the_name_of_an_older_release_stands_beside_a_fields():
     assert run("decode", frame, "--names-of", "4.4")[1] == run("decode", frame)[1]
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 def test_every_byte_of_every_message_belongs_to_one_run(name):
     cls = message(name)
     version = cls.spec.valid_versions.highest

@@ -4,7 +4,7 @@ import json
 
 from tests.cli.calling import ask_spec as run
 
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
 
 
 def test_the_registry_as_a_table_and_as_json():
@@ -15,7 +15,7 @@ def test_the_registry_as_a_table_and_as_json():
 
 def test_a_proposal_that_takes_a_tag_fails_and_says_which_is_free(tmp_path):
     """A fork that left out a tag of a release, and gives its number to another field."""
-    spec = json.loads((FOLDER / "ApiVersionsResponse.json").read_text())
+    spec = json.loads((MESSAGES_FOLDER / "ApiVersionsResponse.json").read_text())
     own = [one for one in spec["fields"] if one["name"] != "ZkMigrationReady"]
     mood = {"name": "Mood", "type": "int8", "versions": "3+", "tag": 3, "taggedVersions": "3+"}
     path = tmp_path / "ApiVersionsResponse.json"

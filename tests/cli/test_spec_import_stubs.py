@@ -33,7 +33,7 @@ def test_a_build_writes_the_stub_of_every_message_with_the_standard_library_alon
     process = subprocess.run([sys.executable, "-I", "-S", "-c", WRITE, TOOL, stub], capture_output=True, text=True)
     assert (process.returncode, process.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == [stub]
-    assert classes_in(stub) == set(catalog.names())
+    assert classes_in(stub) == set(catalog.list_names())
 
 
 def test_the_module_gives_every_message():

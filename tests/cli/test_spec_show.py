@@ -5,7 +5,7 @@ import shutil
 
 from tests.cli.calling import ask_spec as run
 
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
 
 
 def test_show_a_version():
@@ -30,7 +30,7 @@ def test_show_bnf_and_json():
 
 def test_show_a_file(tmp_path):
     path = tmp_path / "Mine.json"
-    shutil.copy(FOLDER / "RequestHeader.json", path)
+    shutil.copy(MESSAGES_FOLDER / "RequestHeader.json", path)
     assert "ClientId" in run("show", str(path), "2")
 
 

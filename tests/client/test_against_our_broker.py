@@ -28,7 +28,7 @@ from kafkaframes.client.settings import ClientSettings
 from kafkaframes.client.shared_transaction import SequencedBatches
 from kafkaframes.errors import BrokerError, NetworkError, OptionError, UnsupportedFormatError
 from kafkaframes.protocol.spec import catalog, releases
-from kafkaframes.records.build import build_apart
+from kafkaframes.records.build import build_separate_batches
 from kafkaframes.records.limits import limit_budget
 from kafkaframes.records.partitioner import partition_of
 
@@ -255,7 +255,9 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
 
 
 def number_record(topic, partition, sequence, value):
-    return SequencedBatches(TopicPartition(topic, partition), sequence, list(build_apart({"value": [value]})))
+    return SequencedBatches(
+        TopicPartition(topic, partition), sequence, list(build_separate_batches({"value": [value]}))
+    )
 
 
 def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
@@ -447,9 +449,9 @@ def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
             assert [one.value for one in consumer.poll(60_000)] == [b"value"]
         versions_by_api = {entry.api: entry.version for entry in broker.journal}
     assert "ApiVersions" not in versions_by_api
-    served_apis = releases.release(release).apis()
+    served_apis = releases.find_release(release).apis_of_listener()
     assert all(
-        served_apis[catalog.api(api).key].accepted_versions.contains(version)
+        served_apis[catalog.find_api(api).key].accepted_versions.contains(version)
         for api, version in versions_by_api.items()
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.client.batches import ProducerIdentity, split_batches, stamp_batch
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 
 ROWS = [{"key": b"k%d" % n, "value": b"v" * n, "timestamp": 1_000 + n} for n in range(40)]
@@ -23,7 +23,7 @@ def test_pieces_begin_at_offset_0_and_hold_every_record():
     data = build_records(ROWS, batch_bytes=200)
     pieces = list(split_batches(data))
     assert len(pieces) > 5
-    read = [batch for piece, _ in pieces for batch in read_values(piece)]
+    read = [batch for piece, _ in pieces for batch in read_batches(piece)]
     assert all(batch.records[0].offset == 0 and not batch.damage for batch in read)
     assert [count for _, count in pieces] == [len(batch.records) for batch in read]
     assert [record.key for batch in read for record in batch.records] == [row["key"] for row in ROWS]

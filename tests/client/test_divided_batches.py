@@ -14,7 +14,7 @@ from kafkaframes import Broker
 from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.size_limits import SizeLimits
 from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.records.divide import divide_batch
 
@@ -195,8 +195,8 @@ def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format
     parts = divide_batch(data, min(part, len(data) - 1))
     assert len(parts) >= 2
     assert sum(count for _, count in parts) == 40
-    before = [record for batch in read_values(data) for record in batch.records]
-    batches = [batch for piece, _ in parts for batch in read_values(piece)]
+    before = [record for batch in read_batches(data) for record in batch.records]
+    batches = [batch for piece, _ in parts for batch in read_batches(piece)]
     assert [record for batch in batches for record in batch.records] == before
     assert not any(batch.damage for batch in batches)
 

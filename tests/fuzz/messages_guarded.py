@@ -39,7 +39,7 @@ def allocate_guarded(size: int) -> pa.Buffer:
 
 def guard() -> None:
     """Have the messages' room take its memory from here."""
-    memory, input_arrays = GuardedMemory(), columns._input
+    memory, input_arrays = GuardedMemory(), columns._join_messages
 
     def zeros(size: int, dtype: Any = np.float64) -> np.ndarray:
         array = memory.array(size, dtype)
@@ -52,19 +52,19 @@ def guard() -> None:
         copy[:] = buf
         return copy, starts, present
 
-    columns._input = read
+    columns._join_messages = read
     columns.np = SimpleNamespace(**{**vars(np), "empty": memory.array, "zeros": zeros})
     _arena.pa = SimpleNamespace(**{**vars(pa), "allocate_buffer": allocate_guarded})
 
 
 def run_unguarded(before: tuple[Any, ...], work: Any) -> Any:
     """Do something in ordinary memory."""
-    now = columns._input, columns.np, _arena.pa
-    columns._input, columns.np, _arena.pa = before
+    now = columns._join_messages, columns.np, _arena.pa
+    columns._join_messages, columns.np, _arena.pa = before
     try:
         return work()
     finally:
-        columns._input, columns.np, _arena.pa = now
+        columns._join_messages, columns.np, _arena.pa = now
 
 
 def row_text(row: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...
 
 def main(seconds: float, seed: int) -> None:
     """Fuzz until the time is over."""
-    choose, pairs, before = random.Random(seed), every_pair(), (columns._input, columns.np, _arena.pa)
+    choose, pairs, before = random.Random(seed), every_pair(), (columns._join_messages, columns.np, _arena.pa)
     guard()
     deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:

@@ -29,7 +29,7 @@ from kafkaframes.records.codecs import compress, decompress
 from kafkaframes.records.columns import DROP, KEEP, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.scan import Memory, as_array
+from kafkaframes.records.scan import MemorySource, as_array
 from kafkaframes.wire.checksum import crc32c
 
 BYTES = (0, 1, 2, 3, 0x3F, 0x40, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
@@ -82,7 +82,7 @@ def pool_of(choose: random.Random) -> list[bytes]:
 def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **options: object) -> tuple[object, ...]:
     """Read the columns in guarded memory: a table, the damage, and the end of the source."""
     read_options = ReadOptions(columns=columns, **options)  # type: ignore[arg-type]
-    reader = RecordReader(Memory(data), read_options, memory=memory)  # type: ignore[arg-type]
+    reader = RecordReader(MemorySource(data), read_options, memory=memory)  # type: ignore[arg-type]
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
 
 

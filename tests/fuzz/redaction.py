@@ -182,7 +182,7 @@ def frame_of(data: bytes) -> bytes:
 
 def pair(key: int, version: int, secrets: Secrets) -> tuple[bytes, bytes]:
     """Return a request and its response, full of secrets, headers included."""
-    api = catalog.api(key)
+    api = catalog.find_api(key)
     request, response = message(api.request), message(api.response)
     tags = [(77, secrets.of(20))]
     flexible = request.spec.header_version(version) >= 2
@@ -197,7 +197,7 @@ def pair(key: int, version: int, secrets: Secrets) -> tuple[bytes, bytes]:
 
 def every_api() -> list[tuple[int, int]]:
     """Return every API and version that has a request and a response."""
-    return [(api.key, version) for api in catalog.apis() for version in api.versions]
+    return [(api.key, version) for api in catalog.list_apis() for version in api.versions]
 
 
 class Hidden:

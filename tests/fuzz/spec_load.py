@@ -16,9 +16,9 @@ from tests.mutated_json import mutate
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.evolution import compare
+from kafkaframes.protocol.spec.evolution import compare_messages
 
 SLOWEST_SECONDS = 2.0
 WORDS = [
@@ -64,7 +64,9 @@ def some_text(choose: random.Random, texts: list[str]) -> str:
 
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
-    texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.json")) if path.name != "index.json"]
+    texts = [
+        path.read_text(encoding="utf-8") for path in sorted(MESSAGES_FOLDER.glob("*.json")) if path.name != "index.json"
+    ]
     deadline, spec_count, refused_count = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
         text, began = some_text(choose, texts), time.monotonic()
@@ -74,7 +76,7 @@ def main(seconds: float, seed: int) -> None:
             refused_count += 1
         else:
             again = load_message(to_text(spec))
-            if [one for one in compare(spec, again) if one.verdict == "breaking"]:
+            if [one for one in compare_messages(spec, again) if one.verdict == "breaking"]:
                 raise SystemExit(f"seed {seed}, case {spec_count}: not the same when written and read again")
         if time.monotonic() - began > SLOWEST_SECONDS:
             raise SystemExit(f"seed {seed}, case {spec_count}: {time.monotonic() - began:.1f} s")

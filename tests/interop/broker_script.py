@@ -18,7 +18,7 @@ from tests.interop.random_differential.compare import with_records
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
-from kafkaframes.protocol.spec.catalog import api as catalog_api
+from kafkaframes.protocol.spec.catalog import find_api as catalog_api
 from kafkaframes.records.build import build_records
 
 NOW = 1_700_000_000_000

@@ -18,7 +18,7 @@ import pytest
 
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN, TRANSACTIONAL
-from kafkaframes.records.scan import Batches, ScanEnd
+from kafkaframes.records.scan import BatchHeaders, ScanEnd
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
@@ -139,7 +139,7 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
         table[COLUMN["magic"]] = 2
         table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
         table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
-        aborted_mask = state.mask_aborted_batches(Batches(table, ScanEnd(0, 0))) & (isolation == "read_committed")
+        aborted_mask = state.mask_aborted_batches(BatchHeaders(table, ScanEnd(0, 0))) & (isolation == "read_committed")
         for number in np.flatnonzero(~aborted_mask).tolist():
             yield _words({name: rows[name][number] for name in columns})
 

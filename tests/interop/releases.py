@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkaframes.protocol.spec.load import PUBLISHED, load_message
-from kafkaframes.protocol.spec.releases import FILE, release
+from kafkaframes.protocol.spec.load import PUBLISHED_DIALECT, load_message
+from kafkaframes.protocol.spec.releases import RELEASES_FILE, find_release
 
 #: The last patch of each minor line, as far as the specs of releases are at hand, and 4.0.0, whose JoinGroup differs
 #: from 4.0.1's (KAFKA-19444).
@@ -87,7 +87,7 @@ def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
     return {"releases": list(rows), "apis": {str(key): changes for key, changes in history.items()}}
 
 
-def write(rows: dict[str, list[ApiRow]], file: Path = FILE) -> None:
+def write(rows: dict[str, list[ApiRow]], file: Path = RELEASES_FILE) -> None:
     """Write the table, a line a change."""
     releases = table(rows)
     apis = releases["apis"]
@@ -107,7 +107,7 @@ def differences(version: str, rows: Sequence[ApiRow], specs: Path) -> Iterator[s
         for name in archive.namelist():
             if not name.endswith("Request.json"):
                 continue
-            spec = load_message(archive.read(name), file=name, dialect=PUBLISHED)
+            spec = load_message(archive.read(name), file=name, dialect=PUBLISHED_DIALECT)
             stable = f"{spec.valid_versions.lowest}-{spec.latest_stable_version}"
             ours = accepted_ranges.get(spec.api_key if spec.api_key is not None else -1)
             if ours is not None and ours != stable and spec.latest_stable_version >= spec.valid_versions.lowest:
@@ -125,7 +125,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
             for line in differences(version, rows[version], options.specs):
                 print(line)
     write(rows)
-    release.cache_clear()
+    find_release.cache_clear()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.interop.conftest import JAR, run_java
 from tests.records import streams
 
 from kafkaframes.records import scan
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.codecs import Codec, decompress
 
@@ -162,10 +162,10 @@ def test_damaged_streams_deliver_what_kafka_delivers(oracle: Path, tmp_path: Pat
             expected_batches[-1][1].append((line["offset"], line["value"]))
         else:
             expected_batches[-1][2] = line["class"]
-    read_batches = list(read_values(bytes(log), rules=scan.FILE))
-    assert len(read_batches) == len(expected_batches) > 1000
+    batches = list(read_batches(bytes(log), rules=scan.FILE))
+    assert len(batches) == len(expected_batches) > 1000
     assert sum(1 for case in expected_batches if case[2]) > 300
-    for batch, (base_offset, records, error) in zip(read_batches, expected_batches, strict=True):
+    for batch, (base_offset, records, error) in zip(batches, expected_batches, strict=True):
         assert batch.base_offset == base_offset
         assert [(record.offset, text(record.value)) for record in batch.records] == records, (base_offset, error)
         assert (batch.damage is None) == (error is None), (base_offset, error, batch.damage)

@@ -10,7 +10,7 @@ from tests.records import mutations
 
 import kafkaframes
 from kafkaframes.records.annotate import HEADERS, RECORDS, are_records, draw_records
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 
@@ -69,7 +69,7 @@ def test_vectors_are_drawn_up_to_their_damage(path):
 @given(st.integers(0, 1 << 40))
 def test_damage_that_the_reader_finds_is_drawn_as_damage(seed):
     data = mutations.some_batch_v2(mutations.random.Random(seed), 0, damage=0.3)
-    (batch,) = read_values(data)
+    (batch,) = read_batches(data)
     errors = [drawing.error for drawing in assert_drawn(data) if drawing.error is not None]
     left_over = batch.damage is not None and "left" in batch.damage.reason  # drawn as bytes after the last record
     assert bool(errors) == (batch.damage is not None) or left_over

@@ -16,7 +16,13 @@ from tests.records import reference_build
 import kafkaframes
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build, build
-from kafkaframes.records.build import build_apart, build_batch, build_empty_batch, build_end_transaction, build_records
+from kafkaframes.records.build import (
+    build_batch,
+    build_empty_batch,
+    build_end_transaction,
+    build_records,
+    build_separate_batches,
+)
 from kafkaframes.records.codecs import Codec, decompress
 from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.makers import COLUMNS
@@ -300,9 +306,11 @@ def test_other_clients_read_what_we_write(magic, codec, columns, batch_records):
 @given(columns=rows(), batch_records=st.integers(1, 12), checksums=st.booleans())
 def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksums):
     prepared_rows = rows_of(columns)
-    starts = build._split(prepared_rows, 2, Codec.NONE, BatchFields(), 1 << 30, batch_records)
-    table = build._table(prepared_rows, starts, Codec.NONE, BatchFields(leader_epoch=4, producer_id=3, base_sequence=2))
-    body_sizes = build._measure(prepared_rows, table, 2)
+    starts = build._split_rows(prepared_rows, 2, Codec.NONE, BatchFields(), 1 << 30, batch_records)
+    table = build._make_header_table(
+        prepared_rows, starts, Codec.NONE, BatchFields(leader_epoch=4, producer_id=3, base_sequence=2)
+    )
+    body_sizes = build._measure_batches(prepared_rows, table, 2)
     assert_twins(
         "write_v2",
         table,
@@ -323,9 +331,9 @@ def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksum
 @given(columns=rows(headers=False), attributes=st.sampled_from([0, 8]))
 def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
     prepared_rows = rows_of(columns)
-    starts = build._split(prepared_rows, magic, Codec.GZIP, BatchFields(), 120, 1 << 30)
-    table = build._table(prepared_rows, starts, Codec.GZIP, BatchFields())
-    build._measure(prepared_rows, table, magic)
+    starts = build._split_rows(prepared_rows, magic, Codec.GZIP, BatchFields(), 120, 1 << 30)
+    table = build._make_header_table(prepared_rows, starts, Codec.GZIP, BatchFields())
+    build._measure_batches(prepared_rows, table, magic)
     assert_twins(
         "write_messages",
         table,
@@ -353,10 +361,10 @@ def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, ba
     for twin in (_kernels_build, reference_build):
         starts, body_sizes = np.zeros(prepared_rows.size, np.int64), np.zeros(prepared_rows.size, np.int64)
         limits = (magic, batch_bytes, batch_records, horizon, int(same_timestamp))
-        count = twin.split(*build._lengths(prepared_rows), *limits, starts)
-        table = build._table(prepared_rows, starts[:count], Codec.NONE, BatchFields())
+        count = twin.split(*build._byte_lengths(prepared_rows), *limits, starts)
+        table = build._make_header_table(prepared_rows, starts[:count], Codec.NONE, BatchFields())
         if magic == 2:
-            total = twin.measure_v2(*build._lengths(prepared_rows), table, body_sizes)
+            total = twin.measure_v2(*build._byte_lengths(prepared_rows), table, body_sizes)
         else:
             total = twin.measure_messages(prepared_rows.keys.lengths, prepared_rows.values.lengths, magic, table)
         results.append((count, starts.tolist(), total, body_sizes.tolist(), table.tolist()))
@@ -536,7 +544,7 @@ def test_batches_apart_are_those_in_one_piece_at_offset_0(codec):
     columns = {"key": [b"k%d" % n for n in range(500)], "value": [b"v" * n for n in range(500)], "timestamp": [7] * 500}
     options = {"producer_id": 3, "producer_epoch": 1, "base_sequence": 2**31 - 10}
     whole = build_records(columns, codec=codec, batch_bytes=5_000, **options)
-    apart = list(build_apart(columns, codec=codec, batch_bytes=5_000, fields=BatchFields(**options)))
+    apart = list(build_separate_batches(columns, codec=codec, batch_bytes=5_000, fields=BatchFields(**options)))
     batches = scan_all(whole)
     ends = (batches.column("position") + batches.column("size")).tolist()
     pieces = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -14,7 +14,7 @@ from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.reasons import DROP, FAIL, KEEP
-from kafkaframes.records.scan import Memory, as_array
+from kafkaframes.records.scan import MemorySource, as_array
 
 # These choose the kernel and its work; every other column is computed from batch headers and offsets.
 DECIDING = ("timestamp_type", "key", "value", "headers", "key_size", "crc_ok")
@@ -25,13 +25,13 @@ BOUNDS = ((None, None), (3, 1004), (1001, None), (None, 2002))
 
 def read(data, columns, **options):
     """Read the columns: a table, the damage, and the end of the source."""
-    reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, **options))
+    reader = RecordReader(MemorySource(as_array(data)), ReadOptions(columns=columns, **options))
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
 
 
 def failure(data, columns, **options):
     """Return the message of FAIL's error; None without an error."""
-    reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, on_damage=FAIL, **options))
+    reader = RecordReader(MemorySource(as_array(data)), ReadOptions(columns=columns, on_damage=FAIL, **options))
     try:
         list(reader)
     except CorruptRecordError as error:

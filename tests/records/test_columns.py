@@ -14,12 +14,12 @@ from tests.records.borders import columns_at_borders
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.records import layout
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.makers import COLUMNS, batches_table
+from kafkaframes.records.makers import COLUMNS, read_batches_table
 from kafkaframes.records.reasons import DAMAGED_STREAM, RECORD_REASONS, SMALL_SIZE
-from kafkaframes.records.scan import FILE, MEMORY, SHORTENED_SOURCE, Chunks, Memory, as_array
+from kafkaframes.records.scan import FILE, MEMORY, SHORTENED_SOURCE, Chunks, MemorySource, as_array
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}
@@ -32,7 +32,7 @@ def rows_of_values(data, rules=MEMORY):
 
 
 def _rows_of_values(data, rules):
-    for batch in read_values(data, rules=rules):
+    for batch in read_batches(data, rules=rules):
         for record in batch.records:
             yield {
                 "offset": record.offset,
@@ -85,7 +85,7 @@ def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
     for without in ((), SIZES):
         columns = tuple(name for name in COLUMNS if name not in without)
         reader = RecordReader(
-            Memory(as_array(data)), ReadOptions(columns=columns, rules=rules, chunk_bytes=chunk_bytes)
+            MemorySource(as_array(data)), ReadOptions(columns=columns, rules=rules, chunk_bytes=chunk_bytes)
         )
         assert list(rows_of_columns(reader)) == [
             {name: value for name, value in row.items() if name not in without} for row in expected_rows
@@ -217,7 +217,7 @@ def test_unknown_columns_and_modes_are_refused_at_once():
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_the_table_of_batches_says_what_the_values_say(path, in_memory):
     table = kafkaframes.read_batches(path.read_bytes() if in_memory else path)
-    walk = read_values(path.read_bytes(), rules=MEMORY if in_memory else FILE)
+    walk = read_batches(path.read_bytes(), rules=MEMORY if in_memory else FILE)
     plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
     rows = pa.table(plain, names=table.column_names).to_pylist()
     for row, batch in zip(rows, walk, strict=True):
@@ -237,7 +237,7 @@ def test_the_table_of_batches_says_what_the_values_say(path, in_memory):
         assert row == expected_columns
     metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
     assert int(metadata["end_position"]) == walk.end.position
-    assert metadata["end_corrupt"] == str(walk.end.corrupt).lower()
+    assert metadata["end_corrupt"] == str(walk.end.is_corrupt).lower()
 
 
 class Cut:
@@ -285,7 +285,7 @@ def test_a_source_that_is_cut_while_it_is_read_is_named(columns, whole_batches):
 def test_headers_of_a_source_that_is_cut_while_it_is_read_are_refused():
     data = vector("v2_ok_two_batches").read_bytes() * 60_000
     with pytest.raises(LogDirError, match=r"became shorter while it was read.*cut\.log"):
-        batches_table(Cut(data), rules=FILE)
+        read_batches_table(Cut(data), rules=FILE)
 
 
 def test_a_segment_that_is_cut_grows_or_vanishes_while_it_is_read(tmp_path):
@@ -320,8 +320,8 @@ def test_only_requested_columns_are_created(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a value was copied")
 
-    monkeypatch.setattr(makers, "binary_array", refuse)
-    monkeypatch.setattr(fused._BlockSlicer, "binary", refuse)
+    monkeypatch.setattr(makers, "make_binary_array", refuse)
+    monkeypatch.setattr(fused._BlockSlicer, "binary_column", refuse)
     data = vector("v2_ok_two_batches")
     assert offsets(data)[0]
     assert list(kafkaframes.read_records(data, columns=["offset", "value_size"]))

@@ -13,7 +13,7 @@ import kafkaframes
 from kafkaframes.records import fused
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.reasons import ON_DAMAGE
-from kafkaframes.records.scan import Memory, as_array
+from kafkaframes.records.scan import MemorySource, as_array
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -73,7 +73,7 @@ def test_odd_streams_give_the_same(seed):
 
 
 def rows(data, columns, **options):
-    reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, **options))
+    reader = RecordReader(MemorySource(as_array(data)), ReadOptions(columns=columns, **options))
     batches = [batch.select(COLUMNS) for batch in reader if batch.num_rows]
     return pa.Table.from_batches(batches) if batches else None, reader.errors
 
@@ -140,16 +140,16 @@ def test_pieces_are_about_as_large_as_they_should_be():
     for codec in CODECS:
         data = kafkaframes.build_records(columns, codec=codec)
         options = ReadOptions(columns=("offset", "value"))
-        sizes = [batch.num_rows * 100 for batch in RecordReader(Memory(as_array(data)), options)]
+        sizes = [batch.num_rows * 100 for batch in RecordReader(MemorySource(as_array(data)), options)]
         assert sum(sizes) == 6_000_000
-        assert max(sizes) < 2 * fused.TARGET_BYTES
+        assert max(sizes) < 2 * fused.TARGET_PART_BYTES
         assert len(sizes) <= 9
 
 
 def test_a_column_that_is_kept_does_not_change():
     data = b"".join(some_log(seed) for seed in range(4))
     options = ReadOptions(columns=tuple(fused.FUSED_COLUMNS), chunk_bytes=3000)
-    kept_batches = list(RecordReader(Memory(as_array(data)), options))
-    again = [batch.to_pylist() for batch in RecordReader(Memory(as_array(data)), options)]
+    kept_batches = list(RecordReader(MemorySource(as_array(data)), options))
+    again = [batch.to_pylist() for batch in RecordReader(MemorySource(as_array(data)), options)]
     assert len(kept_batches) > 5
     assert [batch.to_pylist() for batch in kept_batches] == again

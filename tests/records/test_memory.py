@@ -7,15 +7,15 @@ from kafkaframes.records.memory import Recycler, borrow_memory
 
 def test_an_array_without_references_is_built_again_in_the_same_memory():
     memory = Recycler()  # a fresh one: one that earlier jobs used can have another free block of this size
-    first = memory.array(1000, np.int64)
+    first = memory.new_array(1000, np.int64)
     address = first.ctypes.data
-    other = memory.array(1000, np.int64)
+    other = memory.new_array(1000, np.int64)
     assert other.ctypes.data != address
     view = first[10:20]
     del first
-    assert memory.array(1000, np.int64).ctypes.data != address, "a view still refers to it"
+    assert memory.new_array(1000, np.int64).ctypes.data != address, "a view still refers to it"
     del view
-    assert memory.array(1000, np.int64).ctypes.data == address
+    assert memory.new_array(1000, np.int64).ctypes.data == address
 
 
 def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
@@ -35,11 +35,11 @@ def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
 def test_a_free_block_serves_what_needs_half_of_it_and_no_less():
     memory = Recycler(is_filled=True)
     for size in (10_000, 9 << 20):
-        address = memory.array(size, np.uint8).ctypes.data
-        assert memory.array(size - size // 4, np.uint8).ctypes.data == address
-        first = memory.array(size - size // 4, np.uint8)
-        other = memory.array(size - size // 4, np.uint8)
+        address = memory.new_array(size, np.uint8).ctypes.data
+        assert memory.new_array(size - size // 4, np.uint8).ctypes.data == address
+        first = memory.new_array(size - size // 4, np.uint8)
+        other = memory.new_array(size - size // 4, np.uint8)
         assert first.ctypes.data == address != other.ctypes.data
         del first, other
-        assert memory.array(size // 3, np.uint8).ctypes.data != address
-        assert memory.array(2 * size, np.uint8).ctypes.data != address
+        assert memory.new_array(size // 3, np.uint8).ctypes.data != address
+        assert memory.new_array(2 * size, np.uint8).ctypes.data != address

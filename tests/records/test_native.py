@@ -28,7 +28,7 @@ SOURCE, TARGET = Guarded(LIMIT), Guarded(LIMIT)
 
 def decompress_into(codec, payload, out, *, limit_bytes):
     """Call the kernel that ``native.open_batches`` calls for each batch."""
-    with native.borrow_calls() as calls:
+    with native.borrow_call_array() as calls:
         return int(_kernels_codecs.decompress_into(codec, payload, out, limit_bytes, calls))
 
 
@@ -54,7 +54,7 @@ def assert_no_other_verdict(codec, payload, *, limit=LIMIT):
 
 def test_every_function_is_found_here():
     """These wheels export them; without them only speed is lost."""
-    assert set(native.functions()) == set(range(_kernels_codecs.SCRATCH))
+    assert set(native.load_functions()) == set(range(_kernels_codecs.SCRATCH))
 
 
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
@@ -165,7 +165,7 @@ def test_snappy_elements_mean_what_the_library_says(elements, wrong):
     if isinstance(result, bytes):
         assert result == expected_bytes
     elif expected_bytes is not None:
-        assert size > len(block) * _kernels_codecs.SNAPPY_RATIO or not size
+        assert size > len(block) * _kernels_codecs.MAX_SNAPPY_RATIO or not size
 
 
 # --------------------------------------------------------------------------------------------------- gzip
@@ -242,7 +242,7 @@ def one_odd_row_after_the_other(_buf, _table, row, starts, _ends, kinds, _limit,
 
 
 def test_libraries_without_the_functions_are_done_without(monkeypatch):
-    monkeypatch.setattr(native, "_idle", [np.zeros(_kernels_codecs.CALLS, np.int64)])
+    monkeypatch.setattr(native, "_idle", [np.zeros(_kernels_codecs.CALL_SLOTS, np.int64)])
     for codec in COMPRESSING:
         payload = compress(codec, text(20_000))
         assert open_natively(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.UNUSUAL)
@@ -250,13 +250,13 @@ def test_libraries_without_the_functions_are_done_without(monkeypatch):
 
 def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):
     for library in LIBRARIES:
-        addresses = {native._INDEXES[name]: address for name, address in library.addresses().items()}
-        assert native._is_right(library.codec, addresses)
+        addresses = {native._INDEXES[name]: address for name, address in library.load_addresses().items()}
+        assert native._passes_trial(library.codec, addresses)
         _, sizes = native._CODEC_TRIALS[library.codec]
         monkeypatch.setitem(native._CODEC_TRIALS, library.codec, (lambda *_: b"\x01" * 40, sizes))
-        assert not native._is_right(library.codec, addresses)
-        assert not library._replace(module="kafkaframes.no_such_module").addresses()
-        assert not library._replace(functions=("no_such_function",)).addresses()
+        assert not native._passes_trial(library.codec, addresses)
+        assert not library._replace(module="kafkaframes.no_such_module").load_addresses()
+        assert not library._replace(functions=("no_such_function",)).load_addresses()
 
 
 def test_the_numbers_are_those_of_the_careful_path():

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import kafkaframes
-from kafkaframes.records.batch import read_values
-from kafkaframes.records.fused import ColumnMaker
+from kafkaframes.records.batch import read_batches
+from kafkaframes.records.fused import FusedReader
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "producers").glob("*.log"))
 PLAIN = next(path for path in SAMPLES if path.stem == "librdkafka-none")
@@ -16,7 +16,7 @@ PLAIN = next(path for path in SAMPLES if path.stem == "librdkafka-none")
 def rows_of(raw):
     return [
         (record.offset, record.timestamp, record.key, record.value, record.headers)
-        for batch in read_values(raw)
+        for batch in read_batches(raw)
         for record in batch.records
     ]
 
@@ -34,7 +34,7 @@ def test_a_client_s_batches_take_the_short_way(path, monkeypatch):
     def careful(*_):
         raise AssertionError("a batch was odd")
 
-    monkeypatch.setattr(ColumnMaker, "_decompress_general", careful)
+    monkeypatch.setattr(FusedReader, "_decompress_general", careful)
     table = pa.Table.from_batches(kafkaframes.read_records(raw))
     columns = [table[name].to_pylist() for name in ("offset", "key", "value")]
     assert [*zip(*columns, strict=True)] == [(offset, key, value) for offset, _, key, value, _ in expected_rows]

@@ -11,7 +11,7 @@ from tests.records import reference
 
 from kafkaframes.records import _kernels_gather, _kernels_index, _kernels_scan, decode
 from kafkaframes.records.layout import BATCH_COLUMNS, BATCH_V2
-from kafkaframes.records.scan import Batches, ScanEnd, as_array
+from kafkaframes.records.scan import BatchHeaders, ScanEnd, as_array
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 INDEX_TYPES = (np.int64, np.int64, np.int64, np.int32, np.int64, np.int32, np.int64, np.int32)
@@ -49,7 +49,7 @@ def scan_with(raw, rules):
     table = np.zeros((len(BATCH_COLUMNS), 200), np.int64)
     array = as_array(raw)
     (rows, position, status), (table,) = assert_twins("scan_batches", array, 0, len(raw), rules, 1, outputs=[table])
-    batches = Batches(np.ascontiguousarray(table[:, :rows]), ScanEnd(position, status))
+    batches = BatchHeaders(np.ascontiguousarray(table[:, :rows]), ScanEnd(position, status))
     assert_twins("check_crcs", array, batches.table, 0, rows, outputs=[np.zeros(rows, np.int8)])
     return array, batches
 
@@ -57,7 +57,7 @@ def scan_with(raw, rules):
 def assert_same_records(raw, rules, *, lenient):
     array, batches = scan_with(raw, rules)
     sections = decode.open_sections(array, batches)
-    capacity = int(decode.max_rows(batches, sections).sum()) + 1
+    capacity = int(decode.max_row_counts(batches, sections).sum()) + 1
     columns = [np.zeros(capacity, dtype) for dtype in INDEX_TYPES]
     per_batch = [np.zeros(len(batches), np.int64) for _ in range(2)]
     arguments = (sections.buf, batches.table, 0, len(batches), sections.starts, sections.ends, sections.kinds, lenient)

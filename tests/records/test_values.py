@@ -24,12 +24,12 @@ def test_doctests(module):
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\x80\x00\x00\x01"])
 def test_a_control_key_that_kafka_refuses(key):
     with pytest.raises(CorruptRecordError):
-        fields.control_type(key)
+        fields.parse_control_type(key)
 
 
 def test_a_control_type_of_the_future_is_unknown():
-    assert fields.control_type(b"\x00\x01\x00\x63\x00") == "UNKNOWN"
-    assert fields.control_type(b"\x00\x00\xff\xff") == "UNKNOWN"
+    assert fields.parse_control_type(b"\x00\x01\x00\x63\x00") == "UNKNOWN"
+    assert fields.parse_control_type(b"\x00\x00\xff\xff") == "UNKNOWN"
 
 
 def test_malformed_text_is_replaced_as_java_does():
@@ -46,7 +46,7 @@ def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
     raw = bytearray(build_records({"value": [b"v" * 90], "offset": [7]}, record_format=magic))
     body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
     raw[body : body + 4] = (1000).to_bytes(4, "big")
-    (batch_read,) = batch.read_values(bytes(raw))
+    (batch_read,) = batch.read_batches(bytes(raw))
     assert (batch_read.base_offset, batch_read.records, batch_read.damage.status) == (7, (), reasons.UNREADABLE_FIELD)
 
 
@@ -59,7 +59,7 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
     raw = build_records({"value": [gzip.compress(bytes(inner))], "offset": [wrapper_offset]}, record_format=magic)
     wrapper = bytearray(raw)
     wrapper[layout.MESSAGE_V0.position_of("attributes")] = 1
-    (batch_read,) = batch.read_values(bytes(wrapper))
+    (batch_read,) = batch.read_batches(bytes(wrapper))
     assert (batch_read.records, batch_read.damage.status, batch_read.damage.reached) == (
         (),
         reasons.UNREADABLE_FIELD,
@@ -72,7 +72,7 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
 def test_offsets_and_timestamps_are_those_of_the_first_batch(seed, rules):
     log = some_log(seed)
     for data in (log, log[: len(log) // 2], b""):
-        records = next((first.records for first in batch.read_values(data, rules=rules)), ())
+        records = next((first.records for first in batch.read_batches(data, rules=rules)), ())
         offsets, timestamps = batch.read_offsets_and_timestamps(data, rules=rules)
         assert offsets.tolist() == [record.offset for record in records]
         assert timestamps.tolist() == [record.timestamp for record in records]
@@ -91,7 +91,7 @@ def test_a_plain_message_beside_compressed_ones_has_its_own_crc_judged(magic, co
     """After a decompressed section, the size before a message was overwritten with another message's size."""
     wrapper = build_records({"offset": [0, 1], "value": [b"a", b"b"]}, record_format=magic, codec=codec)
     raw = wrapper + plain(magic, 5, flip=flips[0]) + wrapper + plain(magic, 6, flip=flips[1])
-    crc_verdicts = [[record.crc_ok for record in one.records] for one in batch.read_values(raw)]
+    crc_verdicts = [[record.crc_ok for record in one.records] for one in batch.read_batches(raw)]
     assert crc_verdicts == [[True, True], [not flips[0]], [True, True], [not flips[1]]]
 
 
@@ -100,7 +100,7 @@ def test_of_an_empty_batch_the_lenient_reader_reads_nothing_as_kafkas_does(codec
     raw = bytearray(build_records({"offset": [0], "value": [b"a"]}))
     raw[22] = codec
     raw[57:61] = bytes(4)  # recordsCount
-    (strict,), (lenient,) = batch.read_values(bytes(raw)), batch.read_values(bytes(raw), lenient=True)
+    (strict,), (lenient,) = batch.read_batches(bytes(raw)), batch.read_batches(bytes(raw), lenient=True)
     assert (strict.damage is None) == (codec == 4)  # Kafka's own zstd gives these bytes no error either
     assert lenient.damage is None
     assert lenient.records == ()
@@ -114,7 +114,7 @@ def test_raw_snappy_of_an_empty_batch_is_opened_and_is_no_damage():
     content = bytes(raw[61:])
     raw[61:] = bytes([len(content), (len(content) - 1) << 2]) + content  # one literal
     raw[8:12] = (len(raw) - 12).to_bytes(4)
-    (one,) = batch.read_values(bytes(raw))
+    (one,) = batch.read_batches(bytes(raw))
     assert (one.damage, one.records) == (None, ())
 
 
@@ -136,7 +136,7 @@ def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec,
     at = size + (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size + (0 if field == "key" else 5)
     plain[at : at + 4] = (1000).to_bytes(4, "big")  # in the second message, longer than its remaining bytes
     raw = wrap_set(bytes(plain), magic, codec) if codec else bytes(plain)
-    strict, lenient = list(batch.read_values(raw)), list(batch.read_values(raw, lenient=True))
+    strict, lenient = list(batch.read_batches(raw)), list(batch.read_batches(raw, lenient=True))
     damage = strict[0 if codec else 1].damage
     assert (damage.status, damage.reached) == (reasons.UNREADABLE_FIELD, 2 if codec else 1)
     assert sum(len(one.records) for one in strict) == (1 if codec else 2)

@@ -44,7 +44,7 @@ broker.stop()
 
 def frame(name: str, version: int, **fields: Any) -> bytes:
     """Return a request, with its size."""
-    api = catalog.api(name)
+    api = catalog.find_api(name)
     head = struct.pack(">hhih", api.key, version, 1, -1)
     if api.flexible_since is not None and version >= api.flexible_since:
         head += b"\x00"

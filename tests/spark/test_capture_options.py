@@ -30,7 +30,7 @@ def test_options_are_checked_before_anything_is_read():
 def test_own_specs_are_read_where_options_are(tmp_path):
     folder = write_specs(tmp_path / "specs")
     options = parse_capture_options({"path": "/x.pcap", "specs": str(folder), "api": "Greet"})
-    assert options.read.apis.name(120) == "Greet"
+    assert options.read.apis.name_of(120) == "Greet"
     assert options.read == pickle.loads(pickle.dumps(options.read))
     with pytest.raises(OptionError, match="nowhere"):
         parse_capture_options({"path": "/x.pcap", "specs": str(tmp_path / "nowhere")})

@@ -45,7 +45,10 @@ def test_messages_become_structs_and_bytes_again(metadata):
 
 
 def test_frames_of_one_api_and_of_any(spark):
-    bodies = [(message("HeartbeatRequest")(group_id="g", member_id="m"), 4), (message("MetadataRequest")(), 12)]
+    bodies = [
+        (message("HeartbeatRequest")(group_id="g", member_id="m"), 4),
+        (message("MetadataRequest")(), 12),
+    ]
     bodies[0][0].unknown_tags = [(17, b"body")]
     tags = [(99, b"trace")]
     frames = [

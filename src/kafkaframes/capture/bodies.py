@@ -27,7 +27,7 @@ from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, redact_json
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.messages.columns import decode_columns
-from kafkaframes.protocol.messages.framed import frame_plan, request_columns, response_columns
+from kafkaframes.protocol.messages.framed import decode_request_columns, decode_response_columns, find_frame_plan
 from kafkaframes.protocol.messages.headers import (
     Frame,
     decode_request,
@@ -37,7 +37,7 @@ from kafkaframes.protocol.messages.headers import (
 from kafkaframes.protocol.messages.json_text import to_json_text
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 APIS_WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
 # In the JSON of a broker's request log, these two messages contain the size of the records. All other messages contain
@@ -53,12 +53,12 @@ class MessageKind(NamedTuple):
     api_key: int
     api_version: int
     direction: str
-    apis: Apis = CATALOG
+    apis: ApiRegistry = CATALOG
 
     @property
     def plan(self) -> MessagePlan:
         """The decoding plan of a frame, header and body. Raises ``OptionError`` if there is no such message."""
-        return frame_plan(*self)
+        return find_frame_plan(*self)
 
     @property
     def is_known(self) -> bool:
@@ -84,13 +84,13 @@ class MessageKind(NamedTuple):
 
     def columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
         """Decode frames to an array of headers and bodies."""
-        read = request_columns if self.direction == REQUEST else response_columns
+        read = decode_request_columns if self.direction == REQUEST else decode_response_columns
         return read(frames, self.api_key, self.api_version, apis=self.apis)
 
     def decode(self, data: bytes) -> Frame:
         """Decode one frame."""
-        is_known_api = self.apis.is_own(self.api_key)
-        spec = self.apis.spec(self.api_key, self.direction, self.api_version) if is_known_api else None
+        is_known_api = self.apis.has_own_spec(self.api_key)
+        spec = self.apis.find_spec(self.api_key, self.direction, self.api_version) if is_known_api else None
         if self.direction == REQUEST:
             return decode_request(data, specs=spec)
         return decode_response(data, self.api_key, self.api_version, specs=spec)

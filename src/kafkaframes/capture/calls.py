@@ -25,7 +25,7 @@ from kafkaframes.capture.tables import BodyConverter, EndpointCache, build_error
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.wire.primitives import decode_java_text
 
 _CLIENT_ID_POSITION: Final = 10  # position of the client id in a request header
@@ -45,7 +45,7 @@ class CallTableBuilder:
         secrets: bool = False,
         types: ApiTypes | None = None,
         span: CallFilter | None = None,
-        apis: Apis = CATALOG,
+        apis: ApiRegistry = CATALOG,
         names_of: str | None = None,
     ) -> None:
         self.columns = tuple(columns)
@@ -256,7 +256,7 @@ class CallColumns:
             for kind, rows in self.group_by_kind(direction, kind_filter=kind_filter):
                 # A broker answers an unsupported ApiVersions version with a response of version 0.
                 if kind.api_key == API_VERSIONS and not kind.is_known:
-                    kind = kind._replace(api_version=kind.apis.table[API_VERSIONS].versions.highest)
+                    kind = kind._replace(api_version=kind.apis.apis_by_key[API_VERSIONS].versions.highest)
                 if kind.is_known:
                     result.append((kind, rows, DecodedMessages(*self.bytes_of(direction, rows), kind)))
         return result
@@ -357,7 +357,7 @@ class CallColumns:
 
     def api_names(self) -> pa.Array:
         """Return the names of the APIs."""
-        return self.column_by_kind(lambda kind: self.maker.apis.name(kind >> 16) if kind >= 0 else None, pa.string())
+        return self.column_by_kind(lambda kind: self.maker.apis.name_of(kind >> 16) if kind >= 0 else None, pa.string())
 
     def flexible(self) -> pa.Array:
         """Return whether the versions are flexible, null if the API or version is unknown."""
@@ -403,7 +403,7 @@ class CallColumns:
         if "errors" in self.column_names:
             _ = self.error_codes
         for kind, rows in self.kinds_of_calls[1]:
-            if kind >= 0 and self.maker.apis.name(kind >> 16) is None:
+            if kind >= 0 and self.maker.apis.name_of(kind >> 16) is None:
                 for row in rows.tolist():
                     self.add_error(row, f"request: unknown API key {kind >> 16}")
         if not self.errors:
@@ -424,8 +424,8 @@ def _has_records(direction: str) -> Callable[[int], bool]:
     return lambda key: (key, direction) in APIS_WITH_RECORDS
 
 
-def _is_flexible(apis: Apis, kind: int) -> bool | None:
-    api = apis.table.get(kind >> 16) if kind >= 0 else None
+def _is_flexible(apis: ApiRegistry, kind: int) -> bool | None:
+    api = apis.apis_by_key.get(kind >> 16) if kind >= 0 else None
     return None if api is None else api.is_flexible(kind & 0xFFFF)
 
 

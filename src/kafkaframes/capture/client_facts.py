@@ -22,7 +22,7 @@ from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 NO_VERSION: Final = -1
 _FACT_SEPARATOR: Final = "\0"
@@ -131,7 +131,7 @@ def to_event_table(events: Iterable[ClientEvent]) -> Ints:
 # ------------------------------------------------------------------------------------------------------ software
 
 
-def software_events(traffic: WindowResult, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
+def software_events(traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry = CATALOG) -> Ints:
     """Return the software events of a pass, from its ApiVersions requests.
 
     They come from frames, because a call exists only after its response. A broker registers the software of each
@@ -147,7 +147,9 @@ def software_events(traffic: WindowResult, facts: ClientFacts, apis: Apis = CATA
     return np.concatenate([to_event_table(()), *result])
 
 
-def _registration_events(traffic: WindowResult, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
+def _registration_events(
+    traffic: WindowResult, facts: ClientFacts, version: int, rows: Ints, apis: ApiRegistry
+) -> Ints:
     frames = traffic.frames
     values, is_later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
     if version >= 3:
@@ -174,12 +176,12 @@ def _index_software(body: pa.StructArray, facts: ClientFacts) -> Ints:
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VERSION)
 
 
-def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: Apis) -> Ints:
+def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: ApiRegistry) -> Ints:
     """Return a mask of ApiVersions requests that the broker rejected.
 
     If the response is missing, versions above the broker's latest one count as rejected.
     """
-    newest = apis.table[API_VERSIONS].current_versions.highest
+    newest = apis.apis_by_key[API_VERSIONS].current_versions.highest
     answers = _find_responses(traffic)[rows]
     has_answer = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
     result = np.full(len(rows), version >= newest)
@@ -219,14 +221,14 @@ class PendingLogins:
             int(numbers[connection]): user for connection, user in self._waiting.items() if numbers[connection] >= 0
         }
 
-    def events(self, traffic: WindowResult, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
+    def events(self, traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry = CATALOG) -> Ints:
         """Return the principal events of a pass."""
         return to_event_table(
             [*self._events_of_sasl_authenticate(traffic, facts, apis), *_events_of_raw_tokens(traffic, facts)]
         )
 
     def _events_of_sasl_authenticate(
-        self, traffic: WindowResult, facts: ClientFacts, apis: Apis
+        self, traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry
     ) -> Iterator[ClientEvent]:
         frames = traffic.frames
         rows = _find_requests(traffic, SASL_AUTHENTICATE)
@@ -258,11 +260,11 @@ def _events_of_raw_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator
             yield ClientEvent(*start, facts.index_of_text(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
-def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, apis: Apis) -> int:
+def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, apis: ApiRegistry) -> int:
     """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
-    if apis.is_own(SASL_AUTHENTICATE):
+    if apis.has_own_spec(SASL_AUTHENTICATE):
         raw, _ = traffic.frame_bytes(np.array([answer]))
-        spec = apis.spec(SASL_AUTHENTICATE, RESPONSE, version)
+        spec = apis.find_spec(SASL_AUTHENTICATE, RESPONSE, version)
         try:
             return int(decode_response(raw.tobytes(), SASL_AUTHENTICATE, version, specs=spec).body.error_code)
         except DecodeError:
@@ -274,9 +276,9 @@ def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, api
     return int.from_bytes(raw[:2].tobytes(), "big")
 
 
-def _read_token(request: bytes, version: int, apis: Apis) -> bytes:
+def _read_token(request: bytes, version: int, apis: ApiRegistry) -> bytes:
     """Return the token of a SaslAuthenticate request, empty if it cannot be decoded."""
     try:
-        return bytes(decode_request(request, specs=apis.spec(SASL_AUTHENTICATE, REQUEST, version)).body.auth_bytes)
+        return bytes(decode_request(request, specs=apis.find_spec(SASL_AUTHENTICATE, REQUEST, version)).body.auth_bytes)
     except DecodeError:
         return b""

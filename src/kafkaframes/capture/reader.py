@@ -29,8 +29,8 @@ from kafkaframes.capture.tables import (
 from kafkaframes.capture.typed import ApiTypes, build_typed_columns
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.protocol.spec.catalog.ledgers import names_of
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
+from kafkaframes.protocol.spec.catalog.ledgers import release_names
 from kafkaframes.records.reasons import FAIL, KEEP
 
 Paths = str | Iterable[str]
@@ -67,7 +67,7 @@ class CaptureOptions:
     lead_files: int | None = None
     wait_files: int = 1
     window_bytes: int = WINDOW_BYTES
-    apis: Apis = CATALOG
+    apis: ApiRegistry = CATALOG
     names_of: str | None = None
     on_damage: str = KEEP
 
@@ -87,7 +87,7 @@ class CaptureOptions:
         """
         columns = choose_columns(self.table, self.columns)
         if self.names_of is not None:
-            names_of(self.names_of)
+            release_names(self.names_of)
             if self.columns is None and self.table == "calls":
                 columns = choose_columns(self.table, [name for column in columns for name in _with_named(column.name)])
         types = self.body_types()

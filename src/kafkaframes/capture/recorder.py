@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.relay import Address, BrokerAddresses, OutstandingRequests, ResponseRewriter
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 
 class SecuredSocket:
@@ -108,7 +108,7 @@ class RecorderSettings:
     upstream: Address
     server_tls: ssl.SSLContext | None = None
     upstream_tls: ssl.SSLContext | None = None
-    apis: Apis = CATALOG
+    apis: ApiRegistry = CATALOG
     strict: bool = False
 
 

@@ -19,7 +19,7 @@ from typing import IO, Final
 from kafkaframes.capture.recorder import Recorder, RecorderSettings
 from kafkaframes.capture.relay import Address
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.protocol.messages.registry import Apis
+from kafkaframes.protocol.messages.registry import ApiRegistry
 
 _WRITE_BUFFER_BYTES: Final = 8 << 20
 
@@ -150,7 +150,7 @@ def recorder_settings(
     key: str | os.PathLike[str] | None,
     upstream_tls: bool,
     upstream_ca: str | os.PathLike[str] | None,
-    apis: Apis,
+    apis: ApiRegistry,
     strict: bool,
 ) -> RecorderSettings:
     """Return the settings of a recorder.

@@ -26,9 +26,9 @@ from kafkaframes.protocol.api_keys import (
     PRODUCE,
     SHARE_FETCH,
 )
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
-from kafkaframes.records.scan import Memory
+from kafkaframes.records.scan import MemorySource
 from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
@@ -67,7 +67,7 @@ class _RecordSets(NamedTuple):
     sizes: Ints
 
 
-def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis = CATALOG) -> dict[bytes, str]:
+def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: ApiRegistry = CATALOG) -> dict[bytes, str]:
     """Return topic names by topic id, from all responses in a capture that contain both."""
     result: dict[bytes, str] = {}
     maker = CallTableBuilder(choose_columns("calls", ("errors",)), files, apis=apis)
@@ -110,7 +110,7 @@ class RecordTableBuilder:
         *,
         secrets: bool = False,
         span: CallFilter | None = None,
-        apis: Apis = CATALOG,
+        apis: ApiRegistry = CATALOG,
     ) -> None:
         self.columns = tuple(columns)
         self.schema = schema_of(columns)
@@ -178,7 +178,7 @@ class RecordTableBuilder:
     ) -> Iterator[pa.RecordBatch]:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
         joined_bytes, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
-        reader = RecordReader(Memory(joined_bytes), ReadOptions(columns=_RECORD_READER_COLUMNS))
+        reader = RecordReader(MemorySource(joined_bytes), ReadOptions(columns=_RECORD_READER_COLUMNS))
         reported_count = 0
         for batch in reader:
             position = batch.column("position").to_numpy()

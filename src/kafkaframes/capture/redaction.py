@@ -33,7 +33,7 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.messages.structs import Struct
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, HeaderLayout
 from kafkaframes.records.reasons import TORN
@@ -142,7 +142,7 @@ def redact(
     keep_addresses: bool = False,
     keep_client_ids: bool = False,
     pseudonyms: Pseudonyms | None = None,
-    apis: Apis = CATALOG,
+    apis: ApiRegistry = CATALOG,
 ) -> RedactionResult:
     """Write the calls of captures to ``out`` without payloads, names and secrets."""
     out.write(file_header("kafkaframes"))
@@ -160,7 +160,7 @@ class _RedactionRun:
         pseudonyms: Pseudonyms,
         keep_addresses: bool,
         keep_client_ids: bool,
-        apis: Apis,
+        apis: ApiRegistry,
     ) -> None:
         self.out, self.pseudonyms, self.apis = out, pseudonyms, apis
         self.keep_addresses, self.keep_client_ids = keep_addresses, keep_client_ids
@@ -256,7 +256,7 @@ class _RedactionRun:
         return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.pseudonym(name))
 
     def _mask_message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
-        spec = self.apis.spec(api[0], RESPONSE if side else REQUEST, api[1])
+        spec = self.apis.find_spec(api[0], RESPONSE if side else REQUEST, api[1])
         if side == 0:
             frame = decode_request(data, allow_surplus=True, specs=spec)
         else:
@@ -319,14 +319,14 @@ def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
     )
 
 
-def _is_known(key: int, version: int, apis: Apis) -> bool:
+def _is_known(key: int, version: int, apis: ApiRegistry) -> bool:
     """Return whether the API exists and the version cannot be part of a text.
 
     ApiVersions is known at any version, because brokers answer all of them (KIP-511).
     """
     if key == API_VERSIONS:
         return True
-    api = apis.table.get(key)
+    api = apis.apis_by_key.get(key)
     return api is not None and not api.versions.is_empty and 0 <= version < _MIN_PRINTABLE_BYTE
 
 

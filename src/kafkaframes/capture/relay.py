@@ -21,7 +21,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import decode_response
 from kafkaframes.protocol.messages.objects import Message
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.messages.structs import Struct
 
 Address: TypeAlias = tuple[str, int]
@@ -40,7 +40,7 @@ class ResponseAddresses(NamedTuple):
 class BrokerAddresses:
     """A lookup of address fields in responses, from the catalog's specs or user-supplied specs."""
 
-    def __init__(self, apis: Apis = CATALOG) -> None:
+    def __init__(self, apis: ApiRegistry = CATALOG) -> None:
         self._apis = apis
         self._answers: dict[tuple[int, int], ResponseAddresses | None] = {}
 
@@ -66,7 +66,7 @@ class BrokerAddresses:
 
     def format_label(self, key: int, version: int) -> str:
         """Return a display name for an API and version."""
-        return f"{self._apis.name(key) or f'API {key}'} version {version}"
+        return f"{self._apis.name_of(key) or f'API {key}'} version {version}"
 
 
 def replace_addresses(

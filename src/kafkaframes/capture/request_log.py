@@ -26,7 +26,7 @@ from kafkaframes.capture.tables import BodyConverter
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, redact_json
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan, plan_message
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Parser of the text form of messages in brokers before 2.7: ``{topics=[{topic=orders,partitions=[0]}],acks=-1}``.
@@ -190,7 +190,7 @@ class LogReader:
         """
         self.path, self.coverage, self._is_alone = path, coverage, is_alone
 
-    def rows(self, *, secrets: bool = False, apis: Apis = CATALOG, names_of: str | None = None) -> Iterator[Row]:
+    def rows(self, *, secrets: bool = False, apis: ApiRegistry = CATALOG, names_of: str | None = None) -> Iterator[Row]:
         """Yield a row for each call, keyed by the column names of the table of calls. Skip other lines.
 
         Raises:
@@ -236,7 +236,7 @@ class LogReader:
         self.coverage.add(UnreadData(DAMAGED, reason, self.path))
 
 
-def parse_row(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
+def parse_row(line: str, *, secrets: bool = False, apis: ApiRegistry = CATALOG) -> Row | None:
     """Return the call of a line; ``None`` if the line has none. Unreadable parts are reported in ``_error``."""
     index = line.find(COMPLETED_REQUEST_TEXT)
     if index < 0:
@@ -330,7 +330,7 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _parse_text_call(text: str, apis: Apis) -> Row:
+def _parse_text_call(text: str, apis: ApiRegistry) -> Row:
     origin = _find_origin(text)
     if origin is None:
         raise ValueError("the connection at its end is missing")
@@ -371,7 +371,7 @@ def _remove_logger_name(facts: str) -> str:
     return prefix if bracket and _LOGGER_PATTERN.fullmatch(logger) else facts
 
 
-def _parse_old_call(call: str, apis: Apis) -> Row:
+def _parse_old_call(call: str, apis: ApiRegistry) -> Row:
     scala = _SCALA_REQUEST_PATTERN.match(call.strip())
     if scala is not None:
         name, version, correlation_id, client = scala.groups()
@@ -413,7 +413,7 @@ def _head(key: int, version: int, correlation_id: int, client_id: str | None) ->
     return {"apiKey": key, "apiVersion": version, "correlationId": correlation_id, "clientId": client_id}
 
 
-def _convert_body(text: str, head: Mapping[str, Any], direction: str, apis: Apis) -> Any:
+def _convert_body(text: str, head: Mapping[str, Any], direction: str, apis: ApiRegistry) -> Any:
     """Return a body of the older text formats in the form of Kafka's JSON, None if the text has none."""
     text = text.strip()
     if not text.startswith("{"):
@@ -422,19 +422,19 @@ def _convert_body(text: str, head: Mapping[str, Any], direction: str, apis: Apis
 
 
 @lru_cache(maxsize=512)
-def _find_plan(key: int, version: int, direction: str, apis: Apis) -> StructPlan | None:
+def _find_plan(key: int, version: int, direction: str, apis: ApiRegistry) -> StructPlan | None:
     try:
-        return plan_message(apis.spec(key, direction, version), version).root
+        return plan_message(apis.find_spec(key, direction, version), version).root
     except KafkaframesError:
         return None
 
 
 @lru_cache(maxsize=8)
-def _keys(apis: Apis) -> dict[str, int]:
-    return {api.name.lower(): key for key, api in apis.table.items()}
+def _keys(apis: ApiRegistry) -> dict[str, int]:
+    return {api.name.lower(): key for key, api in apis.apis_by_key.items()}
 
 
-def _find_api_key(name: str, apis: Apis) -> int:
+def _find_api_key(name: str, apis: ApiRegistry) -> int:
     """Return the key of an API by its name in Kafka's enum (``API_VERSIONS``) or by its class name."""
     normalized_name, keys = name.replace("_", "").lower(), _keys(apis)
     return keys[normalized_name if normalized_name in keys else normalized_name + "s"]
@@ -443,7 +443,7 @@ def _find_api_key(name: str, apis: Apis) -> int:
 # ------------------------------------------------------------------------------------------------- rows
 
 
-def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
+def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, apis: ApiRegistry) -> Row:
     errors = [result["_error"]] if "_error" in result else []
     row: Row = dict.fromkeys(_COLUMN_NAMES)
     row["responseTime"] = time
@@ -455,9 +455,9 @@ def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, api
     return row
 
 
-def _fill_row(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
+def _fill_row(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: ApiRegistry) -> None:
     key, version, total_ms = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
-    api = apis.table.get(key)
+    api = apis.apis_by_key.get(key)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
         row[name] = result[name]
     row["apiName"] = None if api is None else api.name

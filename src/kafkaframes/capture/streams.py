@@ -22,7 +22,7 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import FILE_NUMBER_SHIFT
 from kafkaframes.capture.packets import Bytes, CaptureWindow, Ints, PacketReader
 from kafkaframes.capture.unread import list_connection_entries, list_gap_entries
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
 MAX_WAITING_SEGMENTS: Final = 200_000  # largest number of segments of one side that wait after missing bytes
@@ -84,10 +84,10 @@ class WindowResult:
 
 
 @lru_cache(maxsize=8)
-def api_table(apis: Apis = CATALOG) -> Ints:
+def api_table(apis: ApiRegistry = CATALOG) -> Ints:
     """Return a table of the lowest, highest and first flexible version of each API, with a row for each API key."""
-    table = np.full((max(apis.table) + 1, 3), -1, np.int64)
-    for api in apis.table.values():
+    table = np.full((max(apis.apis_by_key) + 1, 3), -1, np.int64)
+    for api in apis.apis_by_key.values():
         versions = api.versions
         table[api.key, layout.API_LOWEST] = versions.lowest
         table[api.key, layout.API_HIGHEST] = versions.highest
@@ -106,7 +106,7 @@ class Streams:
         ports: Iterable[int] = (),
         held_bytes: int = MAX_CARRIED_BYTES,
         forget_above: int = MAX_ENDED_CONNECTIONS,
-        apis: Apis = CATALOG,
+        apis: ApiRegistry = CATALOG,
     ) -> None:
         """Set up the iterator.
 

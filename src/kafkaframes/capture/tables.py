@@ -28,8 +28,8 @@ from kafkaframes.capture.layout import (
 )
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.unread import ENTRY_KINDS_OF_GAPS
-from kafkaframes.protocol.messages.registry import Apis
-from kafkaframes.protocol.spec.catalog.ledgers import names_of
+from kafkaframes.protocol.messages.registry import ApiRegistry
+from kafkaframes.protocol.spec.catalog.ledgers import release_names
 from kafkaframes.records.layout import CODECS
 
 _IPV4_MAPPED_PREFIX: Final = 0xFFFF00000000
@@ -75,18 +75,18 @@ def _join_address(address: str, port: int) -> str:
 class BodyConverter:
     """Converts call bodies to the field names of a Kafka release."""
 
-    def __init__(self, release: str, apis: Apis) -> None:
+    def __init__(self, release: str, apis: ApiRegistry) -> None:
         """Look up the field names of a release.
 
         Raises:
             OptionError: the release is unknown or has no field names.
         """
-        self._names = names_of(release)
+        self._names = release_names(release)
         self._apis = apis
 
     def text(self, body: str | None, api_key: int, direction: str) -> str | None:
         """Return the JSON of a request or response with the release's field names."""
-        api = self._apis.table.get(api_key)
+        api = self._apis.apis_by_key.get(api_key)
         if api is None:
             return body
         return self._names.rename_fields(api.half(direction), body)

@@ -27,7 +27,7 @@ from kafkaframes.errors.sensitive import (
     envelope_field_of,
     is_secret,
 )
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 Path = tuple[str, ...]
 
@@ -35,7 +35,7 @@ Path = tuple[str, ...]
 class ApiTypes:
     """The Arrow struct types of an API's requests and responses."""
 
-    def __init__(self, api: str, *, secrets: bool = False, apis: Apis = CATALOG) -> None:
+    def __init__(self, api: str, *, secrets: bool = False, apis: ApiRegistry = CATALOG) -> None:
         """Look up an API by its name or number.
 
         Raises:

@@ -64,7 +64,7 @@ def check_codecs() -> Iterator[CheckResult]:
 
 def check_decompression() -> Iterator[CheckResult]:
     """Check that the C functions of the libraries are accessible. They decompress two to four times as fast."""
-    slow_libraries = ", ".join(library.codec for library in LIBRARIES if not library.addresses())
+    slow_libraries = ", ".join(library.codec for library in LIBRARIES if not library.load_addresses())
     if slow_libraries:
         yield CheckResult(
             "decompression", "note", f"{slow_libraries}: library without C functions, slower", "take PyPI's wheels"

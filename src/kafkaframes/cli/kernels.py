@@ -47,9 +47,9 @@ def compile_kernels(packages: tuple[str, ...], decoders: bool) -> None:
             missing, folder=folder, report=demand.print_progress, on_done=_make_progress_report(len(missing))
         )
     if decoders:
-        from kafkaframes.protocol.messages._kernels_hot import make_hot
+        from kafkaframes.protocol.messages._kernels_hot import compile_hot_messages
 
-        make_hot(_make_progress_report)
+        compile_hot_messages(_make_progress_report)
     click.echo(f"{len(kernel_files)} kernel files ready")
 
 
@@ -157,7 +157,7 @@ def _fill_folder(folder: Path, decoders: bool) -> int:
     if decoders:
         from kafkaframes.protocol.messages import _kernels_hot
 
-        jobs += [job for name, job in _kernels_hot.jobs(folder) if not _copy_kernel(name, folder)]
+        jobs += [job for name, job in _kernels_hot.make_jobs(folder) if not _copy_kernel(name, folder)]
     if jobs:
         click.echo(
             f"compiling {count_text(len(jobs), 'library', 'libraries')} in "

@@ -13,8 +13,8 @@ import click
 from kafkaframes.cli.options import make_json_option
 from kafkaframes.cli.text import print_table, print_text
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same, next_free, registry
-from kafkaframes.protocol.spec.changes import SEVERITY, SpecChange, SpecCheck
+from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same, make_tag_registry, next_free_tags
+from kafkaframes.protocol.spec.changes import SEVERITY_OF_VERDICT, SpecChange, SpecCheck
 from kafkaframes.protocol.spec_functions import check_specs, lint_specs, list_tags
 
 
@@ -70,7 +70,7 @@ def list_tags_command(pattern: str, sources: tuple[str, ...], as_json: bool) -> 
 
 
 def _print_tags(table: list[Tag]) -> None:
-    free = next_free([*registry().values(), *table])
+    free = next_free_tags([*make_tag_registry().values(), *table])
     rows = [
         (
             tag.message,
@@ -91,7 +91,7 @@ def _format_tag(tag: Tag) -> tuple[str, ...]:
 
 def _first_release_of(tag: Tag) -> str | None:
     """Return the first release with a tag. The tags of a proposal are looked up."""
-    registered = registry().get(tag.key)
+    registered = make_tag_registry().get(tag.key)
     return tag.since or (registered.since if registered is not None and is_same(registered, tag) else None)
 
 
@@ -102,7 +102,7 @@ _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "g
 @click.argument("old")
 @click.argument("new")
 @make_json_option("One JSON object a line and finding.")
-@click.option("--level", type=click.Choice(list(SEVERITY)), default="note", show_default=True, help="Least to print.")
+@click.option("--level", type=click.Choice(list(SEVERITY_OF_VERDICT)), default="note", show_default=True, help="Least to print.")
 @click.option("--strict", is_flag=True, help="Notes fail too.")
 def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     """Compare two specs, or two sets of them, by KIP-482's rules of evolution.
@@ -114,7 +114,7 @@ def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: b
     Exit status: 0 compatible (perhaps with notes), 1 breaking, 2 not readable.
     """
     result = check_specs(old, new)
-    rows = [change for change in result.changes if SEVERITY[change.verdict] >= SEVERITY[level]]
+    rows = [change for change in result.changes if SEVERITY_OF_VERDICT[change.verdict] >= SEVERITY_OF_VERDICT[level]]
     if as_json:
         for entry in rows:
             click.echo(json.dumps(_change_to_json(entry)))

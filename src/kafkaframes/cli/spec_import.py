@@ -13,7 +13,7 @@ import click
 from kafkaframes.cli.options import ExistingPath, specs_option
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol import spec_functions
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
 
 
 @click.command("stubs")
@@ -51,7 +51,7 @@ def write_guide(output: Path, specs: str | None) -> None:
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    default=FOLDER,
+    default=MESSAGES_FOLDER,
     help="Folder to write to  [default: the catalog of this installation]",
 )
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the folder differs.")

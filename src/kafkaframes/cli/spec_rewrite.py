@@ -15,10 +15,10 @@ import click
 from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol import spec_functions
-from kafkaframes.protocol.spec.changes import SpecChange, worst
+from kafkaframes.protocol.spec.changes import SpecChange, most_severe
 from kafkaframes.protocol.spec.drafts import Kip
-from kafkaframes.protocol.spec.evolution import check_sets
-from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers
+from kafkaframes.protocol.spec.evolution import compare_sets
+from kafkaframes.protocol.spec.kip_636 import COUNTS_OF_OCTOBER_2024, RewriteResult, count_changes
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.protocol.spec_functions import change_specs
 
@@ -53,7 +53,7 @@ def write_proposal_specs(file: str, source: str | None, target: Path) -> None:
     for line in _has_breaking_change(findings):
         click.echo(line)
     click.echo(
-        f"{worst(findings)} (spec check): {count_text(len(result.changed_names), 'message')} "
+        f"{most_severe(findings)} (spec check): {count_text(len(result.changed_names), 'message')} "
         f"changed; {count_text(len(result.after), 'spec')} in {target}"
     )
 
@@ -122,7 +122,7 @@ def rewrite_specs(
             click.echo(line)
 
 
-def _iterate_rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
+def _iterate_rows(rewrite_result: RewriteResult) -> Iterator[dict[str, Any]]:
     """Yield a row for each tagged field, and for each message or field that was not changed."""
     for field in rewrite_result.fields:
         default = "" if field.kind == "code" else "null"
@@ -136,12 +136,12 @@ def _iterate_rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
         yield _make_row(rewrite_result, kept_field.message, kept_field.path, outcome=f"left: {kept_field.reason}")
 
 
-def _make_row(rewrite_result: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
+def _make_row(rewrite_result: RewriteResult, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
     row = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
     return dict.fromkeys(_RESULT_COLUMNS) | row | cells
 
 
-def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Path) -> Iterator[str]:
+def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: RewriteResult, target: Path) -> Iterator[str]:
     for api in rewrite_result.apis:
         notes = ", flexible now" if api.is_flexible_new else ""
         notes += ", in place: not released yet" if api.before == api.version else ""
@@ -154,10 +154,11 @@ def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, 
         yield f"left: {'.'.join((kept_field.message, *kept_field.path))}: {kept_field.reason}"
     yield ""
     yield f"{'':<36} {'here':>6}  trunk of October 2024, --suffix --as-written"
-    for name, count in numbers(rewrite_result).items():
-        yield f"{name:<36} {count:>6}  {TRUNK_OF_OCTOBER_2024[name]:>6}"
+    for name, count in count_changes(rewrite_result).items():
+        yield f"{name:<36} {count:>6}  {COUNTS_OF_OCTOBER_2024[name]:>6}"
     yield ""
-    result = list(check_sets(before, rewrite_result.specs))
+    result = list(compare_sets(before, rewrite_result.specs))
     yield from _has_breaking_change(result)
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
-    yield f"{worst(result)} (spec check): {counts} changes; {count_text(len(rewrite_result.specs), 'spec')} in {target}"
+    specs = count_text(len(rewrite_result.specs), "spec")
+    yield f"{most_severe(result)} (spec check): {counts} changes; {specs} in {target}"

@@ -11,8 +11,8 @@ from kafkaframes.cli.text import print_table
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import fields_of
-from kafkaframes.protocol.spec.layout import as_json as layout_as_json
-from kafkaframes.protocol.spec.layout import bnf, default_words, is_telling
+from kafkaframes.protocol.spec.layout import bnf_text, default_text, is_informative
+from kafkaframes.protocol.spec.layout import layout_json as layout_as_json
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.releases import first_release_with
 from kafkaframes.protocol.spec.sources import check_version
@@ -51,7 +51,7 @@ def _list_apis() -> list[dict[str, object]]:
             "flexible since": _flexible_release(api) or "-",
             "headers": _format_header_versions(api),
         }
-        for api in catalog.apis()
+        for api in catalog.list_apis()
     ]
 
 
@@ -66,7 +66,7 @@ def _format_header_versions(api: catalog.Api) -> str:
 
 
 def _list_records() -> list[dict[str, object]]:
-    entries = [catalog.entry(name) for name in catalog.names()]
+    entries = [catalog.find_entry(name) for name in catalog.list_names()]
     rows = [record_spec for record_spec in entries if record_spec.outline.type not in ("request", "response")]
     return [
         {
@@ -128,9 +128,9 @@ def print_version_diff(name: str, before: int, after: int, as_json: bool) -> Non
 @specs_option
 def print_codec(name: str, version: int, specs: str | None) -> None:
     """Print the source text of the generated functions of NAME at VERSION."""
-    from kafkaframes.protocol.messages.registry import message_of
+    from kafkaframes.protocol.messages.registry import find_message_class_in
 
-    click.echo(message_of(name, specs).codec(version).show(), nl=False)
+    click.echo(find_message_class_in(name, specs).codec(version).source_text(), nl=False)
 
 
 @click.command("show")
@@ -145,7 +145,7 @@ def print_layout(name: str, version: int | None, as_bnf: bool, as_json: bool) ->
     """
     for spec in find_specs(name):
         if as_bnf:
-            click.echo(bnf(spec, check_version(spec, version)))
+            click.echo(bnf_text(spec, check_version(spec, version)))
         elif as_json:
             click.echo(
                 to_text(spec) if version is None else json.dumps(layout_as_json(spec, check_version(spec, version)))
@@ -165,7 +165,7 @@ def _print_version(spec: MessageSpec, version: int) -> None:
             "  " * row.depth + row.name,
             row.wire_type,
             row.size,
-            "; ".join(filter(None, (row.note, row.about or catalog.about(spec.name, row.name)))),
+            "; ".join(filter(None, (row.note, row.about or catalog.find_description(spec.name, row.name)))),
         )
         for row in describe_layout(spec, version)
     ]
@@ -178,7 +178,7 @@ def _print_all_versions(spec: MessageSpec) -> None:
     for path, entry in fields_of(spec):
         tag = "" if entry.tag is None else f"{entry.tag} in {entry.tagged_versions}"
         nullable_text = "" if entry.nullable_versions.is_empty else str(entry.nullable_versions)
-        default = default_words(entry.default) if entry.tag is not None or is_telling(entry.default) else ""
+        default = default_text(entry.default) if entry.tag is not None or is_informative(entry.default) else ""
         kinds = (("key", entry.map_key), ("ignorable", entry.ignorable))
         marks = ", ".join(word for word, is_set in kinds if is_set)
         cells = (
@@ -197,6 +197,6 @@ def _print_all_versions(spec: MessageSpec) -> None:
 def _heading_text(spec: MessageSpec, suffix: str) -> None:
     key = "" if spec.api_key is None else f" {spec.api_key}"
     click.echo(f"{click.style(spec.name, bold=True)}: {spec.type}{key}, {suffix}")
-    description = catalog.about(spec.name)
+    description = catalog.find_description(spec.name)
     if description:
         click.echo(description)

@@ -296,7 +296,7 @@ class ConsumerTask:
             partition, offset, memoryview(entry.records), *bounds, self._read_aborted_transactions(entry)
         )
         end = fetched_batches.batches.end
-        if not len(fetched_batches.batches) and end.corrupt:
+        if not len(fetched_batches.batches) and end.is_corrupt:
             return PartitionFetchResponse(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
         if not len(fetched_batches.batches):
             if version >= _COMPLETE_BATCH_VERSION:

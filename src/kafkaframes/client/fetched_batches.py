@@ -20,7 +20,7 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions,
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import FAIL
-from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
+from kafkaframes.records.scan import BatchHeaders, MemorySource, as_array, scan_all
 
 if TYPE_CHECKING:
     from kafkaframes.storage.log.transactions import TransactionState
@@ -62,7 +62,7 @@ class FetchedBatches:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted_transactions: Sequence[tuple[int, int]] | None = None
-    batches: Batches = field(init=False, repr=False, compare=False)
+    batches: BatchHeaders = field(init=False, repr=False, compare=False)
     formats: frozenset[int] = field(init=False, repr=False)
     next_offset: int = field(init=False, repr=False)
     leader_epoch: int = field(init=False, repr=False)
@@ -136,7 +136,7 @@ class FetchedBatches:
             part_bytes=_ARROW_BATCH_BYTES,
             unwanted=self.transactions.mask_aborted_batches if self.aborted_transactions else None,
         )
-        source = Memory(as_array(self.data), name)
+        source = MemorySource(as_array(self.data), name)
         return iter(RecordReader(source, options, errors=errors, memory=memory, batches=batches))
 
     def from_offset(self, offset: int) -> FetchedBatches:

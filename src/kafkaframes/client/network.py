@@ -99,7 +99,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
             while (response := self.connection.next_response_bytes()) is not None:
                 self.hint = ""
                 is_large = len(response.data) > _MAX_INLINE_BYTES and response.api_key not in _RECORD_APIS
-                frame = None if is_large else self.connection.decode(response)
+                frame = None if is_large else self.connection.decode_response(response)
                 entry = self.waiting.popleft()
                 if self.metrics is not None:
                     now = self._loop.time()
@@ -119,7 +119,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
     async def _decode_in_thread(self, response: ResponseBytes, entry: _InFlightRequest) -> None:
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
-            frame = await create_objects_in_thread(partial(self.connection.decode, response))
+            frame = await create_objects_in_thread(partial(self.connection.decode_response, response))
             _resolve(entry, frame)
         except Exception as error:
             self._end_undecoded(error)
@@ -557,4 +557,4 @@ async def _get_token(settings: ClientSettings) -> str:
 def _make_allocator() -> Callable[[int], memoryview]:
     """Return an allocator of memory for large responses. It reuses memory to which no records refer."""
     blocks = Recycler(kept_bytes=_MAX_REUSED_BYTES, is_filled=True)
-    return lambda size: blocks.array(size, np.uint8).data
+    return lambda size: blocks.new_array(size, np.uint8).data

@@ -69,7 +69,7 @@ from kafkaframes.errors import (
 )
 from kafkaframes.protocol.api_keys import INIT_PRODUCER_ID, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.records.build import build_apart, build_batches, build_records, next_sequence
+from kafkaframes.records.build import build_batches, build_records, build_separate_batches, next_sequence
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.rows import rows_of_lists
@@ -576,7 +576,7 @@ class AsyncProducer(TelemetryMethods):
                 base_sequence=stamp.base_sequence,
                 transactional=stamp.transactional,
             )
-            for data, count in build_apart(rows, codec=codec, level=level, batch_bytes=size, fields=fields):
+            for data, count in build_separate_batches(rows, codec=codec, level=level, batch_bytes=size, fields=fields):
                 yield data, count, stamp
                 if stamp.base_sequence >= 0:
                     stamp = stamp._replace(base_sequence=next_sequence(stamp.base_sequence, count))

@@ -18,7 +18,7 @@ from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition, partitions_with_leader
 from kafkaframes.client.partitioners import ConfiguredPartitioner
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
-from kafkaframes.records.arrays import add_timestamps, numbers, texts
+from kafkaframes.records.arrays import add_timestamps, int64_array, string_array
 from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
 from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
@@ -261,11 +261,11 @@ def route_rows(
 def to_result_table(batches: Sequence[Batch], results: Sequence[Sequence[PartResult]]) -> pa.Table:
     """Return the result of ``send_arrow``, with a row for each written batch."""
     rows = [(batch.partition, part) for batch, parts in zip(batches, results, strict=True) for part in parts]
-    partitions = numbers(np.array([partition.partition for partition, _ in rows], np.int64)).cast(pa.int32())
+    partitions = int64_array(np.array([partition.partition for partition, _ in rows], np.int64)).cast(pa.int32())
     columns = {
-        "topic": texts([partition.topic for partition, _ in rows]),
+        "topic": string_array([partition.topic for partition, _ in rows]),
         "partition": partitions,
-        "base_offset": numbers(np.array([part.base_offset for _, part in rows], np.int64)),
-        "count": numbers(np.array([part.records for _, part in rows], np.int64)),
+        "base_offset": int64_array(np.array([part.base_offset for _, part in rows], np.int64)),
+        "count": int64_array(np.array([part.records for _, part in rows], np.int64)),
     }
     return pa.table(columns)

@@ -21,7 +21,7 @@ from kafkaframes.client.security.logins import resolve_logins
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.addresses import parse_address
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
-from kafkaframes.protocol.spec.releases import release
+from kafkaframes.protocol.spec.releases import find_release
 from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ClientSettings:
         if self.api_version is not None and not isinstance(self.api_version, str):
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
         if isinstance(self.api_version, str):
-            release(self.api_version)  # raises if the release is unknown
+            find_release(self.api_version)  # raises if the release is unknown
         object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
         check_choice("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
         for name in ("metrics_num_samples", "metrics_sample_window_ms"):

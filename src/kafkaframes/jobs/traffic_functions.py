@@ -70,13 +70,13 @@ def audit_upgrade(
     from kafkaframes.jobs.audit.audit import UsesOfInputs, audit_uses, find_release
     from kafkaframes.jobs.audit.uses import count_log_formats, count_uses, is_log
     from kafkaframes.jobs.report.traffic_page import build_audit_page
-    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.protocol.messages.registry import ApiRegistry
 
     settings = AuditSettings(target=target, ports=ports, specs=specs, verbose=verbose, strict=strict)
     path_list, release = paths_of(paths), find_release(settings.target)
     _check_output(to, path_list, format, ("html", "json", "text"))
     listening = _port_numbers(settings.ports)
-    uses, apis = UsesOfInputs(), Apis(specs)
+    uses, apis = UsesOfInputs(), ApiRegistry(specs)
     traffic = [path for path in path_list if not is_log(path)]
     if traffic:
         count_uses(_find_files(traffic), release, uses, ports=listening, apis=apis)
@@ -171,14 +171,14 @@ def redact_capture(
         DecodeError: the only file is not a capture.
     """
     from kafkaframes.capture.redaction import as_json, redact
-    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.protocol.messages.registry import ApiRegistry
     from kafkaframes.storage.files.atomic import new_file, reject_nested_destination
 
     path_list, target = paths_of(paths), LocalPath(to)
     if target.exists():
         raise OptionError(f"`to` {target}: exists already")
     reject_nested_destination(target, path_list)
-    listening, files, apis = _port_numbers(ports), _find_files(path_list), Apis(specs)
+    listening, files, apis = _port_numbers(ports), _find_files(path_list), ApiRegistry(specs)
     with new_file(target, durable=False) as file:
         report = redact(
             files,
@@ -236,7 +236,7 @@ def record_traffic(
         OptionError: an address is invalid or in use, the file exists, or a certificate cannot be read.
     """
     from kafkaframes.capture.recording import Recording, recorder_settings
-    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.protocol.messages.registry import ApiRegistry
 
     settings = recorder_settings(
         upstream,
@@ -245,7 +245,7 @@ def record_traffic(
         key=key,
         upstream_tls=upstream_tls,
         upstream_ca=upstream_ca,
-        apis=Apis(specs),
+        apis=ApiRegistry(specs),
         strict=strict,
     )
     return Recording(

@@ -10,9 +10,9 @@ from typing import Final
 from kafkaframes.errors import OptionError
 
 DEFAULT_PORT: Final = 9092
-_SCHEME: Final = re.compile(r"([^/]*)://(.*)", re.DOTALL)
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-_FORMS: Final = "expected host:port, [IPv6]:port, or one of them after a security protocol and ://"
+_SCHEME_PATTERN: Final = re.compile(r"([^/]*)://(.*)", re.DOTALL)
+_HOST_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9._-]+")
+_EXPECTED_FORMS: Final = "expected host:port, [IPv6]:port, or one of them after a security protocol and ://"
 
 
 def format_address(host: str, port: int) -> str:
@@ -40,7 +40,7 @@ def parse_address(text: str, *, protocol: str, protocols: Sequence[str]) -> tupl
     Raises:
         OptionError: the text is not an address, or its security protocol differs from the client's.
     """
-    match = _SCHEME.fullmatch(text)
+    match = _SCHEME_PATTERN.fullmatch(text)
     if match is not None:
         scheme, address = match.groups()
         if scheme.upper() != protocol:
@@ -56,7 +56,7 @@ def parse_address(text: str, *, protocol: str, protocols: Sequence[str]) -> tupl
         return result, int(port)
     result = _parse_host(address)
     if result is None or (colon and not _is_ipv6(result)):
-        raise OptionError(f"bootstrap_servers has {text!r}, which is not an address; {_FORMS}")
+        raise OptionError(f"bootstrap_servers has {text!r}, which is not an address; {_EXPECTED_FORMS}")
     return result, DEFAULT_PORT
 
 
@@ -85,7 +85,7 @@ def _parse_host(text: str) -> str | None:
         )  # sockets encode it too; an invalid name such as a..b would be retried for ever
     except UnicodeError:
         return None
-    return text if _NAME.fullmatch(name) else None
+    return text if _HOST_NAME_PATTERN.fullmatch(name) else None
 
 
 def _is_ipv6(text: str) -> bool:

@@ -36,18 +36,18 @@ def size_prefix(size_bytes: int) -> bytes:
     """
     if size_bytes > MAX_INT32:
         raise EncodeError(f"frame of {size_bytes} bytes; the maximum is {MAX_INT32}")
-    return _SIZE.pack(size_bytes)
+    return _SIZE_PREFIX.pack(size_bytes)
 
 
-def frame(payload: bytes) -> bytes:
+def make_frame(payload: bytes) -> bytes:
     """Return a payload with its size prefix; raises like ``size_prefix``."""
     return size_prefix(len(payload)) + payload
 
 
-FIRST_BYTES: Final = 64 << 10
+INITIAL_BUFFER_BYTES: Final = 64 << 10
 _MIN_FREE_BYTES: Final = 16 << 10
-_MAPPED_BYTES: Final = 1 << 20  # larger buffers use mmap, which returns their memory to the system immediately
-_SIZE: Final = struct.Struct(">i")
+_MIN_MAPPED_BYTES: Final = 1 << 20  # larger buffers use mmap, which returns their memory to the system immediately
+_SIZE_PREFIX: Final = struct.Struct(">i")
 
 
 class FrameBuffer:
@@ -55,9 +55,9 @@ class FrameBuffer:
 
     Args:
         max_bytes: maximum size of a frame (the broker setting ``socket.request.max.bytes``).
-        allocate: returns writable memory for a frame of more than ``FIRST_BYTES``. It is called with the size that the
-            peer specifies, before the data arrives. Use it only for responses to own requests, and with memory that
-            costs nothing before it is written.
+        allocate: returns writable memory for a frame of more than ``INITIAL_BUFFER_BYTES``. It is called with the size
+            that the peer specifies, before the data arrives. Use it only for responses to own requests, and with memory
+            that costs nothing before it is written.
     """
 
     __slots__ = ("_allocate", "_buffer", "_end", "_large", "_large_size", "_start", "_view", "max_bytes")
@@ -98,31 +98,33 @@ class FrameBuffer:
         """Move the unconsumed bytes to the front, or to a larger buffer if they fill more than half of this one."""
         waiting = self._view[self._start : self._end]
         size = len(self._view)
-        if len(waiting) > size >> 1 or size < FIRST_BYTES:
-            size = max(self._larger(waiting, size), FIRST_BYTES)
+        if len(waiting) > size >> 1 or size < INITIAL_BUFFER_BYTES:
+            size = max(self._next_buffer_size(waiting, size), INITIAL_BUFFER_BYTES)
         elif len(waiting) < size >> 3:
-            size = max(size >> 1, FIRST_BYTES)
+            size = max(size >> 1, INITIAL_BUFFER_BYTES)
         self._end = len(waiting)
         self._start = 0
         if size == len(self._view):  # a new buffer of 1 MiB would cost as much as all other work on its bytes
             self._view[: len(waiting)] = waiting
             return
-        buffer = bytearray(size) if size < _MAPPED_BYTES else mmap.mmap(-1, size)
+        buffer = bytearray(size) if size < _MIN_MAPPED_BYTES else mmap.mmap(-1, size)
         buffer[: len(waiting)] = waiting
         self._buffer, self._view = buffer, memoryview(buffer)
 
-    def _larger(self, waiting: memoryview, size: int) -> int:
+    def _next_buffer_size(self, waiting: memoryview, size: int) -> int:
         """Return the next size of the buffer: the double, or less if the current frame needs less."""
-        if len(waiting) < _SIZE.size:
+        if len(waiting) < _SIZE_PREFIX.size:
             return size * 2
-        (frame_size,) = _SIZE.unpack_from(waiting, 0)
-        frame_end: int = _SIZE.size + frame_size + FIRST_BYTES  # with space for the start of the next frame
+        (frame_size,) = _SIZE_PREFIX.unpack_from(waiting, 0)
+        frame_end: int = (
+            _SIZE_PREFIX.size + frame_size + INITIAL_BUFFER_BYTES
+        )  # with space for the start of the next frame
         return min(size * 2, frame_end) if size < frame_end else size * 2
 
     def shrink(self) -> None:
         """Shrink the buffer to its normal size if all bytes are consumed."""
-        if self._start == self._end and len(self._view) > FIRST_BYTES:
-            self._buffer = bytearray(FIRST_BYTES)
+        if self._start == self._end and len(self._view) > INITIAL_BUFFER_BYTES:
+            self._buffer = bytearray(INITIAL_BUFFER_BYTES)
             self._view = memoryview(self._buffer)
             self._start = self._end = 0
 
@@ -158,18 +160,18 @@ class FrameBuffer:
             view = self.next_view()
             if view is not None:
                 return view.tobytes()
-        return self._next_large()
+        return self._next_large_frame()
 
-    def _next_large(self) -> memoryview | None:
+    def _next_large_frame(self) -> memoryview | None:
         """Return the large frame if it is complete. Allocate memory for the next frame if it is large."""
         large = self._large
         if large is None:
-            if self._allocate is None or self._end - self._start < _SIZE.size:
+            if self._allocate is None or self._end - self._start < _SIZE_PREFIX.size:
                 return None
-            (size,) = _SIZE.unpack_from(self._buffer, self._start)
-            if size <= FIRST_BYTES:
+            (size,) = _SIZE_PREFIX.unpack_from(self._buffer, self._start)
+            if size <= INITIAL_BUFFER_BYTES:
                 return None
-            part = self._view[self._start + _SIZE.size : self._end]
+            part = self._view[self._start + _SIZE_PREFIX.size : self._end]
             large, self._large_size = self._allocate(size), len(part)
             large[: len(part)] = part
             self._start = self._end
@@ -185,7 +187,7 @@ class FrameBuffer:
         first = start + 4
         if first > self._end:
             return None
-        (size,) = _SIZE.unpack_from(self._buffer, start)
+        (size,) = _SIZE_PREFIX.unpack_from(self._buffer, start)
         if not 0 <= size <= self.max_bytes:
             raise DecodeError(f"frame of {size} bytes; the maximum is {self.max_bytes}", position=0)
         end = first + size
@@ -195,7 +197,7 @@ class FrameBuffer:
         return self._view[first:end]
 
 
-_FLEXIBLE_HEADER: Final = 2  # first flexible version of the request header
+_FIRST_FLEXIBLE_HEADER: Final = 2  # first flexible version of the request header
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ class _SentRequest:
     version: int
 
 
-_TOKEN: Final = _SentRequest(-1, SASL_AUTHENTICATE, -1)
+_TOKEN_REQUEST: Final = _SentRequest(-1, SASL_AUTHENTICATE, -1)
 
 
 class ResponseBytes(NamedTuple):
@@ -270,7 +272,7 @@ class ClientConnection:
         """
         number = self._next_id
         header.setdefault("client_id", self._client_id)
-        if self._header_tags and body.spec.header_version(version) >= _FLEXIBLE_HEADER:
+        if self._header_tags and body.spec.header_version(version) >= _FIRST_FLEXIBLE_HEADER:
             header.setdefault("header_tags", self._header_tags)
         parts = encode_request_parts(body, version, correlation_id=number, **header)
         self._out += (size_prefix(sum(map(len, parts))), *parts)
@@ -285,7 +287,7 @@ class ClientConnection:
         The response to it is a ``Frame`` with the broker's token as its body.
         """
         self._out += (size_prefix(len(token)), token)
-        self._in_flight.append(_TOKEN)
+        self._in_flight.append(_TOKEN_REQUEST)
 
     def data_to_send(self) -> bytes:
         """Return the bytes of the requests that were queued since the last call."""
@@ -321,7 +323,7 @@ class ClientConnection:
                 cannot be used any longer.
         """
         response = self.next_response_bytes()
-        return None if response is None else self.decode(response)
+        return None if response is None else self.decode_response(response)
 
     def next_response_bytes(self) -> ResponseBytes | None:
         """Return the next response before it is decoded, or None if more data is needed.
@@ -337,14 +339,14 @@ class ClientConnection:
         request = self._in_flight.popleft()
         return ResponseBytes(data, request.correlation_id, request.api_key, request.version)
 
-    def decode(self, response: ResponseBytes) -> Frame:
+    def decode_response(self, response: ResponseBytes) -> Frame:
         """Decode a response. Any thread may do it, in any order.
 
         Raises:
             DecodeError: as ``next_response``.
         """
         data, correlation_id, api_key, version = response
-        if version == _TOKEN.version:
+        if version == _TOKEN_REQUEST.version:
             return Frame(SASL_AUTHENTICATE, version, 0, None, bytes(data))
         views = isinstance(data, memoryview)
         frame = decode_response(data, api_key, version, mode=self._mode, specs=self._specs, views=views)

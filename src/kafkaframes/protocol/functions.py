@@ -44,4 +44,4 @@ def list_apis() -> tuple[Api, ...]:
     """
     from kafkaframes.protocol.spec import catalog
 
-    return catalog.apis()
+    return catalog.list_apis()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.protocol.messages.annotate import Annotated
+    from kafkaframes.protocol.messages.annotate import AnnotatedMessage
     from kafkaframes.protocol.messages.explanation import MessageComparison, MessageExplanation, RecordsExplanation
     from kafkaframes.protocol.messages.registry import Specs
 
@@ -162,11 +162,11 @@ def encode_message(
         SpecError: the message does not exist, or a spec is invalid.
         EncodeError: a value does not fit the message.
     """
-    from kafkaframes.protocol.framing import frame as add_size
+    from kafkaframes.protocol.framing import make_frame as add_size
     from kafkaframes.protocol.messages.headers import encode_request, encode_response
-    from kafkaframes.protocol.messages.registry import message_of
+    from kafkaframes.protocol.messages.registry import find_message_class_in
 
-    value = message_of(name, specs).from_json(values, version)
+    value = find_message_class_in(name, specs).from_json(values, version)
     if tags:  # in addition to the tags of the JSON
         value.unknown_tags = sorted([*value.unknown_tags, *tags], key=itemgetter(0))
     if not (header or frame):
@@ -188,17 +188,17 @@ def _annotate(
     is_request: bool,
     specs: Specs | None,
     mode: Mode,
-) -> Annotated:
+) -> AnnotatedMessage:
     from kafkaframes.protocol.messages.annotate import annotate_body, annotate_request, annotate_response
-    from kafkaframes.protocol.messages.registry import Apis, message_of
+    from kafkaframes.protocol.messages.registry import ApiRegistry, find_message_class_in
 
-    apis = Apis(specs)
+    apis = ApiRegistry(specs)
     if api is None and message is None:
         return annotate_request(data, mode=mode, apis=apis)
     if version is None:
         raise OptionError("`version` is needed: only a request contains its version")
     if message is not None:
-        return annotate_body(data, message_of(message, specs), version, mode=mode)
+        return annotate_body(data, find_message_class_in(message, specs), version, mode=mode)
     key = apis.find_api(str(api)).key
     if is_body or is_request:
         cls = apis.message_class(key, "request" if is_request else "response", version)

@@ -17,12 +17,12 @@ from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import Frame, body_class
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.releases import release
+from kafkaframes.protocol.spec.releases import find_release
 from kafkaframes.protocol.spec.versions import Versions
 
 #: API key -> versions.
 Ranges: TypeAlias = Mapping[int, Versions]
-_OLDEST: Final = Versions(0, 0)  # assumed if a broker does not list ApiVersions itself
+_ASSUMED_VERSIONS: Final = Versions(0, 0)  # assumed if a broker does not list ApiVersions itself
 
 
 def find_supported_versions(api_key: int, specs: Specs | None = None) -> Versions:
@@ -44,7 +44,7 @@ def versions_of_release(name: str) -> Ranges:
     Raises:
         OptionError: the release is unknown.
     """
-    return {key: api.accepted_versions for key, api in release(name).apis().items()}
+    return {key: api.accepted_versions for key, api in find_release(name).apis_of_listener().items()}
 
 
 def parse_advertised_versions(response: Any) -> Ranges:
@@ -66,7 +66,7 @@ def choose_version(
         BrokerError: client and broker have no common version (UNSUPPORTED_VERSION).
     """
     versions = broker_versions.get(api_key)
-    name = catalog.api(api_key).name if specs is None else f"API {api_key}"
+    name = catalog.find_api(api_key).name if specs is None else f"API {api_key}"
     if versions is None:
         raise BrokerError(f"the broker does not support {name}", ErrorCode.UNSUPPORTED_VERSION)
     common = find_supported_versions(api_key, specs).intersect(versions)
@@ -88,5 +88,5 @@ def fallback_version(response: Frame, *, specs: Specs | None = None) -> int | No
     if response.api_key != API_VERSIONS or response.body.error_code != ErrorCode.UNSUPPORTED_VERSION:
         return None
     return choose_version(
-        API_VERSIONS, {API_VERSIONS: _OLDEST, **parse_advertised_versions(response.body)}, specs=specs
+        API_VERSIONS, {API_VERSIONS: _ASSUMED_VERSIONS, **parse_advertised_versions(response.body)}, specs=specs
     )

@@ -77,7 +77,7 @@ def describe_layout(name: str | MessageSpec, version: int | None = None) -> list
     from kafkaframes.protocol.spec import layout, sources
 
     spec = _single_spec(name)
-    return list(layout.rows(spec, sources.check_version(spec, version)))
+    return list(layout.layout_rows(spec, sources.check_version(spec, version)))
 
 
 def compare_versions(name: str | MessageSpec, before: int, after: int) -> list[Change]:
@@ -98,7 +98,7 @@ def compare_versions(name: str | MessageSpec, before: int, after: int) -> list[C
     from kafkaframes.protocol.spec import layout, sources
 
     spec = _single_spec(name)
-    return layout.changes(spec, sources.check_version(spec, before), sources.check_version(spec, after))
+    return layout.list_changes(spec, sources.check_version(spec, before), sources.check_version(spec, after))
 
 
 def check_specs(before: Source, after: Source) -> SpecCheck:
@@ -116,14 +116,14 @@ def check_specs(before: Source, after: Source) -> SpecCheck:
         SpecError: a spec is invalid.
     """
     from kafkaframes.protocol.spec.changes import SpecCheck
-    from kafkaframes.protocol.spec.evolution import check_sets, compare
+    from kafkaframes.protocol.spec.evolution import compare_messages, compare_sets
     from kafkaframes.protocol.spec.sources import load_checked_specs
 
     old_specs, new_specs = load_checked_specs(before), load_checked_specs(after, is_new=True)
     if len(old_specs) == len(new_specs) == 1:
-        changes = compare(*old_specs.values(), *new_specs.values())
+        changes = compare_messages(*old_specs.values(), *new_specs.values())
     else:
-        changes = list(check_sets(old_specs, new_specs))
+        changes = list(compare_sets(old_specs, new_specs))
     return SpecCheck(tuple(changes), len(new_specs))
 
 
@@ -223,7 +223,7 @@ def rewrite_specs(
         OptionError: the proposal is unknown, or ``to`` has other files or is inside the source.
         SpecError: a spec is invalid.
     """
-    from kafkaframes.protocol.spec.kip_636 import rewrite
+    from kafkaframes.protocol.spec.kip_636 import rewrite_errors
     from kafkaframes.protocol.spec.output import check_target, read_files, write_specs
     from kafkaframes.protocol.spec.rewritten import RewrittenSpecs
 
@@ -232,7 +232,7 @@ def rewrite_specs(
     files = read_files(source)
     before = {name: spec for name, (spec, _) in files.items()}
     check_target(source, to)
-    result = rewrite(before, suffix=suffix, as_written=as_written)
+    result = rewrite_errors(before, suffix=suffix, as_written=as_written)
     write_specs(to, result.specs, files)
     return RewrittenSpecs(before, result.specs, result)
 

@@ -23,7 +23,7 @@ _END_OF_WALK = 1 << 62
 _MAX_READ_BYTES = 1 << 20
 
 
-class Decompressed(NamedTuple):
+class DecompressedContent(NamedTuple):
     """The decompressed bytes of a batch's records section or of a message set.
 
     ``data`` is what Kafka's reader receives. ``error`` is the reason why it ends early, or ``None``.
@@ -45,7 +45,9 @@ class Stream(Protocol):
         ...
 
 
-def deliver(open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, limit_bytes: int) -> Decompressed:
+def deliver(
+    open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, limit_bytes: int
+) -> DecompressedContent:
     """Read a stream to its end, its first error, or ``limit_bytes``.
 
     A format 2 stream that fails is read a second time with the read sizes of Kafka's record reader, which decide how
@@ -53,16 +55,16 @@ def deliver(open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, 
 
     ``open_stream`` may raise ``DamagedStreamError``, as may the reads of its stream.
     """
-    data, error = _read(open_stream, buffer_size, limit_bytes, None)
+    data, error = _read_stream(open_stream, buffer_size, limit_bytes, None)
     if error is not None and magic >= 2 and data:
-        data, error = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
+        data, error = _read_stream(open_stream, buffer_size, limit_bytes, _RecordWalk())
     if len(data) > limit_bytes:
         del data[limit_bytes:]
-        return Decompressed(data, over_limit(limit_bytes))
-    return Decompressed(data, error)
+        return DecompressedContent(data, over_limit_text(limit_bytes))
+    return DecompressedContent(data, error)
 
 
-def _read(
+def _read_stream(
     open_stream: Callable[[], Stream], buffer_size: int, limit_bytes: int, walk: _RecordWalk | None
 ) -> tuple[bytearray, str | None]:
     data = bytearray()
@@ -83,13 +85,13 @@ def _read(
 _LIMIT_TEXT = "bytes after decompression"
 
 
-def over_limit(limit_bytes: int) -> str:
+def over_limit_text(limit_bytes: int) -> str:
     """Return the error text of a stream that exceeds ``limit_bytes``."""
     return f"more than {limit_bytes} {_LIMIT_TEXT}"
 
 
 def is_over_limit(detail: str) -> bool:
-    """Return whether an error text is one of ``over_limit``."""
+    """Return whether an error text is one of ``over_limit_text``."""
     return detail.endswith(_LIMIT_TEXT)
 
 
@@ -102,7 +104,7 @@ class _RecordWalk:
     def missing_bytes(self, data: bytearray) -> int:
         """Return the size of the unread rest of the current record's body, in bytes; 0 if it is unknown."""
         while self._position < len(data):
-            length, body = _length_at(data, self._position)
+            length, body = _read_length(data, self._position)
             if length is not None and length < _MIN_RECORD_BODY_BYTES:  # Kafka fails here and stops reading
                 self._position = _END_OF_WALK
                 return 0
@@ -114,7 +116,7 @@ class _RecordWalk:
         return 0
 
 
-def _length_at(data: bytearray, position: int) -> tuple[int | None, int]:
+def _read_length(data: bytearray, position: int) -> tuple[int | None, int]:
     """Return a zig-zag varint and the position after it; the varint is ``None`` if it is truncated or too long."""
     raw = 0
     for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):

@@ -60,7 +60,7 @@ class GzipStream:
         self._pending = b""
         self._crc = 0
         self._size = 0
-        self._begin(_after_header(payload, 0))
+        self._begin_body(_find_header_end(payload, 0))
 
     def read(self, size: int) -> bytes:
         """Return the result of one ``inflate`` call. At the end of a member, continue with the next."""
@@ -70,10 +70,10 @@ class GzipStream:
                 self._crc = zlib.crc32(part, self._crc)
                 self._size += len(part)
                 return part
-            self._next_member()
+            self._open_next_member()
         return b""
 
-    def _begin(self, position: int) -> None:
+    def _begin_body(self, position: int) -> None:
         """Start a member's body at ``position``, with the bytes that are already in the input buffer."""
         self._inflater = zlib.decompressobj(-15)
         self._crc = 0
@@ -92,16 +92,16 @@ class GzipStream:
             if part or self._inflater.eof:
                 return part
             if not self._pending:
-                self._fill()
+                self._fill_input()
         return b""
 
-    def _fill(self) -> None:
+    def _fill_input(self) -> None:
         self._pending = self._payload[self._fed : self._fed + _INPUT_BUFFER_BYTES]
         if not self._pending:
             raise DamagedStreamError("gzip: the stream is truncated in a member's body")
         self._fed += len(self._pending)
 
-    def _next_member(self) -> None:
+    def _open_next_member(self) -> None:
         """Verify the trailer and open the next member, if there is one."""
         trailer = self._fed - len(self._inflater.unused_data)
         position = trailer + _TRAILER_SIZE
@@ -114,14 +114,14 @@ class GzipStream:
         if not unread and self._fed - position <= _EMPTY_MEMBER_BYTES:
             return
         try:
-            body = _after_header(self._payload, position)
+            body = _find_header_end(self._payload, position)
         except DamagedStreamError:
             return
         self._is_at_end = False
-        self._begin(body)
+        self._begin_body(body)
 
 
-def _after_header(payload: bytes, start: int) -> int:
+def _find_header_end(payload: bytes, start: int) -> int:
     """Return the position after the header of the member at ``start`` (RFC 1952)."""
     header = payload[start : start + _HEADER_SIZE]
     if len(header) < _HEADER_SIZE:

@@ -30,7 +30,7 @@ out                                      uint8[]          output: the batches
 
 from __future__ import annotations
 
-from kafkaframes.records._kernels_scan import LARGEST, V2_HEADER
+from kafkaframes.records._kernels_scan import MAX_INT32, V2_HEADER
 from kafkaframes.records._kernels_write import (
     blob_size,
     finish_batch,
@@ -50,13 +50,13 @@ from kafkaframes.wire._kernels import address_of
 # Columns of ``table``. START and STOP are rows. The batch has SIZE bytes of ``out``, from POSITION on.
 START, STOP, POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, ATTRIBUTES = range(8)
 BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(8, 13)
-COLUMNS = 13
+COLUMN_COUNT = 13
 # Groups of arguments: offsets and timestamps; byte strings; everything that sizes depend on.
 _STAMPS, _BLOBS, _SIZES = (INT64S,) * 2, (INT64S, INT64S, BYTES), (INT64S,) * 7
 
 
 @device
-def _headers_size(first, last, name_lengths, item_lengths):
+def _measure_headers(first, last, name_lengths, item_lengths):
     size = varint_size(last - first)
     for header in range(first, last):
         size += blob_size(name_lengths[header]) + blob_size(item_lengths[header])
@@ -64,7 +64,7 @@ def _headers_size(first, last, name_lengths, item_lengths):
 
 
 @kernel(types.int64(*_SIZES, *(types.int64,) * 5, OUT_INT64S))
-def split(
+def split_rows(
     offsets,
     timestamps,
     key_lengths,
@@ -101,13 +101,13 @@ def split(
             if header_starts.size == 0:
                 row_bytes += 1
             else:
-                row_bytes += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
+                row_bytes += _measure_headers(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
             row_bytes += varint_size(row_bytes)
         fits = (
             row > 0
             and size + row_bytes <= batch_bytes
             and row - first < batch_records
-            and offsets[row] - offsets[first] <= LARGEST
+            and offsets[row] - offsets[first] <= MAX_INT32
             and (same_timestamp == 0 or timestamps[row] == timestamps[first])
         )
         if fits or fresh:
@@ -124,7 +124,7 @@ def split(
 
 
 @kernel(types.int64(*_SIZES, OUT_TABLE, OUT_INT64S))
-def measure_v2(
+def measure_v2_batches(
     offsets, timestamps, key_lengths, value_lengths, header_starts, name_lengths, item_lengths, table, body_sizes
 ):
     """Fill POSITION and SIZE of ``table`` and the size of every record's body; return the size of all."""
@@ -141,7 +141,7 @@ def measure_v2(
             if header_starts.size == 0:
                 body += 1
             else:
-                body += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
+                body += _measure_headers(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
             body_sizes[row] = body
             size += varint_size(body) + body
         table[batch, POSITION] = position
@@ -163,7 +163,7 @@ def _write_header(out, table, batch):
 
 
 @kernel(types.none(*_STAMPS, *_BLOBS, *_BLOBS, INT64S, *_BLOBS, *_BLOBS, TABLE, INT64S, types.int64, OUT_BYTES))
-def write_v2(
+def write_v2_batches(
     offsets,
     timestamps,
     key_starts,

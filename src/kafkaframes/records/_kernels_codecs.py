@@ -66,7 +66,7 @@ UNUSUAL, TOO_SMALL = -1, -2
     GZIP_CONTEXT,
     SCRATCH,
 ) = range(8)
-CALLS = SCRATCH + 6
+CALL_SLOTS = SCRATCH + 6
 GZIP, SNAPPY, LZ4, ZSTD = (CODECS.index(name) for name in ("gzip", "snappy", "lz4", "zstd"))
 # Streams with a higher ratio take the general path: they may be decompression bombs, which should not be decompressed
 # twice.
@@ -74,7 +74,7 @@ USUAL_SIZE, USUAL_RATIO = 65536, 32
 # Constants of ``_gzip.py``, ``_snappy.py``, ``_lz4.py`` and ``_zstd.py``; a test compares them.
 GZIP_HEADER, MIN_GZIP_BYTES = 0x1F8B0800, 18
 XERIAL_START, XERIAL_REST, XERIAL_HEADER = 0x82534E41, 0x50505900, 16
-SNAPPY_RATIO = 22
+MAX_SNAPPY_RATIO = 22
 LZ4_MAGIC, LZ4_RAW = 0x04224D18, 1 << 31
 # Frame flags: version 1 and independent blocks are required, reserved bits and a dictionary are not allowed.
 LZ4_FLAGS, LZ4_FIXED = 0x60, 0xE3
@@ -83,7 +83,7 @@ ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_RARE_FLAGS = 0x28B52FFD, 0x04, 0x20
 ZSTD_WINDOW, ZSTD_BLOCK, MIN_ZSTD_BYTES = 1 << 27, 1 << 17, 14
 
 
-def call(name: str, count: int, bits: int) -> Any:
+def make_call(name: str, count: int, bits: int) -> Any:
     """Return an intrinsic that calls the C function at an address with ``count`` words; the result has ``bits``."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -112,8 +112,8 @@ def call(name: str, count: int, bits: int) -> Any:
     return intrinsic(plain.create_call(bits))(typed)
 
 
-_call_2, _call_3, _call_5 = (call(f"call_{count}", count, 64) for count in (2, 3, 5))
-_call_4_int, _call_7_int = (call(f"call_{count}_int", count, 32) for count in (4, 7))
+_call_2, _call_3, _call_5 = (make_call(f"call_{count}", count, 64) for count in (2, 3, 5))
+_call_4_int, _call_7_int = (make_call(f"call_{count}_int", count, 32) for count in (4, 7))
 
 
 # ------------------------------------------------------------------------------------------------- snappy
@@ -135,7 +135,7 @@ def _copy_back(out, to, offset, length, capacity):
 
 
 @device
-def _unsnappy_block(data, position, end, out, size):
+def _decode_snappy_block(data, position, end, out, size):
     """Decode the elements of one raw block of exactly ``size`` bytes; ``UNUSUAL`` if they are anything else."""
     to = np.int64(0)
     while position < end:
@@ -183,11 +183,11 @@ def _unsnappy_block(data, position, end, out, size):
     return to if to == size else UNUSUAL
 
 
-def _plain_unsnappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: Any) -> Any:
+def _plain_decode_snappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: Any) -> Any:
     block = plain.read_bytes(data, position, end)
     try:
         size = snappy.decompress_raw_len(block)
-        if size > capacity or size > len(block) * SNAPPY_RATIO:
+        if size > capacity or size > len(block) * MAX_SNAPPY_RATIO:
             return UNUSUAL
         content = bytes(snappy.decompress_raw(block))
     except DecompressionError:
@@ -196,8 +196,8 @@ def _plain_unsnappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: 
     return np.int64(size)
 
 
-@device_with_plain(_plain_unsnappy_raw)
-def _unsnappy_raw(data, position, end, out, capacity):
+@device_with_plain(_plain_decode_snappy_raw)
+def _decode_snappy_raw(data, position, end, out, capacity):
     """Decode one raw block with its length in front; the length is believed only if it is possible."""
     start, size = position, np.int64(0)
     for index in range(4):
@@ -207,17 +207,17 @@ def _unsnappy_raw(data, position, end, out, capacity):
         position += 1
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            if size > capacity or size > (end - start) * SNAPPY_RATIO:
+            if size > capacity or size > (end - start) * MAX_SNAPPY_RATIO:
                 return UNUSUAL
-            return _unsnappy_block(data, position, end, out, size)
+            return _decode_snappy_block(data, position, end, out, size)
     return UNUSUAL
 
 
 @device
-def _unsnappy(data, start, end, out, capacity):
+def _decode_snappy(data, start, end, out, capacity):
     """Decode xerial chunks after a single header, or a raw block."""
     if end - start < 8 or load_u32(data, start) != XERIAL_START or load_u32(data, start + 4) != XERIAL_REST:
-        return _unsnappy_raw(data, start, end, out, capacity)
+        return _decode_snappy_raw(data, start, end, out, capacity)
     position, size = start + XERIAL_HEADER, np.int64(0)
     if position >= end:
         return UNUSUAL
@@ -228,7 +228,7 @@ def _unsnappy(data, start, end, out, capacity):
         position += 4
         if length == 0 or length > end - position:
             return UNUSUAL
-        written_bytes = _unsnappy_raw(data, position, position + length, out + size, capacity - size)
+        written_bytes = _decode_snappy_raw(data, position, position + length, out + size, capacity - size)
         if written_bytes < 0:
             return UNUSUAL
         size += written_bytes
@@ -240,13 +240,13 @@ def _unsnappy(data, start, end, out, capacity):
 
 
 @inline_device
-def _largest_lz4_block(descriptor):
+def _max_lz4_block_bytes(descriptor):
     """Return the block size of a block descriptor; 0 if Kafka rejects the descriptor."""
     return np.int64(1) << (8 + (descriptor >> 3)) if descriptor & 0x0F == 0 and 0x40 <= descriptor <= 0x70 else 0
 
 
 @device
-def _unlz4(data, start, end, out, capacity, calls, magic):
+def _decode_lz4(data, start, end, out, capacity, calls, magic):
     """Decode a frame of independent blocks up to its end mark. Bytes after it are ignored.
 
     As in Kafka, block checksums are verified, and the content checksum and content size are skipped. Format 0 ignores
@@ -255,7 +255,7 @@ def _unlz4(data, start, end, out, capacity, calls, magic):
     if calls[LZ4_DECOMPRESS] == 0 or end - start < 11 or load_u32(data, start) != LZ4_MAGIC:
         return UNUSUAL
     flags = load_u8(data, start + 4)
-    largest = _largest_lz4_block(load_u8(data, start + 5))
+    largest = _max_lz4_block_bytes(load_u8(data, start + 5))
     position, size = start + 6 + (8 if flags & LZ4_CONTENT_SIZE else 0), np.int64(0)
     if flags & LZ4_FIXED != LZ4_FLAGS or largest == 0 or position >= end:
         return UNUSUAL
@@ -295,7 +295,7 @@ def _unlz4(data, start, end, out, capacity, calls, magic):
 
 
 @device
-def _zstd_blocks(data, position, end, checksum, largest):
+def _count_zstd_blocks(data, position, end, checksum, largest):
     """Count the blocks of a frame that ends at ``end``; ``UNUSUAL`` if it does not, or a block is too large."""
     count = 0
     while end - position >= 3:
@@ -311,7 +311,7 @@ def _zstd_blocks(data, position, end, checksum, largest):
 
 
 @device
-def _unzstd(data, start, end, out, capacity, calls):
+def _decode_zstd(data, start, end, out, capacity, calls):
     """Decode a stream that is one frame without a dictionary.
 
     A single block is decoded with one call. Several blocks are decoded as a stream, which alone rejects blocks whose
@@ -343,7 +343,7 @@ def _unzstd(data, start, end, out, capacity, calls):
     if window > ZSTD_WINDOW or size > capacity:
         return UNUSUAL
     largest = min(window, ZSTD_BLOCK)
-    count = _zstd_blocks(data, position, end, 4 if flags & ZSTD_CHECKSUM else 0, largest)
+    count = _count_zstd_blocks(data, position, end, 4 if flags & ZSTD_CHECKSUM else 0, largest)
     if count < 1:
         return UNUSUAL
     if count == 1:
@@ -351,11 +351,11 @@ def _unzstd(data, start, end, out, capacity, calls):
             calls[ZSTD_DECOMPRESS], calls[ZSTD_CONTEXT], out, min(capacity, largest), data + start, end - start
         )  # fmt: skip
         return written_bytes if written_bytes >= 0 else UNUSUAL
-    return _unzstd_stream(data, start, end, out, capacity, calls)
+    return _decode_zstd_stream(data, start, end, out, capacity, calls)
 
 
 @device
-def _unzstd_stream(data, start, end, out, capacity, calls):
+def _decode_zstd_stream(data, start, end, out, capacity, calls):
     """Decode one frame of several blocks."""
     context, scratch = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
     _call_2(calls[ZSTD_RESET], context, 1)
@@ -370,7 +370,7 @@ def _unzstd_stream(data, start, end, out, capacity, calls):
 
 
 @device
-def _gunzip(data, start, end, out, capacity, calls):
+def _decode_gzip(data, start, end, out, capacity, calls):
     """Decode a stream that is one member with a plain header; its CRC and length are verified.
 
     libdeflate, like ISA-L in the general path, decodes some bodies that zlib rejects (incomplete codes; 1 in 1,700
@@ -399,18 +399,18 @@ def decompress_stream(codec, magic, data, start, end, out, capacity, calls):
     It is a kernel of its own, so that it is compiled once and not inlined into its callers.
     """
     if codec == SNAPPY:
-        return _unsnappy(data, start, end, out, capacity)
+        return _decode_snappy(data, start, end, out, capacity)
     if codec == LZ4:
-        return _unlz4(data, start, end, out, capacity, calls, magic)
+        return _decode_lz4(data, start, end, out, capacity, calls, magic)
     if codec == ZSTD:
-        return _unzstd(data, start, end, out, capacity, calls)
+        return _decode_zstd(data, start, end, out, capacity, calls)
     if codec == GZIP:
-        return _gunzip(data, start, end, out, capacity, calls)
+        return _decode_gzip(data, start, end, out, capacity, calls)
     return UNUSUAL
 
 
 @device
-def wrapped_value(data, start, end, magic):
+def find_wrapped_value(data, start, end, magic):
     """Return start and end of the value of a compressed message that starts with its CRC; ``UNUSUAL`` if invalid."""
     position = start + (V0_HEADER if magic == 0 else V1_HEADER) - OVERHEAD
     if end - position < 8:
@@ -427,7 +427,7 @@ def wrapped_value(data, start, end, magic):
 
 
 @inline_device
-def usual_capacity(size, limit):
+def max_usual_content_bytes(size, limit):
     """Return the largest content, in bytes, of a usual stream of ``size`` bytes."""
     return min(limit, USUAL_SIZE + USUAL_RATIO * size)
 
@@ -439,12 +439,12 @@ def open_batch(data, start, end, table, row, limit, out, capacity, calls):
     if magic < 0 or (magic < 2 and codec == ZSTD) or (magic >= 2 and table[COUNT, row] <= 0):
         return UNUSUAL  # for a batch without records Kafka opens the stream, but reads nothing
     if magic < 2:
-        start, end = wrapped_value(data, start, end, magic)
+        start, end = find_wrapped_value(data, start, end, magic)
         if start < 0:
             return UNUSUAL
     elif start > end:
         return UNUSUAL
-    largest = usual_capacity(end - start, limit)
+    largest = max_usual_content_bytes(end - start, limit)
     if largest > capacity:
         return TOO_SMALL
     return decompress_stream(codec, magic, data, start, end, out, largest, calls)
@@ -480,7 +480,7 @@ def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls
 @kernel(I64(I64, BYTES, OUT_BYTES, I64, OUT_INT64S))
 def decompress_into(codec, payload, out, limit, calls):
     """Decompress a usual stream to ``out``; return the size, ``UNUSUAL`` or ``TOO_SMALL``."""
-    capacity = usual_capacity(payload.size, limit)
+    capacity = max_usual_content_bytes(payload.size, limit)
     if capacity > out.size:
         return TOO_SMALL
     return decompress_stream(codec, 2, address_of(payload), 0, payload.size, address_of(out), capacity, calls)

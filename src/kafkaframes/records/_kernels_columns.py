@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import UNUSUAL, open_batch, usual_capacity
+from kafkaframes.records._kernels_codecs import UNUSUAL, max_usual_content_bytes, open_batch
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import (
     QUICK_BYTES,
@@ -19,7 +19,7 @@ from kafkaframes.records._kernels_index import (
     WHOLE_DATA,
     headers_end_at,
     index_batch,
-    quick_fields,
+    read_ordinary_record,
 )
 from kafkaframes.records._kernels_scan import (
     APPEND_TIME,
@@ -35,7 +35,7 @@ from kafkaframes.records._kernels_scan import (
     POSITION,
     SIZE,
     V2_HEADER,
-    crc_is_right,
+    is_crc_valid,
 )
 from kafkaframes.records.layout import MIN_RECORD_BYTES
 from kafkaframes.records.reasons import WHOLE
@@ -184,7 +184,7 @@ def _mark_null(here, nulls, capacity, validity):
 
 
 @inline_device
-def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data, validity):
+def _append_byte_string(buf, position, size, exact, here, to, nulls, capacity, offsets, data, validity):
     """Append a byte string to a column of ``here`` values and ``to`` bytes; return the new byte and null counts.
 
     Unless ``exact``, up to 31 bytes after it are read and written as well; the next string overwrites them.
@@ -203,7 +203,7 @@ def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data
 
 
 @inline_device
-def _length(buf, position, stop):
+def _read_length(buf, position, stop):
     """Read the length of a header's key or value: (length, next position). The position is ``UNUSUAL`` if invalid."""
     if position >= stop:
         return 0, np.int64(UNUSUAL)
@@ -227,7 +227,7 @@ def _append_headers(
         buf: address of the records.
         position, stop: positions in ``buf`` of the first header and of the record's end.
         count: number of headers of the record.
-        exact: see ``_append``.
+        exact: see ``_append_byte_string``.
         total, name_end, content_end, nulls: headers, bytes of keys, bytes of values and null values in the columns.
         capacity: number of headers for which ``validity`` has bits.
         name_offsets, content_offsets: addresses of Arrow's int32 offsets of keys and values.
@@ -235,14 +235,14 @@ def _append_headers(
         validity: address of the values' validity bitmap.
     """
     for _ in range(count):
-        size, position = _length(buf, position, stop)
+        size, position = _read_length(buf, position, stop)
         if position < 0 or size < 0 or size > stop - position:
             return np.int64(UNUSUAL), total, name_end, content_end, nulls
-        name_end, _ = _append(buf, position, size, exact, total, name_end, 0, 0, name_offsets, names, 0)
-        size, position = _length(buf, position + size, stop)
+        name_end, _ = _append_byte_string(buf, position, size, exact, total, name_end, 0, 0, name_offsets, names, 0)
+        size, position = _read_length(buf, position + size, stop)
         if position < 0 or size > stop - position:
             return np.int64(UNUSUAL), total, name_end, content_end, nulls
-        content_end, nulls = _append(
+        content_end, nulls = _append_byte_string(
             buf, position, size, exact, total, content_end, nulls, capacity, content_offsets, contents, validity
         )  # fmt: skip
         position += max(size, 0)
@@ -313,7 +313,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
         store_item_32(content_to, 0, 0)
     while batch < last and (spans < goal or row == 0):
         if column_bits & WANT_CRC:
-            outcomes[OUTCOME_CRC, batch] = crc_is_right(source, table, batch)
+            outcomes[OUTCOME_CRC, batch] = is_crc_valid(source, table, batch)
         magic, kind = table[MAGIC, batch], kinds[batch]
         position = table[POSITION, batch] + (V2_HEADER if magic >= 2 else OVERHEAD)
         end = table[POSITION, batch] + table[SIZE, batch]
@@ -329,7 +329,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
             if plan[OPENED_ROW] != batch:
                 size = open_batch(data, position, end, table, batch, limit_bytes, from_opened, opened.size, calls)
                 if size < 0:
-                    plan[NEEDED_BYTES] = usual_capacity(end - position, limit_bytes)
+                    plan[NEEDED_BYTES] = max_usual_content_bytes(end - position, limit_bytes)
                     why = size
                     break
                 plan[OPENED_ROW], plan[OPENED_SIZE] = batch, size
@@ -350,7 +350,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
         while done < count and position <= quick:
             (
                 stop, stamp_delta, delta, key_from, key_bytes, value_from, value_bytes, following, header_count,
-            ) = quick_fields(data, position, end)  # fmt: skip
+            ) = read_ordinary_record(data, position, end)  # fmt: skip
             if stop < 0 or (done + 1 == count and stop != end):
                 break
             here = row + done
@@ -379,12 +379,12 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
             store_item_64(offsets_at, here, base + delta)
             store_item_64(stamps_at, here, append_stamp if append else stamp + stamp_delta)
             if want_key:
-                key_end, key_nulls = _append(
+                key_end, key_nulls = _append_byte_string(
                     data, key_from, key_bytes, False, here, key_end, key_nulls, row_capacity,
                     key_to, key_data, key_valid,
                 )  # fmt: skip
             if want_value:
-                value_end, value_nulls = _append(
+                value_end, value_nulls = _append_byte_string(
                     data, value_from, value_bytes, False, here, value_end, value_nulls, row_capacity,
                     value_to, value_data, value_valid,
                 )  # fmt: skip
@@ -399,12 +399,12 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
             for slot in range(done - rows_before):
                 here = row + rows_before + slot
                 if want_key:
-                    key_end, key_nulls = _append(
+                    key_end, key_nulls = _append_byte_string(
                         data, key_at[slot], np.int64(key_size[slot]), True, here, key_end, key_nulls, row_capacity,
                         key_to, key_data, key_valid,
                     )  # fmt: skip
                 if want_value:
-                    value_end, value_nulls = _append(
+                    value_end, value_nulls = _append_byte_string(
                         data, value_at[slot], np.int64(value_size[slot]), True, here, value_end, value_nulls,
                         row_capacity, value_to, value_data, value_valid,
                     )  # fmt: skip

@@ -25,7 +25,7 @@ SLACK_BYTES = 32
 
 
 @inline_device
-def _copy(target, to, buf, start, size, limit):
+def _copy_byte_string(target, to, buf, start, size, limit):
     """Copy; up to 256 bytes by 32, where that ends before ``limit``, the end of ``buf`` (the next overwrites the rest).
 
     ``target`` must take as many.
@@ -38,7 +38,7 @@ def _copy(target, to, buf, start, size, limit):
 
 
 @inline_device
-def _append(buf, position, size, limit, here, to, offsets, data, validity):
+def _append_byte_string(buf, position, size, limit, here, to, offsets, data, validity):
     """Append a byte string to a column of ``here`` values and ``to`` bytes; return its bytes and whether it is null."""
     if here & 7 == 0:
         store_item_8(validity, here >> 3, 0xFF)
@@ -46,7 +46,7 @@ def _append(buf, position, size, limit, here, to, offsets, data, validity):
     if null:
         store_item_8(validity, here >> 3, load_u8(validity, here >> 3) & ~(1 << (here & 7)))
     else:
-        _copy(data, to, buf, position, size, limit)
+        _copy_byte_string(data, to, buf, position, size, limit)
         to += size
     store_item_32(offsets, here + 1, to)
     return to, np.int64(null)
@@ -64,7 +64,7 @@ def gather_binary(buf, positions, sizes, count, offsets, data, validity):
     for here in range(count):
         size = np.int64(sizes[here])
         limit = buf.size if to + size + SLACK_BYTES <= data.size else 0
-        to, null = _append(source, positions[here], size, limit, here, to, starts, target, valid)
+        to, null = _append_byte_string(source, positions[here], size, limit, here, to, starts, target, valid)
         nulls += null
     return nulls
 

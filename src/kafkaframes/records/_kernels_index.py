@@ -100,7 +100,7 @@ def _skip_headers(buf, position, end, count):
 
 
 @inline_device
-def short_varint(buf, position):
+def read_short_varint(buf, position):
     """Read an unsigned varint of up to three bytes that are known to be there; -1 for a longer one."""
     value = load_u8(buf, position)
     if value < 0x80:
@@ -116,33 +116,33 @@ def short_varint(buf, position):
 
 
 @inline_device
-def quick_fields(buf, start, end):
+def read_ordinary_record(buf, start, end):
     """Find the fields of a whole, ordinary record that starts at ``start``, or give up.
 
     Ordinary: varints of up to three bytes, 40 bytes of the section still to come (so that none needs its bounds
     checked), fewer than 64 headers. It accepts nothing that the careful path would refuse, if only the headers end
     where the record's length says: all places only grow. Returns that end or -1, and what is stored otherwise.
     """
-    length, body = short_varint(buf, start)
+    length, body = read_short_varint(buf, start)
     if length < 0 or length & 1:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
     stop = body + (length >> 1)
     if stop > end:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
-    stamp, position = short_varint(buf, body + 1)
+    stamp, position = read_short_varint(buf, body + 1)
     if stamp < 0:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
-    delta, position = short_varint(buf, position)
+    delta, position = read_short_varint(buf, position)
     if delta < 0:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
-    key, key_at = short_varint(buf, position)
+    key, key_at = read_short_varint(buf, position)
     if key < 0:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
     key_size = (key >> 1) ^ -(key & 1)
     position = key_at + max(key_size, 0)
     if position + 3 > end:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
-    value, value_at = short_varint(buf, position)
+    value, value_at = read_short_varint(buf, position)
     if value < 0:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
     value_size = (value >> 1) ^ -(value & 1)
@@ -166,8 +166,8 @@ def headers_end_at(buf, position, stop, count):
 
 
 @inline_device
-def _careful_fields(buf, at, end, is_damaged, lenient):
-    """Find the fields of any record that starts at ``at``: (status, where it stops, and what ``quick_fields`` finds).
+def _read_any_record(buf, at, end, is_damaged, lenient):
+    """Read any record that starts at ``at``: (status, end position, and the results of ``read_ordinary_record``).
 
     Where it stops is where its length says; ``lenient``, where the section ends.
     """
@@ -209,7 +209,7 @@ def _careful_fields(buf, at, end, is_damaged, lenient):
 
 
 @device
-def _index_v2(buf, start, end, done, is_damaged, lenient, table, batch, row, slot, fields):
+def _index_v2_batch(buf, start, end, done, is_damaged, lenient, table, batch, row, slot, fields):
     """Index one batch of magic 2, whose records from number ``done`` on lie in ``buf[start:end]``.
 
     A record is read in the quick way or, where that gives up, in the careful one; both stand in one kernel, for a call
@@ -231,7 +231,7 @@ def _index_v2(buf, start, end, done, is_damaged, lenient, table, batch, row, slo
                 stop, stamp_delta, offset_delta,
                 key_at[there], key_size[there], value_at[there], value_size[there],
                 following, length,
-            ) = quick_fields(buf, at, end)  # fmt: skip
+            ) = read_ordinary_record(buf, at, end)  # fmt: skip
             if stop >= 0 and (following == stop if length == 0 else headers_end_at(buf, following, stop, length)):
                 headers += length
                 if headers > MAX_HEADERS:
@@ -246,7 +246,7 @@ def _index_v2(buf, start, end, done, is_damaged, lenient, table, batch, row, slo
             status, stop, stamp_delta, offset_delta,
             key_at[there], key_size[there], value_at[there], value_size[there],
             headers_at[there], length,
-        ) = _careful_fields(buf, at, end, is_damaged, lenient)  # fmt: skip
+        ) = _read_any_record(buf, at, end, is_damaged, lenient)  # fmt: skip
         if status == WHOLE:
             status, position = _skip_headers(buf, headers_at[there], stop, length)
         if status != WHOLE:
@@ -298,7 +298,7 @@ def _index_message(buf, at, end, row, slot, stamp, fields):
 
 
 @device
-def _walk_set(buf, start, end, is_damaged):
+def _find_last_message(buf, start, end, is_damaged):
     """Find the last whole inner message: (count, its offset, status)."""
     position = start
     count, last = 0, 0
@@ -319,9 +319,9 @@ def _walk_set(buf, start, end, is_damaged):
 
 
 @device
-def _index_set(buf, start, end, is_damaged, lenient, table, batch, row, slot, fields):
+def _index_message_set(buf, start, end, is_damaged, lenient, table, batch, row, slot, fields):
     """Index the messages inside a compressed one of format 0 or 1 (KIP-31: offsets are relative to the last's)."""
-    count, last, status = _walk_set(buf, start, end, is_damaged)
+    count, last, status = _find_last_message(buf, start, end, is_damaged)
     if status != WHOLE:
         return 0, status, start
     relative = table[MAGIC, batch] == 1
@@ -361,9 +361,9 @@ def index_batch(buf, start, end, done, kind, lenient, table, batch, row, slot, f
     if kind == SKIPPED:
         return 0, WHOLE, start
     if table[MAGIC, batch] >= 2:
-        return _index_v2(buf, start, end, done, kind == DAMAGED_DATA, lenient, table, batch, row, slot, fields)
+        return _index_v2_batch(buf, start, end, done, kind == DAMAGED_DATA, lenient, table, batch, row, slot, fields)
     if table[ATTRIBUTES, batch] & CODEC_MASK:
-        return _index_set(buf, start, end, kind == DAMAGED_DATA, lenient, table, batch, row, slot, fields)
+        return _index_message_set(buf, start, end, kind == DAMAGED_DATA, lenient, table, batch, row, slot, fields)
     fields[0][row] = table[BASE_OFFSET, batch]
     whole = _index_message(buf, start, end, row, slot, table[MAX_TIMESTAMP, batch], fields)
     if not whole and not lenient:

@@ -8,14 +8,14 @@ import numpy as np
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, load_u8
 
-_SEED = np.uint32(0x9747B28C)
-_M = np.uint32(0x5BD1E995)
+_MURMUR_SEED = np.uint32(0x9747B28C)
+_MURMUR_MULTIPLIER = np.uint32(0x5BD1E995)
 
 
 @device
 def _murmur2(address, start, size):
     """Hash a key as ``Utils.murmur2`` does, without its sign (``toPositive``)."""
-    h = _SEED ^ np.uint32(size)
+    h = _MURMUR_SEED ^ np.uint32(size)
     position, end = start, start + size
     while end - position >= 4:
         word = (
@@ -24,16 +24,16 @@ def _murmur2(address, start, size):
             | load_u8(address, position + 2) << 16
             | load_u8(address, position + 3) << 24
         )
-        k = np.uint32(np.uint32(word) * _M)
+        k = np.uint32(np.uint32(word) * _MURMUR_MULTIPLIER)
         k = np.uint32(k ^ (k >> np.uint32(24)))
-        h = np.uint32(np.uint32(h * _M) ^ np.uint32(k * _M))
+        h = np.uint32(np.uint32(h * _MURMUR_MULTIPLIER) ^ np.uint32(k * _MURMUR_MULTIPLIER))
         position += 4
     remaining_bytes = end - position
     if remaining_bytes:
         for byte in range(remaining_bytes):
             h = np.uint32(h ^ (np.uint32(load_u8(address, position + byte)) << np.uint32(8 * byte)))
-        h = np.uint32(h * _M)
-    h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * _M)
+        h = np.uint32(h * _MURMUR_MULTIPLIER)
+    h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * _MURMUR_MULTIPLIER)
     return np.int64(np.uint32(h ^ (h >> np.uint32(15))) & np.uint32(0x7FFFFFFF))
 
 

@@ -34,7 +34,7 @@ AT_SIZE, AT_MAGIC = MESSAGE_V0.position_of("size"), MESSAGE_V0.position_of("magi
 OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.position_of("crc"), MESSAGE_V0.position_of("attributes")
 OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.position_of("timestamp"), MESSAGE_V0.end_of("crc")
 V0_HEADER, V1_HEADER, V2_HEADER = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
-OLD_LENGTHS = 8  # key length and value length, four bytes each
+LENGTH_FIELDS_BYTES = 8  # key length and value length, four bytes each
 V2_EPOCH, V2_CRC, V2_CRC_FROM = (
     BATCH_V2.position_of("leader_epoch"),
     BATCH_V2.position_of("crc"),
@@ -45,12 +45,12 @@ V2_BASE_TIMESTAMP, V2_MAX_TIMESTAMP = BATCH_V2.position_of("base_timestamp"), BA
 V2_PRODUCER_ID, V2_PRODUCER_EPOCH = BATCH_V2.position_of("producer_id"), BATCH_V2.position_of("producer_epoch")
 V2_BASE_SEQUENCE, V2_COUNT = BATCH_V2.position_of("base_sequence"), BATCH_V2.position_of("count")
 CODEC_MASK, APPEND_TIME = layout.CODEC_MASK, layout.LOG_APPEND_TIME
-LARGEST = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 I64 = types.int64
 
 
 @device
-def _scan_old(buf, at, magic, table, row):
+def _scan_message(buf, at, magic, table, row):
     table[CRC, row] = load_u32(buf, at + OLD_CRC)
     table[ATTRIBUTES, row] = load_u8(buf, at + OLD_ATTRIBUTES)
     timestamp = load_i64(buf, at + OLD_TIMESTAMP) if magic != 0 else -1
@@ -67,7 +67,7 @@ def _scan_old(buf, at, magic, table, row):
 
 
 @device
-def _scan_v2(buf, at, size, table, row):
+def _scan_v2_batch(buf, at, size, table, row):
     """Fill a row; fields that a batch shorter than its header does not have are -1 (who needs them compares sizes)."""
     table[CRC, row] = load_u32(buf, at + V2_CRC)
     table[ATTRIBUTES, row] = load_i16(buf, at + V2_ATTRIBUTES)
@@ -117,7 +117,7 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
             magic = load_i8(buf, position + AT_MAGIC)
             if magic < 0 or magic > 2:
                 return row, position, BAD_MAGIC
-            if body > LARGEST - OVERHEAD:
+            if body > MAX_INT32 - OVERHEAD:
                 return row, position, HUGE_SIZE
         size = body + OVERHEAD
         if size > remaining_bytes:
@@ -131,15 +131,15 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
         table[SIZE, row] = size
         table[MAGIC, row] = magic
         if magic < 2:
-            _scan_old(buf, position, magic, table, row)
+            _scan_message(buf, position, magic, table, row)
         else:
-            _scan_v2(buf, position, size, table, row)
+            _scan_v2_batch(buf, position, size, table, row)
         row += 1
         position += size
 
 
 @device
-def crc_is_right(buf, table, row):
+def is_crc_valid(buf, table, row):
     """Return whether a batch's CRC is right."""
     at, size = table[POSITION, row], table[SIZE, row]
     if table[MAGIC, row] < 2:
@@ -148,7 +148,7 @@ def crc_is_right(buf, table, row):
 
 
 @device
-def message_crc_is_right(buf, crc_at):
+def is_message_crc_valid(buf, crc_at):
     """Return whether the CRC at ``crc_at`` is right. It must belong to a complete message of format 0 or 1."""
     end = crc_at + load_i32(buf, crc_at - OLD_CRC + AT_SIZE) + OVERHEAD - OLD_CRC
     return crc32_of(buf, crc_at - OLD_CRC + OLD_CRC_FROM, end) == load_u32(buf, crc_at)
@@ -159,11 +159,11 @@ def check_message_crcs(buf, positions, ok):
     """Set ``ok`` to whether the CRC at each of ``positions`` is right (messages of formats 0 and 1)."""
     address = address_of(buf)
     for row in range(positions.size):
-        ok[row] = message_crc_is_right(address, positions[row])
+        ok[row] = is_message_crc_valid(address, positions[row])
 
 
 @kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))
 def check_crcs(buf, table, first, last, ok):
     """Set ``ok`` to whether the CRC of each batch in rows ``first`` to ``last`` is right."""
     for row in range(first, last):
-        ok[row] = crc_is_right(buf, table, row)
+        ok[row] = is_crc_valid(buf, table, row)

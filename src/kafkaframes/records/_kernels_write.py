@@ -4,7 +4,7 @@ Building (``_kernels_build.py``), appending and rewriting call these functions; 
 
 1. ``out`` and the sources of bytes are addresses (``address_of``): an array costs two atomic operations a call.
 2. A writer returns the position behind what it wrote. The caller has seen to it that ``out`` is large enough: a record
-   takes at most ``MAX_RECORD_OVERHEAD`` bytes beside its key, value and headers, a message
+   takes at most ``MAX_RECORD_OVERHEAD_BYTES`` bytes beside its key, value and headers, a message
    ``V1_HEADER + OLD_LENGTHS``.
 3. A size of -1 is null; none is below that. ``layout.py`` says where a field of a header stands.
 """
@@ -18,10 +18,10 @@ import numpy as np
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
+    LENGTH_FIELDS_BYTES,
     OLD_ATTRIBUTES,
     OLD_CRC,
     OLD_CRC_FROM,
-    OLD_LENGTHS,
     OLD_TIMESTAMP,
     OVERHEAD,
     V0_HEADER,
@@ -42,10 +42,12 @@ from kafkaframes.records._kernels_scan import (
 from kafkaframes.wire._jit import device, intrinsic, ir, plain, types
 from kafkaframes.wire._kernels import copy_bytes, crc32_of, crc32c_of
 
-MAX_RECORD_OVERHEAD = 36  # five varints of 5 bytes (length, offset, key, value, headers), one of 10, the attributes
+MAX_RECORD_OVERHEAD_BYTES = (
+    36  # five varints of 5 bytes (length, offset, key, value, headers), one of 10, the attributes
+)
 
 
-def _store(name: str, bits: int) -> Any:
+def _make_store(name: str, bits: int) -> Any:
     """Make an intrinsic that stores one big-endian integer of ``bits`` behind an address."""
 
     def typed(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
@@ -63,8 +65,8 @@ def _store(name: str, bits: int) -> Any:
     return intrinsic(plain.create_storer(bits, big_endian=True))(typed)
 
 
-store_i8, store_i16 = _store("store_i8", 8), _store("store_i16", 16)
-store_i32, store_i64 = _store("store_i32", 32), _store("store_i64", 64)
+store_i8, store_i16 = _make_store("store_i8", 8), _make_store("store_i16", 16)
+store_i32, store_i64 = _make_store("store_i32", 32), _make_store("store_i64", 64)
 
 
 @intrinsic(lambda value: np.int64(max(int(value).bit_length(), 1)))
@@ -184,7 +186,7 @@ def finish_batch(out, at, end):
 @device
 def message_size(magic, key_size, value_size):
     """Return the size of a whole message."""
-    return (V1_HEADER if magic else V0_HEADER) + OLD_LENGTHS + max(key_size, 0) + max(value_size, 0)
+    return (V1_HEADER if magic else V0_HEADER) + LENGTH_FIELDS_BYTES + max(key_size, 0) + max(value_size, 0)
 
 
 @device
@@ -219,7 +221,7 @@ def write_message(out, at, magic, attributes, offset, timestamp, keys, key_at, k
 @device
 def wrapper_header_size(magic):
     """Return what precedes the compressed messages in a wrapper."""
-    return (V1_HEADER if magic else V0_HEADER) + OLD_LENGTHS
+    return (V1_HEADER if magic else V0_HEADER) + LENGTH_FIELDS_BYTES
 
 
 @device
@@ -231,4 +233,4 @@ def finish_wrapper(out, at, magic, attributes, offset, timestamp, size):
     position = _write_message_header(out, at, magic, attributes, offset, timestamp)
     store_i32(out, position, -1)
     store_i32(out, position + 4, size)
-    return _finish_message(out, at, position + OLD_LENGTHS + size)
+    return _finish_message(out, at, position + LENGTH_FIELDS_BYTES + size)

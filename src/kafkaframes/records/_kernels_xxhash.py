@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFF
 _P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 
 
-def _load_le(name: str, bits: int) -> Any:
+def _make_load_le(name: str, bits: int) -> Any:
     """Make an intrinsic that loads one unsigned little-endian integer of up to 32 bits at any position."""
 
     def typed(typingctx: Any, array: Any, position: Any) -> Any:
@@ -34,7 +34,7 @@ def _load_le(name: str, bits: int) -> Any:
     return intrinsic(plain.create_loader(bits, signed=False, big_endian=False))(typed)
 
 
-load_le16, load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
+load_le16, load_le32 = _make_load_le("load_le16", 16), _make_load_le("load_le32", 32)
 
 
 @inline_device
@@ -48,7 +48,7 @@ def _plain_round(lane: Any, word: Any) -> Any:
 
 
 @intrinsic(_plain_round)
-def _round(typingctx: Any, lane: Any, word: Any) -> Any:
+def _mix_word(typingctx: Any, lane: Any, word: Any) -> Any:
     """Mix one word into a lane, in 32 bits: in 64 the masks took a third of the time."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -70,10 +70,10 @@ def xxh32(data, start, end):
     if size >= 16:
         first, second, third, fourth = np.int64((_P1 + _P2) & _MASK), np.int64(_P2), np.int64(0), np.int64(-_P1 & _MASK)
         while end - position >= 16:
-            first = _round(first, load_le32(data, position))
-            second = _round(second, load_le32(data, position + 4))
-            third = _round(third, load_le32(data, position + 8))
-            fourth = _round(fourth, load_le32(data, position + 12))
+            first = _mix_word(first, load_le32(data, position))
+            second = _mix_word(second, load_le32(data, position + 4))
+            third = _mix_word(third, load_le32(data, position + 8))
+            fourth = _mix_word(fourth, load_le32(data, position + 12))
             position += 16
         value = (_rotate(first, 1) + _rotate(second, 7) + _rotate(third, 12) + _rotate(fourth, 18)) & _MASK
     value = (value + size) & _MASK

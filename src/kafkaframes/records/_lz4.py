@@ -54,7 +54,7 @@ def header_checksum(header: bytes) -> int:
     return _xxh32_short(header) >> 8 & 0xFF
 
 
-def _usual_headers() -> frozenset[bytes]:
+def _list_usual_headers() -> frozenset[bytes]:
     """Return the headers that the LZ4 library and Kafka interpret alike: no content checksum, no content size."""
     headers = []
     for flags in (0x60, 0x70):
@@ -64,7 +64,7 @@ def _usual_headers() -> frozenset[bytes]:
     return frozenset(headers)
 
 
-_USUAL_HEADERS = _usual_headers()
+_USUAL_HEADERS = _list_usual_headers()
 
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
@@ -106,23 +106,23 @@ class Lz4Stream:
     def read(self, size: int) -> memoryview | bytes:
         """Return at most ``size`` bytes of the current block. If it is exhausted, open the next."""
         if not self._block and not self._is_at_end:
-            self._next_block()
+            self._open_next_block()
         part = self._block[:size]
         self._block = self._block[size:]
         return part
 
-    def _next_block(self) -> None:
-        word = int.from_bytes(self._take(4), "little")
+    def _open_next_block(self) -> None:
+        word = int.from_bytes(self._take_input(4), "little")
         length = word & ~_RAW_BLOCK
         if length == 0:
             self._is_at_end = True
             if self._flags & _CONTENT_CHECKSUM:
-                self._take(4)
+                self._take_input(4)
             return
         if length > self._max_block_bytes:
             raise DamagedStreamError(f"lz4: a block of {length} bytes exceeds the frame's {self._max_block_bytes}")
         start = self._position
-        block = self._take(length)
+        block = self._take_input(length)
         if not word & _RAW_BLOCK:
             try:
                 block = lz4.block.decompress(block, uncompressed_size=self._max_block_bytes)
@@ -134,7 +134,7 @@ class Lz4Stream:
 
     def _verify_block(self, start: int, length: int) -> None:
         """Verify a block's checksum with the LZ4 library, in a frame that holds only this block."""
-        checksum = self._take(4)
+        checksum = self._take_input(4)
         descriptor = bytes((_VERSION | _INDEPENDENT | _BLOCK_CHECKSUMS, self._payload[5]))
         header = _MAGIC + descriptor + bytes((header_checksum(descriptor),))
         block = self._payload[start : start + length]
@@ -144,7 +144,7 @@ class Lz4Stream:
         except RuntimeError:
             raise DamagedStreamError(f"lz4: the checksum of the block at byte {start} does not match") from None
 
-    def _take(self, size: int) -> bytes:
+    def _take_input(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._payload):
             raise DamagedStreamError("lz4: the stream is truncated before its end mark")

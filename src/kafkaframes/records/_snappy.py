@@ -31,18 +31,18 @@ _raw_into = cramjam.snappy.decompress_raw_into
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | bytearray | None:
     """Return the content of an intact stream, or ``None``."""
     if payload[:8] != _MAGIC:
-        return _raw_or_none(payload, limit_bytes)
+        return _try_decompress_block(payload, limit_bytes)
     end = len(payload)
     position = _HEADER_SIZE + 4
     if position > end:
         return None
     length = int.from_bytes(payload[_HEADER_SIZE:position], "big")
     if position + length == end:
-        return _raw_or_none(payload[position:], limit_bytes)
-    return _chunks_or_none(payload, limit_bytes)
+        return _try_decompress_block(payload[position:], limit_bytes)
+    return _decompress_chunks(payload, limit_bytes)
 
 
-def _chunks_or_none(payload: bytes, limit_bytes: int) -> bytes | None:
+def _decompress_chunks(payload: bytes, limit_bytes: int) -> bytes | None:
     """Decompress all chunks; return ``None`` if the payload is anything but intact chunks."""
     chunks, position = [], _HEADER_SIZE
     while position < len(payload):
@@ -50,7 +50,7 @@ def _chunks_or_none(payload: bytes, limit_bytes: int) -> bytes | None:
         position = start + int.from_bytes(payload[position:start], "big")
         if start > len(payload) or position > len(payload):
             return None
-        chunk = _raw_or_none(payload[start:position], limit_bytes)
+        chunk = _try_decompress_block(payload[start:position], limit_bytes)
         if chunk is None:
             return None
         limit_bytes -= len(chunk)
@@ -58,14 +58,14 @@ def _chunks_or_none(payload: bytes, limit_bytes: int) -> bytes | None:
     return b"".join(chunks)
 
 
-def _raw_or_none(block: bytes, limit_bytes: int) -> bytearray | None:
+def _try_decompress_block(block: bytes, limit_bytes: int) -> bytearray | None:
     try:
-        return _raw(block, limit_bytes)
+        return _decompress_block(block, limit_bytes)
     except DamagedStreamError:
         return None
 
 
-def _raw(block: bytes, limit_bytes: int) -> bytearray:
+def _decompress_block(block: bytes, limit_bytes: int) -> bytearray:
     """Decompress one raw block. Its stated size is checked first."""
     size = _read_stated_size(block)
     if size > limit_bytes or size > len(block) * _MAX_RATIO:
@@ -102,21 +102,21 @@ class SnappyStream:
         if payload[:8] == _MAGIC and len(payload) >= _HEADER_SIZE:
             self._position = _HEADER_SIZE
         else:
-            self._chunk = memoryview(_raw(payload, limit_bytes))
+            self._chunk = memoryview(_decompress_block(payload, limit_bytes))
             self._position = len(payload)
 
     def read(self, size: int) -> bytes:
         """Return ``size`` bytes, or fewer at the end of the stream."""
         parts: list[memoryview] = []
         while size:
-            if not self._chunk and not self._next_chunk():
+            if not self._chunk and not self._open_next_chunk():
                 break
             parts.append(self._chunk[:size])
             self._chunk = self._chunk[size:]
             size -= len(parts[-1])
         return b"".join(parts)
 
-    def _next_chunk(self) -> bool:
+    def _open_next_chunk(self) -> bool:
         """Decompress the next chunk. Return False at the end of the stream."""
         while True:
             if self._position + 4 > len(self._payload):
@@ -130,7 +130,7 @@ class SnappyStream:
             raise DamagedStreamError(f"snappy: a chunk length of {length} exceeds {_MAX_CHUNK_BYTES}")
         if start + length > len(self._payload):
             raise DamagedStreamError("snappy: the stream is truncated in a chunk")
-        self._chunk = memoryview(_raw(self._payload[start : start + length], self._limit_bytes))
+        self._chunk = memoryview(_decompress_block(self._payload[start : start + length], self._limit_bytes))
         self._position = start + length
         return True
 

@@ -50,7 +50,7 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
 
 def _is_usual(payload: bytes, max_bytes: int) -> bool:
     """Return whether a payload is one whole frame whose content size and window the library may handle alone."""
-    if _frame_end(payload, 0) != len(payload):
+    if _find_frame_end(payload, 0) != len(payload):
         return False
     if payload[4] & ~_CHECKSUM == 0:
         return True
@@ -75,14 +75,14 @@ class ZstdStream:
 
     def read(self, size: int) -> bytes | memoryview:
         """Return at most ``size`` bytes of the current frame, or of the next one with content."""
-        while self._frame is not None or self._next_frame():
+        while self._frame is not None or self._open_next_frame():
             part = self._read_frame(size)
             if part:
                 self._frame_bytes += len(part)
                 return part
             self._frame = None
             if self._position > len(self._payload):
-                self._stop_inside()
+                self._raise_if_truncated()
         return b""
 
     def _read_frame(self, size: int) -> bytes | memoryview:
@@ -101,44 +101,44 @@ class ZstdStream:
         part_of_rest, self._unread_output = self._unread_output[:size], self._unread_output[size:]
         return part_of_rest
 
-    def _next_frame(self) -> bool:
+    def _open_next_frame(self) -> bool:
         """Open the next frame that is not skippable. Return False at the end of the stream."""
         while self._position < len(self._payload):
             self._start = self._position
-            if _may_be(self._payload[self._start : self._start + 4], _MAGIC):
-                self._position = _frame_end(self._payload, self._start)
+            if _may_start_with(self._payload[self._start : self._start + 4], _MAGIC):
+                self._position = _find_frame_end(self._payload, self._start)
                 self._frame = zstandard.ZstdDecompressor().stream_reader(self._payload[self._start : self._position])
                 self._frame_bytes = 0
                 self._unread_output = memoryview(b"")
                 return True
-            self._position = _skippable_end(self._payload, self._start)
+            self._position = _find_skippable_end(self._payload, self._start)
         if self._position > len(self._payload):
-            self._stop_inside()
+            self._raise_if_truncated()
         return False
 
-    def _stop_inside(self) -> None:
+    def _raise_if_truncated(self) -> None:
         """Raise if zstd-jni would: it does not if it has read no input since the last frame's end."""
         next_input = -(-self._start // _INPUT_SIZE) * _INPUT_SIZE
         if next_input < len(self._payload):
             raise DamagedStreamError("zstd: the stream is truncated in a frame")
 
 
-def _may_be(prefix: bytes, magic: bytes) -> bool:
+def _may_start_with(prefix: bytes, magic: bytes) -> bool:
     """Return whether ``prefix`` starts with ``magic``, or ``magic`` with ``prefix`` if that is shorter."""
     return prefix[: len(magic)] == magic[: len(prefix)]
 
 
-def _skippable_end(payload: bytes, start: int) -> int:
+def _find_skippable_end(payload: bytes, start: int) -> int:
     """Return the end of the skippable frame at ``start``; it is past the payload if the frame is truncated."""
     header = payload[start : start + 8]
-    if header[0] & 0xF0 != _SKIPPABLE_HEAD or not _may_be(header[1:4], _SKIPPABLE_TAIL):
+    if header[0] & 0xF0 != _SKIPPABLE_HEAD or not _may_start_with(header[1:4], _SKIPPABLE_TAIL):
         raise DamagedStreamError(f"zstd: expected a frame at byte {start}")
     if len(header) < 8:
         return len(payload) + 1
     return start + 8 + int.from_bytes(header[4:], "little")
 
 
-def _frame_end(payload: bytes, start: int) -> int:
+def _find_frame_end(payload: bytes, start: int) -> int:
     """Return the end of the frame at ``start`` by its block headers (RFC 8878); past the payload if truncated."""
     past_end = len(payload) + 1
     if start + 5 > len(payload):

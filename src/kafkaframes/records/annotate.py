@@ -33,14 +33,14 @@ from kafkaframes.wire.primitives import decode_java_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint, read_varlong
 
 HEADERS, RECORDS = 1, 2  # depths: batch and message headers only; their records as well
-LIMIT_BYTES: Final = 64 << 20  # largest decompressed size of a batch
+MAX_DECOMPRESSED_BYTES: Final = 64 << 20  # largest decompressed size of a batch
 _LAYOUT_OF_MAGIC = {0: MESSAGE_V0, 1: MESSAGE_V1, 2: BATCH_V2}
 _FLAG_NAMES = ((LOG_APPEND_TIME, "LogAppendTime"), (TRANSACTIONAL, "transactional"), (CONTROL, "control"))
 _V2_FLAG_NAMES = (*_FLAG_NAMES, (DELETE_HORIZON, "delete horizon"))
 
 
 @dataclass(frozen=True, slots=True)
-class RecordRun:
+class AnnotatedRun:
     """The bytes from ``start`` to ``end``: the path of the field that they encode, and its value as text."""
 
     start: int
@@ -62,7 +62,7 @@ class AnnotatedBytes:
 
     title: str
     data: bytes
-    runs: list[RecordRun] = field(default_factory=list)
+    runs: list[AnnotatedRun] = field(default_factory=list)
     error: DecodeError | None = None
 
     @property
@@ -70,12 +70,12 @@ class AnnotatedBytes:
         """The end of the last run."""
         return self.runs[-1].end if self.runs else 0
 
-    def add(self, size: int, path: str, words: str) -> None:
+    def add_run(self, size: int, path: str, words: str) -> None:
         """Add a run of ``size`` bytes; a size of 0 adds nothing."""
         if size:
-            self.runs.append(RecordRun(self.position, self.position + size, path, words))
+            self.runs.append(AnnotatedRun(self.position, self.position + size, path, words))
 
-    def take(self, size: int, path: str) -> bytes:
+    def take_bytes(self, size: int, path: str) -> bytes:
         """Return the next ``size`` bytes without adding a run.
 
         Raises:
@@ -147,7 +147,7 @@ def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: 
     start, values = drawing.position, {}
     magic = next(number for number, entry in _LAYOUT_OF_MAGIC.items() if entry is layout)
     for entry in layout.fields:
-        raw = drawing.take(struct.calcsize(">" + entry.format), f"{name}.{entry.name}")
+        raw = drawing.take_bytes(struct.calcsize(">" + entry.format), f"{name}.{entry.name}")
         value = struct.unpack(">" + entry.format, raw)[0]
         values[entry.name] = value
         words = str(value)
@@ -157,7 +157,7 @@ def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: 
             crc_input = drawing.data[start + layout.end_of("crc") : end]
             crc = (crc32c if magic == 2 else crc32)(crc_input)
             words = f"{value:#010x} ({'right' if crc == value else f'wrong: computed {crc:#010x}'})"
-        drawing.add(len(raw), f"{name}.{entry.name}", words)
+        drawing.add_run(len(raw), f"{name}.{entry.name}", words)
     return values
 
 
@@ -174,7 +174,7 @@ def _draw_batch_body(
     size, codec = end - drawing.position, fields["attributes"] & CODEC_MASK
     if depth < RECORDS or codec:
         payload = drawing.data[drawing.position : end]
-        drawing.add(size, f"{name}.records", _size_text(size, codec))
+        drawing.add_run(size, f"{name}.records", _size_text(size, codec))
         if depth >= RECORDS:
             inner = _add_drawing(payload, codec, 2, f"{name}.records", drawings)
             _draw_until_error(inner, lambda: _draw_records(inner, name, fields, len(inner.data)))
@@ -189,7 +189,7 @@ def _size_text(size: int, codec: int) -> str:
 def _add_drawing(payload: bytes, codec: int, magic: int, path: str, drawings: list[AnnotatedBytes]) -> AnnotatedBytes:
     from kafkaframes.records import codecs  # loads the codec libraries, which most inputs do not need
 
-    content, error = codecs.decompress(codec, payload, magic=magic, limit_bytes=LIMIT_BYTES)
+    content, error = codecs.decompress(codec, payload, magic=magic, limit_bytes=MAX_DECOMPRESSED_BYTES)
     inner = AnnotatedBytes(f"{path}, decompressed: {len(content)} bytes", bytes(content))
     drawings.append(inner)
     if error is not None:
@@ -204,32 +204,32 @@ def _draw_records(drawing: AnnotatedBytes, name: str, fields: dict[str, int], en
             raise TruncatedError(reason, position=drawing.position)
         _draw_record(drawing, f"{name}.records[{number}]", fields, end)
     if drawing.position < end:
-        drawing.add(end - drawing.position, name, f"{end - drawing.position} bytes after the last record")
+        drawing.add_run(end - drawing.position, name, f"{end - drawing.position} bytes after the last record")
 
 
 def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end: int) -> None:
-    length = _varint(drawing, f"{path}.length")
+    length = _draw_varint(drawing, f"{path}.length")
     if not 0 <= length <= end - drawing.position:
         raise CorruptRecordError(f"{path}: invalid length {length}", position=drawing.position)
     stop = drawing.position + length
-    drawing.add(1, f"{path}.attributes", str(drawing.take(1, path)[0]))
+    drawing.add_run(1, f"{path}.attributes", str(drawing.take_bytes(1, path)[0]))
     base = None if fields["attributes"] & LOG_APPEND_TIME else fields["base_timestamp"]
-    _varint(drawing, f"{path}.timestamp_delta", long=True, add=base)
-    _varint(drawing, f"{path}.offset_delta", add=fields["offset"])
+    _draw_varint(drawing, f"{path}.timestamp_delta", long=True, add=base)
+    _draw_varint(drawing, f"{path}.offset_delta", add=fields["offset"])
     for part in ("key", "value"):
-        _blob(drawing, f"{path}.{part}")
-    count = _varint(drawing, f"{path}.header_count")
+        _draw_blob(drawing, f"{path}.{part}")
+    count = _draw_varint(drawing, f"{path}.header_count")
     if not 0 <= count <= stop - drawing.position:
         raise CorruptRecordError(f"{path}: invalid header count {count}", position=drawing.position)
     for header in range(count):
-        _blob(drawing, f"{path}.headers[{header}].key", text=True)
-        _blob(drawing, f"{path}.headers[{header}].value")
+        _draw_blob(drawing, f"{path}.headers[{header}].key", text=True)
+        _draw_blob(drawing, f"{path}.headers[{header}].value")
     if drawing.position != stop:
         reason = f"{path}: its fields end at byte {drawing.position}, but its length at byte {stop}"
         raise CorruptRecordError(reason, position=stop)
 
 
-def _varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
+def _draw_varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
     """Add a varint with its value, the unsigned number that encodes it in zig-zag form, and its bits."""
     start = drawing.position
     try:
@@ -239,19 +239,19 @@ def _varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int 
         raise error.within(path) from None
     bits = " ".join(f"{byte:08b}" for byte in drawing.data[start:end])
     sum_text = "" if add is None else f" -> {value + add}"
-    drawing.add(end - start, path, f"{value}{sum_text}  zig-zag of {raw}, {bits}")
+    drawing.add_run(end - start, path, f"{value}{sum_text}  zig-zag of {raw}, {bits}")
     return value
 
 
-def _blob(drawing: AnnotatedBytes, path: str, *, text: bool = False) -> None:
-    size = _varint(drawing, f"{path}_length")
+def _draw_blob(drawing: AnnotatedBytes, path: str, *, text: bool = False) -> None:
+    size = _draw_varint(drawing, f"{path}_length")
     if size >= 0:
-        raw = drawing.take(size, path)
+        raw = drawing.take_bytes(size, path)
         if size:
-            drawing.add(size, path, repr(decode_java_text(raw)) if text else _preview(raw))
+            drawing.add_run(size, path, repr(decode_java_text(raw)) if text else _preview_text(raw))
 
 
-def _preview(raw: bytes) -> str:
+def _preview_text(raw: bytes) -> str:
     start = raw[:40]
     try:
         text = repr(start.decode()) if start.decode().isprintable() else start[:16].hex()
@@ -266,17 +266,17 @@ def _draw_message_body(
     """Add the key and the value of a message of format 0 or 1. The value of a compressed one is a message set."""
     codec, payload = fields["attributes"] & CODEC_MASK, None
     for part in ("key", "value"):
-        size = struct.unpack(">i", drawing.take(4, f"{name}.{part}_length"))[0]
-        drawing.add(4, f"{name}.{part}_length", f"{size} (null)" if size < 0 else str(size))
+        size = struct.unpack(">i", drawing.take_bytes(4, f"{name}.{part}_length"))[0]
+        drawing.add_run(4, f"{name}.{part}_length", f"{size} (null)" if size < 0 else str(size))
         if size > end - drawing.position:
             raise CorruptRecordError(f"{name}: invalid {part} size {size}", position=drawing.position)
         if size > 0:
-            raw = drawing.take(size, f"{name}.{part}")
+            raw = drawing.take_bytes(size, f"{name}.{part}")
             is_set = codec and part == "value"
-            drawing.add(size, f"{name}.{part}", _size_text(size, codec) if is_set else _preview(raw))
+            drawing.add_run(size, f"{name}.{part}", _size_text(size, codec) if is_set else _preview_text(raw))
             payload = raw if is_set else payload
     if drawing.position < end:
-        drawing.add(end - drawing.position, name, f"{end - drawing.position} bytes after the value, ignored")
+        drawing.add_run(end - drawing.position, name, f"{end - drawing.position} bytes after the value, ignored")
     if payload is not None and depth >= RECORDS:
         inner = _add_drawing(payload, codec, fields["magic"], f"{name}.value", drawings)
         _draw_until_error(inner, lambda: _draw_batches(inner, drawings, HEADERS))

@@ -19,19 +19,19 @@ _RECORD_COLUMNS = ("key", "value", "headers")
 _UNITS_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
 
 
-def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
+def int64_array(values: npt.NDArray[np.int64]) -> pa.Array:
     """Return an int64 array.
 
-    >>> numbers(np.array([1, 2])).to_pylist()
+    >>> int64_array(np.array([1, 2])).to_pylist()
     [1, 2]
     """
     return pa.Array.from_buffers(pa.int64(), values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def texts(values: Sequence[str]) -> pa.Array:
+def string_array(values: Sequence[str]) -> pa.Array:
     """Return a string array.
 
-    >>> texts(["orders", ""]).to_pylist()
+    >>> string_array(["orders", ""]).to_pylist()
     ['orders', '']
     """
     raw_texts = [value.encode() for value in values]
@@ -58,10 +58,10 @@ def repeat_value(value: str | int | None, kind: pa.DataType, count: int) -> pa.A
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(np.full(count, value, f"i{kind.bit_width // 8}"))])
 
 
-def flags(values: npt.NDArray[np.bool_]) -> pa.Array:
+def bool_array(values: npt.NDArray[np.bool_]) -> pa.Array:
     """Return a boolean array.
 
-    >>> flags(np.array([True, False])).to_pylist()
+    >>> bool_array(np.array([True, False])).to_pylist()
     [True, False]
     """
     return pa.Array.from_buffers(pa.bool_(), values.size, [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
@@ -90,7 +90,7 @@ def add_timestamps(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     if "timestamp" in rows.schema.names:
         times = whole_milliseconds(rows.column("timestamp"), now_ms)
     else:
-        times = numbers(np.full(rows.num_rows, now_ms, np.int64))
+        times = int64_array(np.full(rows.num_rows, now_ms, np.int64))
     return pa.RecordBatch.from_arrays([*map(rows.column, names), times], names=[*names, "timestamp"])
 
 
@@ -113,7 +113,7 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
         values = int64_values(times.cast(pa.int64()), null_value=now_ms * units_per_ms)
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within("timestamp") from None
-    return numbers(values if units_per_ms == 1 else values // units_per_ms)
+    return int64_array(values if units_per_ms == 1 else values // units_per_ms)
 
 
 def int64_values(array: pa.Array, *, null_value: int | None = None) -> npt.NDArray[np.int64]:
@@ -127,6 +127,6 @@ def int64_values(array: pa.Array, *, null_value: int | None = None) -> npt.NDArr
     if array.null_count:
         if null_value is None:
             raise ValueError("the array has nulls; specify `missing`")
-        array = array.cast(pa.int64()).fill_null(numbers(np.array([null_value]))[0])
+        array = array.cast(pa.int64()).fill_null(int64_array(np.array([null_value]))[0])
     data = array.buffers()[1] if len(array) else b""
     return np.frombuffer(data, np.int64, len(array), offset=8 * array.offset if len(array) else 0)

@@ -1,6 +1,6 @@
 """Records and batches as Python values, for inspection, tools and tests. For data, use ``columns.py``.
 
-``read_values`` iterates over batches as Kafka does. It yields a ``Batch`` for each, with the records up to where Kafka
+``read_batches`` iterates over batches as Kafka does. It yields a ``Batch`` for each, with the records up to where Kafka
 would stop, and the reason if that is before the end of the batch. Damaged bytes never raise: an unreadable field is
 ``None``, and damage is reported in ``Batch.damage`` and ``Walk.end``.
 """
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.records import decode
-from kafkaframes.records.decoded import Index, Sections, problem_of
-from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
+from kafkaframes.records.decoded import RecordIndex, RecordSections, find_problem
+from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type, parse_coordinator_epoch
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
@@ -31,7 +31,17 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
-from kafkaframes.records.scan import MEMORY, Batches, Bytes, Ints, ScanEnd, as_array, check_crcs, scan, split_into_runs
+from kafkaframes.records.scan import (
+    MEMORY,
+    BatchHeaders,
+    Bytes,
+    Ints,
+    ScanEnd,
+    as_array,
+    check_crcs,
+    scan_batches,
+    split_into_runs,
+)
 from kafkaframes.wire.checksum import crc32
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
@@ -46,10 +56,10 @@ _MAX_PRINTED_BYTES = 60
 _MAX_PRINTED_HEADERS = 5
 
 
-def show_bytes(value: bytes | None) -> str:
+def format_bytes(value: bytes | None) -> str:
     """Return a Python bytes literal; a long one is truncated and followed by the size.
 
-    >>> show_bytes(b"paid"), show_bytes(None), show_bytes(b"x" * 1000)
+    >>> format_bytes(b"paid"), format_bytes(None), format_bytes(b"x" * 1000)
     ("b'paid'", 'None', "b'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'... (1,000 bytes)")
     """
     if value is None or len(value) <= _MAX_PRINTED_BYTES:
@@ -93,11 +103,11 @@ class Record(NamedTuple):
     def __repr__(self) -> str:
         """Return a short line. Long keys, values and headers are truncated and followed by their size."""
         headers = "".join(
-            f", {header.key}={show_bytes(header.value)}" for header in self.headers[:_MAX_PRINTED_HEADERS]
+            f", {header.key}={format_bytes(header.value)}" for header in self.headers[:_MAX_PRINTED_HEADERS]
         )
         unprinted_count = len(self.headers) - _MAX_PRINTED_HEADERS
         more = f", and {unprinted_count} headers" if unprinted_count > 0 else ""
-        fields = f"key={show_bytes(self.key)}, value={show_bytes(self.value)}, timestamp={self.timestamp}"
+        fields = f"key={format_bytes(self.key)}, value={format_bytes(self.value)}, timestamp={self.timestamp}"
         return f"<Record {self.offset}: {fields}{headers[:400]}{more}>"
 
     @property
@@ -107,7 +117,7 @@ class Record(NamedTuple):
         Raises:
             CorruptRecordError: the record's key is invalid.
         """
-        return control_type(self.key) if self.control else None
+        return parse_control_type(self.key) if self.control else None
 
     @property
     def coordinator_epoch(self) -> int | None:
@@ -117,10 +127,10 @@ class Record(NamedTuple):
             CorruptRecordError: the record's key or value is invalid.
         """
         is_marker = self.control_type in END_MARKER_TYPES
-        return coordinator_epoch(self.value) if is_marker else None
+        return parse_coordinator_epoch(self.value) if is_marker else None
 
 
-class Damage(NamedTuple):
+class BatchDamage(NamedTuple):
     """Why a batch has fewer readable records than its header states.
 
     Attributes:
@@ -165,11 +175,11 @@ class Batch:
     delete_horizon: int | None
     count: int
     records: tuple[Record, ...]
-    damage: Damage | None
+    damage: BatchDamage | None
 
 
 @dataclass(slots=True)
-class Walk:
+class BatchWalk:
     """Iterates over batches. After the iteration, ``end`` states where and why it stopped."""
 
     data: Bytes
@@ -182,43 +192,43 @@ class Walk:
     def __iter__(self) -> Iterator[Batch]:
         position = self.position
         while True:
-            result = scan(self.data, position=position, rules=self.rules)
+            result = scan_batches(self.data, position=position, rules=self.rules)
             for first, last in split_into_runs(result.column("size"), _GROUP_BYTES, max_count=_GROUP_BATCHES):
-                yield from self._decode(result.part(first, last))
+                yield from self._decode_batches(result.part(first, last))
             if not result.end.can_continue:
                 self.end = result.end
                 return
             position = result.end.position
 
-    def _decode(self, batches: Batches) -> Iterator[Batch]:
+    def _decode_batches(self, batches: BatchHeaders) -> Iterator[Batch]:
         sections = decode.open_sections(self.data, batches, limit_bytes=self.limit_bytes)
         index = decode.index_records(batches, sections, lenient=self.lenient)
         valid = check_crcs(self.data, batches).tolist()
-        records = _records(batches, sections, index)
+        records = _make_records(batches, sections, index)
         first = 0
         for row, count in enumerate(index.rows.tolist()):
             fields = dict(zip(COLUMN, batches.table[:, row].tolist(), strict=True))
-            problem = problem_of(row, index, sections)
+            problem = find_problem(row, index, sections)
             if self.lenient and fields["magic"] >= 2 and fields["count"] == 0:
                 problem = None  # a lenient reader does not read a batch with a count of 0
             damage, base = None, records[first].offset if count else None
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
-                damage = Damage(problem.status, problem.reason, count + unreadable)
+                damage = BatchDamage(problem.status, problem.reason, count + unreadable)
                 if unreadable and not count and fields["attributes"] & CODEC_MASK:
                     base = _first_inner_offset(sections.buf[sections.starts[row] : sections.ends[row]].data, fields)
-            yield _batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage, base)
+            yield _make_batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage, base)
             first += count
 
 
-def read_values(
+def read_batches(
     data: bytes | bytearray | memoryview,
     *,
     position: int = 0,
     rules: str = MEMORY,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     lenient: bool = False,
-) -> Walk:
+) -> BatchWalk:
     """Iterate over the batches in ``data`` from ``position`` on, with their records.
 
     Args:
@@ -230,21 +240,21 @@ def read_values(
             this may misplace keys and values. In formats 0 and 1 a key or value that exceeds its message is null
             without being damage. For uncompressed format 2 batches, Kafka checks everything; this does not.
     """
-    return Walk(as_array(data), position, rules, limit_bytes, lenient)
+    return BatchWalk(as_array(data), position, rules, limit_bytes, lenient)
 
 
 def read_offsets_and_timestamps(data: bytes, *, rules: str = MEMORY) -> tuple[Ints, Ints]:
-    """Return the offsets and the timestamps of the records that ``read_values`` returns for the first batch.
+    """Return the offsets and the timestamps of the records that ``read_batches`` returns for the first batch.
 
     Keys, values and headers are not copied.
     """
     array = as_array(data)
-    batches = scan(array, rules=rules).part(0, 1)
+    batches = scan_batches(array, rules=rules).part(0, 1)
     index = decode.index_records(batches, decode.open_sections(array, batches, limit_bytes=DEFAULT_LIMIT_BYTES))
     return index.offsets, index.timestamps
 
 
-def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]:
+def _make_records(batches: BatchHeaders, sections: RecordSections, index: RecordIndex) -> list[Record]:
     buf = sections.buf.tobytes() if sections.buf.size <= _GROUP_BYTES * 4 else sections.buf.data
     owners = np.repeat(np.arange(len(batches)), index.rows).tolist()
     magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()
@@ -262,16 +272,16 @@ def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]
                 _timestamp_type(magics[owner], flags),
                 None if key_size < 0 else bytes(buf[key_at : key_at + key_size]),
                 None if value_size < 0 else bytes(buf[value_at : value_at + value_size]),
-                _headers(buf, headers_at, header_count) if header_count else (),
+                _read_headers(buf, headers_at, header_count) if header_count else (),
                 sequence_of(sequences[owner], offset - bases[owner]) if is_v2 else -1,
                 is_v2 and bool(flags & CONTROL),
-                None if is_v2 else message_crc_fits(_message(buf, headers_at, end)),
+                None if is_v2 else is_message_crc_valid(_message_bytes(buf, headers_at, end)),
             )
         )
     return result
 
 
-def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header, ...]:
+def _read_headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header, ...]:
     result = []
     for _ in range(count):
         size, position = read_varint(buf, position)
@@ -282,7 +292,7 @@ def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header
     return tuple(result)
 
 
-def _message(buf: bytes | memoryview, value_position: int, end: int) -> bytes | memoryview:
+def _message_bytes(buf: bytes | memoryview, value_position: int, end: int) -> bytes | memoryview:
     """Return the bytes of a message of format 0 or 1 from its CRC at ``at``.
 
     An uncompressed message ends at ``end``. For an inner message ``end`` is 0, and its size precedes the CRC.
@@ -290,7 +300,7 @@ def _message(buf: bytes | memoryview, value_position: int, end: int) -> bytes | 
     return buf[value_position : end or value_position + int.from_bytes(buf[value_position - 4 : value_position], "big")]
 
 
-def message_crc_fits(message: bytes | memoryview) -> bool:
+def is_message_crc_valid(message: bytes | memoryview) -> bool:
     """Return whether the CRC of a message of format 0 or 1 is right; ``message`` starts with the CRC."""
     return crc32(memoryview(message)[4:]) == int.from_bytes(message[:4], "big")
 
@@ -332,8 +342,12 @@ def _timestamp_type(magic: int, attributes: int) -> str:
     return TIMESTAMP_TYPES[-1 if magic == 0 else int(bool(attributes & LOG_APPEND_TIME))]
 
 
-def _batch(
-    fields: dict[str, int], valid: bool, records: tuple[Record, ...], damage: Damage | None, first_offset: int | None
+def _make_batch(
+    fields: dict[str, int],
+    valid: bool,
+    records: tuple[Record, ...],
+    damage: BatchDamage | None,
+    first_offset: int | None,
 ) -> Batch:
     is_v2, flags = fields["magic"] >= 2, fields["attributes"]
     number = flags & CODEC_MASK
@@ -370,7 +384,7 @@ def _batch(
         transactional=is_v2 and bool(flags & TRANSACTIONAL),
         control=is_v2 and bool(flags & CONTROL),
         delete_horizon=get("base_timestamp") if is_v2 and flags & DELETE_HORIZON else None,
-        count=_count(get("count"), records, damage) if is_v2 else _count(None, records, damage),
+        count=_count_records(get("count"), records, damage) if is_v2 else _count_records(None, records, damage),
         records=records,
         damage=damage,
     )
@@ -383,7 +397,7 @@ def _last_sequence(base_sequence: int, delta: int) -> int:
     return _int32(base_sequence + delta)
 
 
-def _count(header_count: int | None, records: tuple[Record, ...], damage: Damage | None) -> int:
+def _count_records(header_count: int | None, records: tuple[Record, ...], damage: BatchDamage | None) -> int:
     if header_count is not None:
         return header_count
     return damage.reached if damage is not None else len(records)

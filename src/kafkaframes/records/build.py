@@ -28,9 +28,9 @@ from kafkaframes.records import _kernels_build as kernels
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.fields import (
     CREATE_TIME,
+    DEFAULT_FIELDS,
     LOG_APPEND_TIME,
     NO_SEQUENCE,
-    PLAIN,
     TIMESTAMP_TYPE_BIT,
     BatchFields,
     check_options,
@@ -47,21 +47,21 @@ _CHUNK_BYTES = 2 * 1024 * 1024
 _CHUNK_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
 _OFFSET_BYTES = BATCH_V2.end_of("offset")
-_OFFSET_0 = bytes(_OFFSET_BYTES)
+_ZERO_OFFSET = bytes(_OFFSET_BYTES)
 _MAX_BODY_BYTES = MAX_INT32 - 1024
 _HEADER_STRUCT = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Finish = Callable[[memoryview, list[int]], bytes]  # an uncompressed batch and its table row -> the compressed batch
 
 
-def _camel_case(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *words = name.split("_")
     return first + "".join(map(str.capitalize, words))
 
 
 # The columns of this package's readers: in snake case for scans and consumers, in camel case for Spark sources. Writers
 # accept them all, but assign offset, partition and the batch fields themselves.
-READER_COLUMNS = frozenset((*COLUMNS, *map(_camel_case, COLUMNS), "topic", "partition", "file", "source"))
+READER_COLUMNS = frozenset((*COLUMNS, *map(_to_camel_case, COLUMNS), "topic", "partition", "file", "source"))
 
 
 def next_sequence(sequence: int, increment: int) -> int:
@@ -150,14 +150,14 @@ def build_records(
     )
 
 
-def build_apart(
+def build_separate_batches(
     columns: Any,
     *,
     codec: str | int = "none",
     level: int | None = None,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     batch_records: int | None = None,
-    fields: BatchFields = PLAIN,
+    fields: BatchFields = DEFAULT_FIELDS,
 ) -> Iterator[tuple[bytes, int]]:
     """Write ``columns`` as separate format 2 batches, each with base offset 0, as a producer sends them.
 
@@ -174,14 +174,14 @@ def build_apart(
     check_options(2, codec, fields, batch_bytes, batch_records)
     rows = rows_of(columns, ignore=READER_COLUMNS)
     _check_rows(rows, 2)
-    starts = _split(rows, 2, codec, fields, batch_bytes, batch_records or rows.size + 1)
-    table = _table(rows, starts, codec, fields)
+    starts = _split_rows(rows, 2, codec, fields, batch_bytes, batch_records or rows.size + 1)
+    table = _make_header_table(rows, starts, codec, fields)
     finish = _v2_compressor(codec, level)
     for plain, portion in _fill_portions(rows, table, 2, codec, fields):
         for batch in portion.tolist():
             start = batch[kernels.POSITION]
             message = plain[start : start + batch[kernels.SIZE]]
-            message[:_OFFSET_BYTES] = _OFFSET_0
+            message[:_OFFSET_BYTES] = _ZERO_OFFSET
             data = bytes(message) if codec is Codec.NONE else finish(message, batch)
             yield data, batch[kernels.LAST_OFFSET] - batch[kernels.BASE_OFFSET] + 1
 
@@ -194,7 +194,7 @@ def build_rows(
     level: int | None = None,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     batch_records: int | None = None,
-    fields: BatchFields = PLAIN,
+    fields: BatchFields = DEFAULT_FIELDS,
 ) -> bytes:
     """Write rows as ``build_records`` writes columns.
 
@@ -204,8 +204,8 @@ def build_rows(
     codec = codec_of(codec)
     check_options(record_format, codec, fields, batch_bytes, batch_records)
     _check_rows(rows, record_format)
-    starts = _split(rows, record_format, codec, fields, batch_bytes, batch_records or rows.size + 1)
-    return _encode_batches(rows, _table(rows, starts, codec, fields), record_format, codec, level, fields)
+    starts = _split_rows(rows, record_format, codec, fields, batch_bytes, batch_records or rows.size + 1)
+    return _encode_batches(rows, _make_header_table(rows, starts, codec, fields), record_format, codec, level, fields)
 
 
 def build_batch(
@@ -214,7 +214,7 @@ def build_batch(
     record_format: int = 2,
     codec: int = Codec.NONE,
     level: int | None = None,
-    fields: BatchFields = PLAIN,
+    fields: BatchFields = DEFAULT_FIELDS,
     start: int = 0,
     stop: int | None = None,
 ) -> bytes:
@@ -229,7 +229,7 @@ def build_batch(
         raise EncodeError(f"rows {start} to {stop} of {rows.size}: the range is empty or out of bounds")
     check_options(record_format, codec, fields, 1, None)
     _check_rows(rows, record_format)
-    table = _table(rows, np.array([start], np.int64), codec, fields, stop)
+    table = _make_header_table(rows, np.array([start], np.int64), codec, fields, stop)
     return _encode_batches(rows, table, record_format, codec, level, fields)
 
 
@@ -259,15 +259,15 @@ def build_batches(
     _check_rows(rows, record_format)
     for message in set(fields):
         check_options(record_format, codec, message, 1, None)
-    table = _table(rows, starts, codec, BatchFields())
-    _set_headers(table, fields, codec)
+    table = _make_header_table(rows, starts, codec, BatchFields())
+    _set_header_fields(table, fields, codec)
     _check_deltas(rows, table)
     batches = memoryview(_encode_batches(rows, table, record_format, codec, level, fields[0]))
-    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(batches, len(starts))
+    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _find_batch_ends(batches, len(starts))
     return [bytes(batches[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _ends_of(batches: memoryview, count: int) -> list[int]:
+def _find_batch_ends(batches: memoryview, count: int) -> list[int]:
     """Return the end of each compressed batch, from its size field."""
     ends, position = [], 0
     for _ in range(count):
@@ -277,8 +277,8 @@ def _ends_of(batches: memoryview, count: int) -> list[int]:
     return ends
 
 
-def _set_headers(table: Table, fields: Sequence[BatchFields], codec: Codec) -> None:
-    """Write each batch's own fields over the common ones from ``_table``."""
+def _set_header_fields(table: Table, fields: Sequence[BatchFields], codec: Codec) -> None:
+    """Write each batch's own fields over the common ones from ``_make_header_table``."""
     for column, values in (
         (kernels.LEADER_EPOCH, [message.leader_epoch for message in fields]),
         (kernels.ATTRIBUTES, [message.attributes(codec) for message in fields]),
@@ -303,7 +303,7 @@ def build_empty_batch(
     last_offset: int,
     *,
     max_timestamp: int = -1,
-    fields: BatchFields = PLAIN,
+    fields: BatchFields = DEFAULT_FIELDS,
 ) -> bytes:
     """Write a format 2 header without records, with which the cleaner keeps a producer's last sequence (KAFKA-5490)."""
     base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
@@ -367,14 +367,16 @@ def _check_rows(rows: Rows, magic: int) -> None:
 # ------------------------------------------------------------------------------------------------------ batches
 
 
-def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int) -> Int64s:
+def _split_rows(
+    rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int
+) -> Int64s:
     if rows.size == 0:
         return np.zeros(0, np.int64)
     if magic < 2 and codec is Codec.NONE:  # independent messages, in portions of moderate size
         return np.arange(0, rows.size, _CHUNK_ROWS, dtype=np.int64)
     starts = np.empty(rows.size, np.int64)
-    count = kernels.split(
-        *_lengths(rows),
+    count = kernels.split_rows(
+        *_byte_lengths(rows),
         magic,
         batch_bytes,
         batch_records,
@@ -385,9 +387,9 @@ def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_byte
     return starts[:count]
 
 
-def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: int | None = None) -> Table:
+def _make_header_table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: int | None = None) -> Table:
     """Return a table with a row of header values per batch; ``_kernels_build`` names the columns."""
-    table = np.zeros((len(starts), kernels.COLUMNS), np.int64)
+    table = np.zeros((len(starts), kernels.COLUMN_COUNT), np.int64)
     if not len(starts):
         return table
     stops = np.append(starts[1:], rows.size if stop is None else stop)
@@ -402,7 +404,7 @@ def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: 
     table[:, kernels.MAX_TIMESTAMP] = _value_or(fields.max_timestamp, largest)
     table[:, kernels.PRODUCER_ID] = fields.producer_id
     table[:, kernels.PRODUCER_EPOCH] = fields.producer_epoch
-    table[:, kernels.BASE_SEQUENCE] = _sequences(table, fields.base_sequence)
+    table[:, kernels.BASE_SEQUENCE] = _base_sequences(table, fields.base_sequence)
     _check_deltas(rows, table)
     return table
 
@@ -411,7 +413,7 @@ def _value_or(value: int | None, default: Any) -> Any:
     return default if value is None else value
 
 
-def _sequences(table: Table, first: int) -> Any:
+def _base_sequences(table: Table, first: int) -> Any:
     """Return the base sequences. A batch uses as many sequence numbers as offsets (KIP-98)."""
     if first == NO_SEQUENCE:
         return NO_SEQUENCE
@@ -441,7 +443,11 @@ def _encode_batches(
     output = io.BytesIO()
     finish = None
     if codec is not Codec.NONE:
-        finish = _v2_compressor(codec, level) if magic >= 2 else partial(_wrap, magic=magic, codec=codec, level=level)
+        finish = (
+            _v2_compressor(codec, level)
+            if magic >= 2
+            else partial(_wrap_messages, magic=magic, codec=codec, level=level)
+        )
     for plain, portion in _fill_portions(rows, table, magic, codec, fields):
         output.writelines([plain] if finish is None else _finish_batches(plain, portion, finish))
     return output.getvalue()
@@ -453,7 +459,7 @@ def _fill_portions(
     """Yield uncompressed batches in portions that fit the processor's cache. The next one overwrites the memory."""
     if not len(table):
         return
-    body_sizes = _measure(rows, table, magic)
+    body_sizes = _measure_batches(rows, table, magic)
     if magic >= 2 or codec is not Codec.NONE:
         _check_sizes(table)
     scratch = np.empty(0, np.uint8)
@@ -463,23 +469,23 @@ def _fill_portions(
         size = int(portion[:, kernels.SIZE].sum())
         scratch = scratch if len(scratch) >= size else np.empty(size, np.uint8)
         if magic >= 2:
-            _fill_v2(rows, portion, body_sizes, codec, scratch)
+            _fill_v2_batches(rows, portion, body_sizes, codec, scratch)
         else:
             _fill_messages(rows, portion, magic, codec, fields, scratch)
         yield memoryview(scratch.data)[:size], portion
 
 
-def _measure(rows: Rows, table: Table, magic: int) -> Int64s:
+def _measure_batches(rows: Rows, table: Table, magic: int) -> Int64s:
     """Set POSITION and SIZE of each batch; return the sizes of the record bodies (format 2)."""
     if magic < 2:
         kernels.measure_messages(rows.keys.lengths, rows.values.lengths, magic, table)
         return np.empty(0, np.int64)
     body_sizes = np.empty(rows.size, np.int64)
-    kernels.measure_v2(*_lengths(rows), table, body_sizes)
+    kernels.measure_v2_batches(*_byte_lengths(rows), table, body_sizes)
     return body_sizes
 
 
-def _lengths(rows: Rows) -> tuple[Int64s, ...]:
+def _byte_lengths(rows: Rows) -> tuple[Int64s, ...]:
     return (
         rows.offsets,
         rows.timestamps,
@@ -491,8 +497,8 @@ def _lengths(rows: Rows) -> tuple[Int64s, ...]:
     )
 
 
-def _fill_v2(rows: Rows, table: Table, body_sizes: Int64s, codec: Codec, out: Bytes) -> None:
-    kernels.write_v2(
+def _fill_v2_batches(rows: Rows, table: Table, body_sizes: Int64s, codec: Codec, out: Bytes) -> None:
+    kernels.write_v2_batches(
         rows.offsets,
         rows.timestamps,
         *rows.keys,
@@ -547,7 +553,7 @@ def _seal_batch(header: bytearray, records: bytes) -> bytes:
     return bytes(header) + records
 
 
-def _wrap(plain: memoryview, batch: list[int], *, magic: int, codec: Codec, level: int | None) -> bytes:
+def _wrap_messages(plain: memoryview, batch: list[int], *, magic: int, codec: Codec, level: int | None) -> bytes:
     """Compress messages into a wrapper with a null key, the last offset and the largest timestamp."""
     inner = compress(codec, plain, level=level, magic=magic)
     attributes = codec | batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT

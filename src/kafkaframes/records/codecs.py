@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _gzip, _lz4, _snappy, _zstd
-from kafkaframes.records._delivery import Decompressed, Stream, deliver, over_limit
+from kafkaframes.records._delivery import DecompressedContent, Stream, deliver, over_limit_text
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 
 
@@ -30,7 +30,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-class CodecRow(NamedTuple):
+class CodecEntry(NamedTuple):
     """The properties and functions of a codec. ``levels`` are the valid levels of KIP-390."""
 
     codec: Codec
@@ -42,15 +42,15 @@ class CodecRow(NamedTuple):
     compress: Callable[[bytes, int | None, int], bytes]
 
 
-CODECS: dict[Codec, CodecRow] = {
+CODECS: dict[Codec, CodecEntry] = {
     row.codec: row
     for row in (
-        CodecRow(Codec.GZIP, 0, (-1, 9), _gzip.BUFFER_SIZE, _gzip.decompress_whole, _gzip.GzipStream, _gzip.compress),
-        CodecRow(
+        CodecEntry(Codec.GZIP, 0, (-1, 9), _gzip.BUFFER_SIZE, _gzip.decompress_whole, _gzip.GzipStream, _gzip.compress),
+        CodecEntry(
             Codec.SNAPPY, 0, None, _snappy.BUFFER_SIZE, _snappy.decompress_whole, _snappy.SnappyStream, _snappy.compress
         ),
-        CodecRow(Codec.LZ4, 0, (1, 17), _lz4.BUFFER_SIZE, _lz4.decompress_whole, _lz4.Lz4Stream, _lz4.compress),
-        CodecRow(
+        CodecEntry(Codec.LZ4, 0, (1, 17), _lz4.BUFFER_SIZE, _lz4.decompress_whole, _lz4.Lz4Stream, _lz4.compress),
+        CodecEntry(
             Codec.ZSTD, 2, (-131072, 22), _zstd.BUFFER_SIZE, _zstd.decompress_whole, _zstd.ZstdStream, _zstd.compress
         ),
     )
@@ -76,7 +76,7 @@ def codec_of(name: str | int) -> Codec:
 
 def decompress(
     codec: int, payload: bytes | memoryview, *, magic: int, limit_bytes: int = DEFAULT_LIMIT_BYTES
-) -> Decompressed:
+) -> DecompressedContent:
     """Decompress the payload of a batch or wrapper, as far as Kafka would deliver it.
 
     Args:
@@ -95,10 +95,10 @@ def decompress(
     if row is None:
         return _read_uncompressed(codec, payload, limit_bytes)
     if magic < row.lowest_magic:
-        return Decompressed(b"", f"{row.codec.name.lower()} is not supported in format {magic}")
+        return DecompressedContent(b"", f"{row.codec.name.lower()} is not supported in format {magic}")
     data = row.decompress_whole(payload, magic, limit_bytes)
     if data is not None:
-        return Decompressed(data, None)
+        return DecompressedContent(data, None)
     return deliver(
         lambda: row.stream(payload, magic, limit_bytes),
         buffer_size=row.buffer_size,
@@ -107,12 +107,12 @@ def decompress(
     )
 
 
-def _read_uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:
+def _read_uncompressed(codec: int, payload: bytes, limit_bytes: int) -> DecompressedContent:
     if codec != Codec.NONE:
-        return Decompressed(b"", f"unknown codec {codec}")
+        return DecompressedContent(b"", f"unknown codec {codec}")
     if len(payload) > limit_bytes:
-        return Decompressed(payload[:limit_bytes], over_limit(limit_bytes))
-    return Decompressed(payload, None)
+        return DecompressedContent(payload[:limit_bytes], over_limit_text(limit_bytes))
+    return DecompressedContent(payload, None)
 
 
 def compress(codec: int, data: bytes | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:

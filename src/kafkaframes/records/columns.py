@@ -23,11 +23,11 @@ from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
 from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE
 from kafkaframes.records._kernels_index import SKIPPED
-from kafkaframes.records.arrays import flags
-from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
-from kafkaframes.records.fused import FUSED_COLUMNS, TARGET_BYTES, ColumnMaker, ColumnPart
+from kafkaframes.records.arrays import bool_array
+from kafkaframes.records.decoded import DecodedBatches, Ints32, RecordIndex, RecordSections
+from kafkaframes.records.fused import FUSED_COLUMNS, TARGET_PART_BYTES, ColumnPart, FusedReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
-from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
+from kafkaframes.records.makers import COLUMNS, java_text_array, make_arrow_column
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH, DROP, FAIL, KEEP, ON_DAMAGE
 from kafkaframes.records.scan import (
@@ -35,13 +35,13 @@ from kafkaframes.records.scan import (
     DAMAGED_END_REASONS,
     FILE,
     MEMORY,
-    Batches,
+    BatchHeaders,
     BatchSource,
     Chunk,
     Chunks,
     Ints,
     ScanEnd,
-    ScannedBytes,
+    ScannedChunk,
     split_chunk,
 )
 
@@ -111,8 +111,8 @@ class ReadOptions(NamedTuple):
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     budget_bytes: int | None = None
     chunk_bytes: int = CHUNK_BYTES
-    part_bytes: int = TARGET_BYTES
-    unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
+    part_bytes: int = TARGET_PART_BYTES
+    unwanted: Callable[[BatchHeaders], npt.NDArray[np.bool_]] | None = None
     heal: Callable[[Chunk, npt.NDArray[np.bool_]], Chunk | None] | None = None
 
     def validate(self) -> ReadOptions:
@@ -159,7 +159,7 @@ class RecordReader:
         end: int | None = None,
         errors: list[ReadError] | None = None,
         memory: Recycler | None = None,
-        batches: Batches | None = None,
+        batches: BatchHeaders | None = None,
     ) -> None:
         """Create a reader. ``batches`` has the headers of all batches of a source in memory, if they are known."""
         self.options = options.validate()
@@ -168,9 +168,9 @@ class RecordReader:
         self.end: ScanEnd | None = None
         self._source = source
         self._memory = Recycler() if memory is None else memory  # many readers of small sources may share one
-        self._chunks: Chunks | ScannedBytes
+        self._chunks: Chunks | ScannedChunk
         if batches is not None:
-            self._chunks = ScannedBytes(source.read(0, source.size_bytes), batches)
+            self._chunks = ScannedChunk(source.read(0, source.size_bytes), batches)
         else:
             self._chunks = Chunks(
                 source,
@@ -178,21 +178,21 @@ class RecordReader:
                 start=start,
                 end=end,
                 chunk_bytes=options.chunk_bytes,
-                allocate=self._memory.array,
+                allocate=self._memory.new_array,
             )
         self._ratio = 1.0
-        self._maker = None if _COLUMNS_WITH_SIZES.intersection(options.columns) else self._new_maker(options)
+        self._maker = None if _COLUMNS_WITH_SIZES.intersection(options.columns) else self._make_part_reader(options)
         self._is_bounded = options.first_offset is not None or options.end_offset is not None
         self._names = tuple(options.columns)
         self._is_fused = FUSED_COLUMNS.issuperset(self._names)
 
-    def _new_maker(self, options: ReadOptions) -> ColumnMaker:
-        return ColumnMaker(
+    def _make_part_reader(self, options: ReadOptions) -> FusedReader:
+        return FusedReader(
             options.columns,
             verify_crc=self._checks_crc,
             limit_bytes=options.limit_bytes,
             target_bytes=min(options.chunk_bytes, options.part_bytes),
-            allocate=self._memory.array,
+            allocate=self._memory.new_array,
             types=_ARROW_TYPES,
             text=java_text_array,
         )
@@ -203,13 +203,13 @@ class RecordReader:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
-            yield from self._read_general(chunk) if self._maker is None else self._read_fast(chunk, self._maker)
+            yield from self._read_general(chunk) if self._maker is None else self._read_chunk_fast(chunk, self._maker)
         self.end = end = self._chunks.end
         if end is not None and end.status in DAMAGED_END_REASONS:
-            self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
+            self._report_error(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 
-    def _read_fast(self, chunk: Chunk, maker: ColumnMaker) -> Iterator[pa.RecordBatch]:
-        for part in maker.read(chunk, self._find_skipped_batches(chunk)):
+    def _read_chunk_fast(self, chunk: Chunk, maker: FusedReader) -> Iterator[pa.RecordBatch]:
+        for part in maker.read_parts(chunk, self._find_skipped_batches(chunk)):
             if isinstance(part, Chunk):
                 yield from self._read_general(part)
             elif part.has_damage:
@@ -219,20 +219,20 @@ class RecordReader:
 
     def _read_damaged(self, part: ColumnPart) -> Iterator[pa.RecordBatch]:
         """Replace, report or drop the damaged batches of a part of the fast path."""
-        result = self._as_decoded(part)
+        result = self._to_decoded(part)
         bad = self._find_damaged_batches(result, part.kinds == SKIPPED)
-        healed_chunk = self._heal(part.chunk, bad)
+        healed_chunk = self._heal_chunk(part.chunk, bad)
         if healed_chunk is not None:
             yield from self._read_general(healed_chunk, is_healed=True)
             return
         self._report_damaged(result, bad)
         if part.records:
-            drops = None if bad is None or self.options.on_damage != DROP else result.of_batch(bad)
-            yield from self._select_rows(self._arrow(result, part.columns), part, drops)
+            drops = None if bad is None or self.options.on_damage != DROP else result.repeat_per_record(bad)
+            yield from self._select_rows(self._make_arrow_batch(result, part.columns), part, drops)
 
     def _to_arrow(self, part: ColumnPart) -> pa.RecordBatch:
         if not self._is_fused:
-            return self._arrow(self._as_decoded(part), part.columns)
+            return self._make_arrow_batch(self._to_decoded(part), part.columns)
         return pa.RecordBatch.from_arrays([part.columns[name] for name in self._names], schema=self.schema)
 
     def _select_rows(
@@ -250,28 +250,30 @@ class RecordReader:
         if self._ratio != 1.0:  # decompressed records should stay in the processor's cache
             target = min(target, _MAX_CACHED_BYTES)
         for part in split_chunk(chunk, self._ratio, target):
-            for result in self._decode(part, is_healed=is_healed):
+            for result in self._decode_chunk(part, is_healed=is_healed):
                 if result.index.offsets.size:
-                    yield self._arrow(result, {})
+                    yield self._make_arrow_batch(result, {})
 
-    def _as_decoded(self, part: ColumnPart) -> Decoded:
+    def _to_decoded(self, part: ColumnPart) -> DecodedBatches:
         """Return a part of the fast path in the form of the general path."""
         chunk = part.chunk
-        sections = Sections(chunk.data, _NO_INTS, _NO_INTS, part.kinds, part.problems)
+        sections = RecordSections(chunk.data, _NO_INTS, _NO_INTS, part.kinds, part.problems)
         rows, statuses, wheres = (part.outcome(row) for row in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
-        index = Index(part.offsets, part.timestamps, *_NO_POSITIONS, rows, statuses, wheres)
-        result = Decoded(chunk.data, chunk.batches, sections, index, base=chunk.base, allocate=self._memory.array)
+        index = RecordIndex(part.offsets, part.timestamps, *_NO_POSITIONS, rows, statuses, wheres)
+        result = DecodedBatches(
+            chunk.data, chunk.batches, sections, index, base=chunk.base, allocate=self._memory.new_array
+        )
         if self._checks_crc:
             result.crc_ok = part.outcome(OUTCOME_CRC) != 0
         return result
 
-    def _arrow(self, result: Decoded, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        arrays = [arrow_column(name, result, columns) for name in self.options.columns]
+    def _make_arrow_batch(self, result: DecodedBatches, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        arrays = [make_arrow_column(name, result, columns) for name in self.options.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
-    def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[Decoded]:
+    def _decode_chunk(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[DecodedBatches]:
         """Decode a chunk by the general path, and select records."""
-        options, allocate = self.options, self._memory.array
+        options, allocate = self.options, self._memory.new_array
         skip = self._find_skipped_batches(chunk)
         for result in decode.decode_steps(
             chunk.data,
@@ -288,9 +290,9 @@ class RecordReader:
                 self._ratio = max(content_bytes / max(int(batches.column("size").sum()), 1), 1.0)
             part_skip = None if skip is None else skip[result.first : result.first + len(batches)]
             bad = self._find_damaged_batches(result, part_skip)
-            healed_chunk = None if is_healed else self._heal(chunk._replace(batches=batches), bad)
+            healed_chunk = None if is_healed else self._heal_chunk(chunk._replace(batches=batches), bad)
             if healed_chunk is not None:
-                yield from self._decode(healed_chunk, is_healed=True)
+                yield from self._decode_chunk(healed_chunk, is_healed=True)
                 continue
             self._report_damaged(result, bad)
             yield self._filter_records(result, bad if options.on_damage == DROP else None)
@@ -310,7 +312,7 @@ class RecordReader:
         return skip
 
     def _find_damaged_batches(
-        self, result: Decoded, skip: npt.NDArray[np.bool_] | None
+        self, result: DecodedBatches, skip: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[np.bool_] | None:
         """Return which batches are damaged; None if none is."""
         bad: npt.NDArray[np.bool_] = result.index.statuses != 0
@@ -320,14 +322,14 @@ class RecordReader:
             bad |= ~result.crc_ok if skip is None else ~(result.crc_ok | skip)
         return bad if bad.any() else None
 
-    def _heal(self, chunk: Chunk, bad: npt.NDArray[np.bool_] | None) -> Chunk | None:
+    def _heal_chunk(self, chunk: Chunk, bad: npt.NDArray[np.bool_] | None) -> Chunk | None:
         """Return the chunk with its damaged batches replaced from another copy of the log; None if impossible."""
         return None if bad is None or self.options.heal is None else self.options.heal(chunk, bad)
 
-    def _report_damaged(self, result: Decoded, bad: npt.NDArray[np.bool_] | None) -> None:
+    def _report_damaged(self, result: DecodedBatches, bad: npt.NDArray[np.bool_] | None) -> None:
         for row in [] if bad is None else np.flatnonzero(bad).tolist():
             problem = result.problem(row)
-            self._report(
+            self._report_error(
                 ReadError(
                     self._source.name,
                     result.position(row),
@@ -338,13 +340,13 @@ class RecordReader:
                 )
             )
 
-    def _report(self, error: ReadError) -> None:
+    def _report_error(self, error: ReadError) -> None:
         if self.options.on_damage == FAIL:
             raise error.as_exception()
         self.errors.append(error)
 
-    def _filter_records(self, result: Decoded, drops: npt.NDArray[np.bool_] | None) -> Decoded:
-        keep = self._row_filter(result.index.offsets, None if drops is None else result.of_batch(drops))
+    def _filter_records(self, result: DecodedBatches, drops: npt.NDArray[np.bool_] | None) -> DecodedBatches:
+        keep = self._row_filter(result.index.offsets, None if drops is None else result.repeat_per_record(drops))
         return result if keep is None else result.select(keep)
 
     def _row_filter(self, offsets: Ints, drops: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
@@ -366,4 +368,4 @@ def _filter_rows(batch: pa.RecordBatch, keep: npt.NDArray[np.bool_]) -> pa.Recor
     first = int(rows[0]) if rows.size else 0
     if keep[first : first + rows.size].all():
         return batch.slice(first, rows.size)
-    return batch.filter(flags(keep))
+    return batch.filter(bool_array(keep))

@@ -15,7 +15,7 @@ import numpy as np
 
 from kafkaframes.records import _kernels_index, codecs, native
 from kafkaframes.records._delivery import DamagedStreamError
-from kafkaframes.records.decoded import Allocate, Decoded, Index, Problem, Sections
+from kafkaframes.records.decoded import Allocate, BatchProblem, DecodedBatches, RecordIndex, RecordSections
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
@@ -39,7 +39,7 @@ from kafkaframes.records.reasons import (
     WHOLE,
     WRAPPER_MAGIC,
 )
-from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, split_into_runs
+from kafkaframes.records.scan import BatchHeaders, Bytes, Flags, Ints, split_into_runs
 
 # Memory per record and per header in addition to its bytes: the index, and arrays derived from it.
 RECORD_BYTES, HEADER_BYTES = 52, 48
@@ -53,14 +53,14 @@ UNLIMITED_BUDGET = 1 << 62
 AnyBytes = bytes | bytearray | memoryview
 
 
-def decode(
+def decode_batches(
     data: Bytes,
-    batches: Batches,
+    batches: BatchHeaders,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     total_bytes: int | None = None,
     lenient: bool = False,
-) -> Decoded:
+) -> DecodedBatches:
     """Decompress and index all batches at once.
 
     Args:
@@ -69,10 +69,10 @@ def decode(
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """
     sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or UNLIMITED_BUDGET)
-    return Decoded(data, batches, sections, index_records(batches, sections, lenient=lenient), lenient=lenient)
+    return DecodedBatches(data, batches, sections, index_records(batches, sections, lenient=lenient), lenient=lenient)
 
 
-def count_records(data: Bytes, batches: Batches) -> int:
+def count_records(data: Bytes, batches: BatchHeaders) -> int:
     """Return the number of records in undamaged batches.
 
     It is in the headers, except for compressed message sets of formats 0 and 1, which are decompressed.
@@ -86,7 +86,7 @@ def count_records(data: Bytes, batches: Batches) -> int:
 
 def decode_steps(
     data: Bytes,
-    batches: Batches,
+    batches: BatchHeaders,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     budget_bytes: int | None = None,
@@ -94,7 +94,7 @@ def decode_steps(
     allocate: Allocate = np.empty,
     base: int = 0,
     file: str | None = None,
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedBatches]:
     """Decode batches in parts that fit into a memory budget. A batch that exceeds the budget is a part of its own.
 
     The budget counts decompressed records, and the index of records and headers. A part is valid only as long as the
@@ -109,26 +109,26 @@ def decode_steps(
         file: name of the source.
     """
     budget_bytes = current_budget() if budget_bytes is None else budget_bytes
-    sections = _sections(data, batches, skip)
-    sections = _sections(data, batches, skip)
+    sections = _locate_sections(data, batches, skip)
+    sections = _locate_sections(data, batches, skip)
     first, content = 0, None
     while first < len(batches):
         sections, last, content = _open_until_full(
             sections._replace(buf=data), batches, first, content, limit_bytes, budget_bytes, allocate
         )
-        costs = sections.ends - sections.starts + RECORD_BYTES * max_rows(batches, sections)
+        costs = sections.ends - sections.starts + RECORD_BYTES * max_row_counts(batches, sections)
         for start, stop in (
             (first + start, first + stop) for start, stop in split_into_runs(costs[first:last], budget_bytes)
         ):
             part = batches.part(start, stop)
             part_sections = sections.part(start, stop)
             index = index_records(part, part_sections, allocate=allocate)
-            result = Decoded(data, part, part_sections, index, start, base, file, allocate=allocate)
+            result = DecodedBatches(data, part, part_sections, index, start, base, file, allocate=allocate)
             yield from _split_by_headers(result, budget_bytes)
         first = last
 
 
-def _split_by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
+def _split_by_headers(part: DecodedBatches, budget: int) -> Iterator[DecodedBatches]:
     """Split a part with headers that exceed the budget."""
     counts, rows = part.index.header_counts, part.index.rows
     if HEADER_BYTES * int(counts.sum(dtype=np.int64)) <= budget:
@@ -146,11 +146,11 @@ def _split_by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
 
 def open_sections(
     data: Bytes,
-    batches: Batches,
+    batches: BatchHeaders,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     total_bytes: int = UNLIMITED_BUDGET,
-) -> Sections:
+) -> RecordSections:
     """Return the position of each batch's records, decompressed if necessary.
 
     Args:
@@ -159,7 +159,7 @@ def open_sections(
         limit_bytes: largest decompressed size of a batch.
         total_bytes: largest decompressed size of all batches; a stream that exceeds it counts as damaged.
     """
-    sections, start, content = _sections(data, batches, None), 0, None
+    sections, start, content = _locate_sections(data, batches, None), 0, None
     while start < len(batches):  # without a budget, one step opens all
         sections, start, content = _open_until_full(
             sections, batches, start, content, limit_bytes, UNLIMITED_BUDGET, np.empty, total_bytes
@@ -167,7 +167,7 @@ def open_sections(
     return sections
 
 
-def _sections(data: Bytes, batches: Batches, skip: Flags | None) -> Sections:
+def _locate_sections(data: Bytes, batches: BatchHeaders, skip: Flags | None) -> RecordSections:
     """Return the position of each batch's records, compressed or not, and mark batches that cannot be read."""
     magics, sizes, positions = batches.column("magic"), batches.column("size"), batches.column("position")
     numbers = batches.codecs
@@ -176,7 +176,7 @@ def _sections(data: Bytes, batches: Batches, skip: Flags | None) -> Sections:
     kinds = np.full(len(batches), _kernels_index.WHOLE_DATA, np.int8)
     if skip is not None:
         kinds[skip] = _kernels_index.SKIPPED
-    sections = Sections(data, starts, ends, kinds, {})
+    sections = RecordSections(data, starts, ends, kinds, {})
     for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & _may_have_problem(magics, numbers, sizes)).tolist():
         problem = _header_problem(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
@@ -184,9 +184,9 @@ def _sections(data: Bytes, batches: Batches, skip: Flags | None) -> Sections:
     return sections
 
 
-def _skip_batch(sections: Sections, row: int, status: int) -> None:
+def _skip_batch(sections: RecordSections, row: int, status: int) -> None:
     sections.kinds[row] = _kernels_index.SKIPPED
-    sections.problems[row] = Problem(status)
+    sections.problems[row] = BatchProblem(status)
 
 
 def _may_have_problem(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
@@ -208,15 +208,15 @@ def _header_problem(magic: int, codec: int, size: int) -> int | None:
 
 
 def _open_until_full(
-    sections: Sections,
-    batches: Batches,
+    sections: RecordSections,
+    batches: BatchHeaders,
     first: int,
     content: AnyBytes | None,
     limit: int,
     budget: int,
     allocate: Allocate,
     total: int = UNLIMITED_BUDGET,
-) -> tuple[Sections, int, AnyBytes | None]:
+) -> tuple[RecordSections, int, AnyBytes | None]:
     """Open batches from ``first`` on until their records exceed the budget, at least one.
 
     If a batch is compressed, all records are copied or decompressed into one new array. The kernel opens batch after
@@ -238,7 +238,7 @@ def _open_until_full(
     arena_bytes = min(_EXPECTED_COMPRESSION_RATIO * int(spans[first:].sum()), budget) + largest
     arena, row, size = allocate(arena_bytes, np.uint8), first, 0
     arrays = sections.starts, sections.ends, sections.kinds
-    with native.borrow_calls() as calls:
+    with native.borrow_call_array() as calls:
         while True:
             why = native.UNUSUAL
             if content is None:
@@ -268,7 +268,7 @@ def _open_until_full(
                 row += 1
 
 
-def _decompress_general(sections: Sections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
+def _decompress_general(sections: RecordSections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
     """Return the records that Kafka would read from a compressed batch, and note its damage in ``sections``."""
     magic, count = int(table[COLUMN["magic"], row]), int(table[COLUMN["count"], row])
     codec = int(table[COLUMN["attributes"], row]) & CODEC_MASK
@@ -278,14 +278,14 @@ def _decompress_general(sections: Sections, table: Ints, row: int, limit: int) -
         _skip_batch(sections, row, payload)
         return b""
     if magic >= 2 and count <= 0:
-        damage = _open_only(codec, payload, magic, limit)
+        damage = _open_stream(codec, payload, magic, limit)
         if damage is not None:
-            sections.problems[row] = Problem(DAMAGED_STREAM, str(damage))
+            sections.problems[row] = BatchProblem(DAMAGED_STREAM, str(damage))
             sections.kinds[row] = _kernels_index.SKIPPED
         return b""
     content, error = codecs.decompress(codec, payload, magic=magic, limit_bytes=limit)
     if error is not None:
-        sections.problems[row] = Problem(DAMAGED_STREAM, error)
+        sections.problems[row] = BatchProblem(DAMAGED_STREAM, error)
         sections.kinds[row] = _kernels_index.DAMAGED_DATA
     return content
 
@@ -303,7 +303,7 @@ def _wrapper_value(message: memoryview, magic: int) -> memoryview | int:
     return NULL_SET if size < 0 else UNREADABLE_FIELD if position > len(message) else message[start:position]
 
 
-def _open_only(codec: int, payload: memoryview, magic: int, limit: int) -> DamagedStreamError | None:
+def _open_stream(codec: int, payload: memoryview, magic: int, limit: int) -> DamagedStreamError | None:
     """Open the stream of a batch without records as Kafka does, without reading; return the error, if any.
 
     Raw snappy (without xerial's framing) is decompressed as a whole when it is opened.
@@ -316,8 +316,8 @@ def _open_only(codec: int, payload: memoryview, magic: int, limit: int) -> Damag
 
 
 def index_records(
-    batches: Batches, sections: Sections, *, allocate: Allocate = np.empty, lenient: bool = False
-) -> Index:
+    batches: BatchHeaders, sections: RecordSections, *, allocate: Allocate = np.empty, lenient: bool = False
+) -> RecordIndex:
     """Index the records of all batches with one kernel call.
 
     Args:
@@ -325,7 +325,7 @@ def index_records(
         allocate: returns an uninitialized array (``(size, dtype) -> array``).
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """
-    capacity = int(max_rows(batches, sections).sum()) + 1
+    capacity = int(max_row_counts(batches, sections).sum()) + 1
     columns = [allocate(capacity, np.int64), allocate(capacity, np.int64)]
     for _ in range(3):
         columns += [allocate(capacity, np.int64), allocate(capacity, np.int32)]
@@ -342,10 +342,10 @@ def index_records(
         *columns,
         *per_batch,
     )
-    return Index(*(column[:total] for column in columns), *per_batch)
+    return RecordIndex(*(column[:total] for column in columns), *per_batch)
 
 
-def max_rows(batches: Batches, sections: Sections) -> Ints:
+def max_row_counts(batches: BatchHeaders, sections: RecordSections) -> Ints:
     """Return for each batch the largest number of records that its bytes can hold, regardless of its header."""
     spans = sections.ends - sections.starts
     v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)

@@ -24,7 +24,7 @@ from kafkaframes.records.reasons import (
     UNREADABLE_FIELD,
     WHOLE,
 )
-from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, check_crcs
+from kafkaframes.records.scan import BatchHeaders, Bytes, Flags, Ints, check_crcs
 
 Ints32 = npt.NDArray[np.int32]
 Allocate = Callable[[int, Any], npt.NDArray[Any]]
@@ -34,7 +34,7 @@ _TRUNCATION_REASONS = (BAD_VARINT, FIELD_PAST_RECORD)
 _CACHED_BATCH_VALUES = ("base_offsets", "reached", "crc_ok")
 
 
-class Problem(NamedTuple):
+class BatchProblem(NamedTuple):
     """Why a batch's records end early: a status code and, for a codec's error, its text."""
 
     status: int
@@ -47,22 +47,24 @@ class Problem(NamedTuple):
         return f"{words}: {self.detail}" if self.detail else words
 
 
-class Sections(NamedTuple):
+class RecordSections(NamedTuple):
     """The records of each batch, ``buf[starts[i]:ends[i]]``, and the problems met while reading them, by batch."""
 
     buf: Bytes
     starts: Ints
     ends: Ints
     kinds: npt.NDArray[np.int8]
-    problems: dict[int, Problem]
+    problems: dict[int, BatchProblem]
 
-    def part(self, first: int, last: int) -> Sections:
+    def part(self, first: int, last: int) -> RecordSections:
         """Return the sections of batches ``first`` to ``last`` (exclusive)."""
         problems = {row - first: problem for row, problem in self.problems.items() if first <= row < last}
-        return Sections(self.buf, self.starts[first:last], self.ends[first:last], self.kinds[first:last], problems)
+        return RecordSections(
+            self.buf, self.starts[first:last], self.ends[first:last], self.kinds[first:last], problems
+        )
 
 
-class Index(NamedTuple):
+class RecordIndex(NamedTuple):
     """Arrays with one element per record; ``rows``, ``statuses`` and ``wheres`` have one per batch.
 
     A negative key or value size means null. In formats 0 and 1 ``headers_at`` is the position of the message's CRC.
@@ -80,18 +82,18 @@ class Index(NamedTuple):
     statuses: Ints
     wheres: Ints
 
-    def part(self, records: slice, batches: slice) -> Index:
+    def part(self, records: slice, batches: slice) -> RecordIndex:
         """Return the index of a range of records and of the batches that hold them."""
-        return Index._make([*(column[records] for column in self[:8]), *(column[batches] for column in self[8:])])
+        return RecordIndex._make([*(column[records] for column in self[:8]), *(column[batches] for column in self[8:])])
 
-    def take(self, keep: Flags, batch_of: Ints) -> Index:
+    def take(self, keep: Flags, batch_of: Ints) -> RecordIndex:
         """Return the index of the records for which ``keep`` is true; ``batch_of`` has each record's batch."""
         rows = np.bincount(batch_of[keep], minlength=self.rows.size)
-        return Index._make([*(column[keep] for column in self[:8]), rows, self.statuses, self.wheres])
+        return RecordIndex._make([*(column[keep] for column in self[:8]), rows, self.statuses, self.wheres])
 
 
 @dataclass
-class Decoded:
+class DecodedBatches:
     """Consecutive batches that were decoded together.
 
     Attributes:
@@ -107,9 +109,9 @@ class Decoded:
     """
 
     data: Bytes
-    batches: Batches
-    sections: Sections
-    index: Index
+    batches: BatchHeaders
+    sections: RecordSections
+    index: RecordIndex
     first: int = 0
     base: int = 0
     file: str | None = None
@@ -141,7 +143,7 @@ class Decoded:
         return bases
 
     @cached_property
-    def reached(self) -> Ints:
+    def reached_counts(self) -> Ints:
         """The number of records that Kafka's iterator returns for each batch, including a last unreadable one."""
         row_counts = self.index.rows.copy()
         for batch in np.flatnonzero(self.index.statuses == UNREADABLE_FIELD).tolist():
@@ -154,18 +156,18 @@ class Decoded:
         flags: Flags = check_crcs(self.data, self.batches) != 0
         return flags
 
-    def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def repeat_per_record(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Repeat a batch's value for each of its records."""
         return np.repeat(values, self.index.rows)
 
-    def select(self, keep: Flags) -> Decoded:
+    def select(self, keep: Flags) -> DecodedBatches:
         """Return the records for which ``keep`` is true. The values of their batches are unchanged."""
         selection = replace(self, index=self.index.take(keep, self.owners))
-        selection.base_offsets, selection.reached = self.base_offsets, self.reached
+        selection.base_offsets, selection.reached_counts = self.base_offsets, self.reached_counts
         vars(selection).update({name: value for name, value in vars(self).items() if name in _CACHED_BATCH_VALUES})
         return selection
 
-    def part(self, batch: int, first: int, last: int) -> Decoded:
+    def part(self, batch: int, first: int, last: int) -> DecodedBatches:
         """Return the records ``first`` to ``last`` (exclusive) of the index, which must all be in ``batch``."""
         batch_slice = slice(batch, batch + 1)
         result = replace(
@@ -175,9 +177,9 @@ class Decoded:
             index=self.index.part(slice(first, last), batch_slice)._replace(rows=np.array([last - first])),
             first=self.first + batch,
         )
-        result.base_offsets, result.reached, result.crc_ok = (
+        result.base_offsets, result.reached_counts, result.crc_ok = (
             self.base_offsets[batch_slice],
-            self.reached[batch_slice],
+            self.reached_counts[batch_slice],
             self.crc_ok[batch_slice],
         )
         return result
@@ -188,41 +190,41 @@ class Decoded:
 
     # ------------------------------------------------------------------------------------------------- damage
 
-    def problem(self, batch: int) -> Problem | None:
+    def problem(self, batch: int) -> BatchProblem | None:
         """Return why a batch's records end early; None if they do not.
 
         The Kafka iterator that skips keys and values notices the end of a damaged stream inside a record. The other
         iterator notices it when it reads the whole record.
         """
-        problem = problem_of(batch, self.index, self.sections)
+        problem = find_problem(batch, self.index, self.sections)
         if problem is not None and self.lenient and problem.status in _TRUNCATION_REASONS:
             return self.sections.problems.get(batch, problem)
         return problem
 
     @cached_property
-    def problems(self) -> dict[int, Problem]:
+    def problems(self) -> dict[int, BatchProblem]:
         """The problems by batch, in batch order."""
         suspects = {*self.sections.problems, *np.flatnonzero(self.index.statuses).tolist()}
         problems = ((batch, self.problem(batch)) for batch in sorted(suspects))
         return {batch: problem for batch, problem in problems if problem is not None}
 
-    def error(self, batch: int) -> CorruptRecordError | None:
+    def to_error(self, batch: int) -> CorruptRecordError | None:
         """Return the problem of a batch as an error with file and position; None if there is none."""
         problem = self.problems.get(batch)
         if problem is None:
             return None
         return CorruptRecordError(problem.reason, position=self.position(batch), file=self.file)
 
-    def unreadable(self, batch: int) -> bool:
+    def has_unreadable_field(self, batch: int) -> bool:
         """Return whether a key or value exceeds its message. Kafka returns that record, but cannot read the field."""
         problem = self.problem(batch)
         return problem is not None and problem.status == UNREADABLE_FIELD and batch not in self.sections.problems
 
 
-def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:
+def find_problem(row: int, index: RecordIndex, sections: RecordSections) -> BatchProblem | None:
     """Return why the records of a batch end early; None if they do not."""
     problem = sections.problems.get(row)
     status = int(index.statuses[row])
     if problem is not None and (sections.kinds[row] == SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
         return problem
-    return Problem(status) if status != WHOLE else None
+    return BatchProblem(status) if status != WHOLE else None

@@ -14,12 +14,12 @@ import numpy as np
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.build import build_rows
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.decode import decode
+from kafkaframes.records.decode import decode_batches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.scan import Batches, as_array, scan_all
+from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
 def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> list[tuple[bytes, int]]:
@@ -39,7 +39,7 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
         CorruptRecordError: the batch is damaged.
     """
     batches = scan_all(data)
-    content = decode(as_array(data), batches)
+    content = decode_batches(as_array(data), batches)
     if content.problems:
         raise CorruptRecordError(next(iter(content.problems.values())).reason)
     magic, codec = int(batches.column("magic")[0]), Codec(int(batches.codecs[0]))
@@ -61,12 +61,12 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
     return [(output[start:end], count) for (start, end), count in zip(positions, counts, strict=True)]
 
 
-def _header_fields(batches: Batches) -> BatchFields:
+def _header_fields(batches: BatchHeaders) -> BatchFields:
     """Return the batch header fields that are the same in all parts."""
     header = {name: int(batches.column(name)[0]) for name in ("leader_epoch", "producer_id", "producer_epoch")}
-    has_horizon = bool(batches.flag(DELETE_HORIZON)[0])
+    has_horizon = bool(batches.mask_flag(DELETE_HORIZON)[0])
     return BatchFields(
-        timestamp_type=LOG_APPEND_TIME if batches.flag(APPEND_BIT)[0] else CREATE_TIME,
+        timestamp_type=LOG_APPEND_TIME if batches.mask_flag(APPEND_BIT)[0] else CREATE_TIME,
         base_sequence=int(batches.column("base_sequence")[0]),
         transactional=bool(batches.is_transactional[0]),
         control=bool(batches.is_control[0]),
@@ -75,7 +75,7 @@ def _header_fields(batches: Batches) -> BatchFields:
     )
 
 
-def _split_messages(data: bytes, batches: Batches, part_bytes: int) -> list[tuple[bytes, int]]:
+def _split_messages(data: bytes, batches: BatchHeaders, part_bytes: int) -> list[tuple[bytes, int]]:
     """Split a set of uncompressed messages at message boundaries. Each message is independent of the other messages."""
     ends = np.cumsum(batches.column("size"))
     parts, start, first = [], 0, 0

@@ -49,7 +49,7 @@ class BatchFields(NamedTuple):
         return value
 
 
-PLAIN = BatchFields()
+DEFAULT_FIELDS = BatchFields()
 
 
 def check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int | None) -> None:
@@ -69,19 +69,21 @@ def check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: in
     if magic == 0 and fields.timestamp_type != CREATE_TIME:
         raise OptionError("format 0 has no timestamps; LogAppendTime needs format 1 or 2")
     if magic < 2:
-        _check_old(magic, fields)
+        _check_legacy_fields(magic, fields)
     else:
         _check_ranges(fields)
 
 
-def _check_old(magic: int, fields: BatchFields) -> None:
+def _check_legacy_fields(magic: int, fields: BatchFields) -> None:
     for name, default in _V2_FIELD_DEFAULTS.items():
         if getattr(fields, name) != default:
             raise OptionError(f"{name} needs format 2, not {magic}")
 
 
 _FIELDS_OF_ALL_FORMATS = ("timestamp_type", "last_offset", "max_timestamp")
-_V2_FIELD_DEFAULTS = {name: value for name, value in PLAIN._asdict().items() if name not in _FIELDS_OF_ALL_FORMATS}
+_V2_FIELD_DEFAULTS = {
+    name: value for name, value in DEFAULT_FIELDS._asdict().items() if name not in _FIELDS_OF_ALL_FORMATS
+}
 _FIELD_RANGES = {
     "leader_epoch": (MIN_INT32, MAX_INT32),
     "producer_id": (MIN_INT64, MAX_INT64),
@@ -112,10 +114,10 @@ _CONTROL_KEY_BYTES = 4  # version int16, type int16
 _MARKER_BYTES = 6  # version int16, coordinator epoch int32
 
 
-def control_type(key: bytes | None) -> str:
+def parse_control_type(key: bytes | None) -> str:
     """Return the type of a control record; ``UNKNOWN`` if it is not defined yet (``ControlRecordType.parse``).
 
-    >>> control_type(bytes.fromhex("00000001"))
+    >>> parse_control_type(bytes.fromhex("00000001"))
     'COMMIT'
 
     Raises:
@@ -129,7 +131,7 @@ def control_type(key: bytes | None) -> str:
     return CONTROL_TYPES[number] if 0 <= number < len(CONTROL_TYPES) else "UNKNOWN"
 
 
-def coordinator_epoch(value: bytes | None) -> int:
+def parse_coordinator_epoch(value: bytes | None) -> int:
     """Return the epoch of the transaction coordinator that ended the transaction, from a marker's value.
 
     Raises:

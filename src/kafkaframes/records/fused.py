@@ -18,24 +18,24 @@ from kafkaframes.records import _kernels_columns as kernels
 from kafkaframes.records import decode, native
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
-from kafkaframes.records.decoded import Allocate, Problem
+from kafkaframes.records.decoded import Allocate, BatchProblem
 from kafkaframes.records.layout import CODEC_MASK, COLUMN
-from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints
+from kafkaframes.records.scan import BatchHeaders, Bytes, Chunk, Ints
 
 # The columns that the kernel can create.
 FUSED_COLUMNS = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})
 # The default size of records that are read at once. With their columns they fit into the processor's cache.
-TARGET_BYTES = 1 << 20
+TARGET_PART_BYTES = 1 << 20
 # Larger batches take the general path, which allocates no buffers for the worst case.
 MAX_BATCH_BYTES = 16 << 20
 _MAX_CONTENT_BYTES = 64 << 20
 _MIN_CONTENT_BYTES = 1 << 20
 _EXPECTED_BYTES_PER_ROW = 16  # expected; if records are smaller, a part ends before its target size
 _MIN_LAYOUT_BYTES = 256 << 10
-_USUAL_RATIO = 4  # assumed for compressed batches at first
+_INITIAL_COMPRESSION_RATIO = 4  # assumed for compressed batches at first
 _ALIGNMENT = 64
-_NO_TARGET = 1 << 62
-_NOTHING: Bytes = np.empty(0, np.uint8)
+_NO_TARGET_BYTES = 1 << 62
+_EMPTY_BYTES: Bytes = np.empty(0, np.uint8)
 _POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
 
 _SELECTION_BITS = {
@@ -46,7 +46,7 @@ _SELECTION_BITS = {
 }
 
 
-class Area(NamedTuple):
+class BufferArea(NamedTuple):
     """A buffer that the kernel fills.
 
     Attributes:
@@ -64,25 +64,25 @@ class Area(NamedTuple):
 
 # The values come first: they have most of the bytes, and so are always in the same memory for parts of any size.
 _BUFFER_AREAS = (
-    Area(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
-    Area(kernels.AT_OFFSETS, 0, 8, 0),
-    Area(kernels.AT_STAMPS, 0, 8, 0),
-    Area(kernels.AT_TYPES, kernels.WANT_TYPES, 4, 0),
-    Area(kernels.AT_KEY_OFFSETS, kernels.WANT_KEY, 4, 0),
-    Area(kernels.AT_KEY_VALID, kernels.WANT_KEY, 1 / 8, 0),
-    Area(kernels.AT_KEYS, kernels.WANT_KEY, 0, 1),
-    Area(kernels.AT_VALUE_OFFSETS, kernels.WANT_VALUE, 4, 0),
-    Area(kernels.AT_VALUE_VALID, kernels.WANT_VALUE, 1 / 8, 0),
-    Area(kernels.AT_LISTS, kernels.WANT_HEADERS, 4, 0),
-    Area(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header has at least two bytes
-    Area(kernels.AT_NAMES, kernels.WANT_HEADERS, 0, 1),
-    Area(kernels.AT_CONTENT_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),
-    Area(kernels.AT_CONTENT_VALID, kernels.WANT_HEADERS, 0, 1 / 16),
-    Area(kernels.AT_CONTENTS, kernels.WANT_HEADERS, 0, 1),
+    BufferArea(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
+    BufferArea(kernels.AT_OFFSETS, 0, 8, 0),
+    BufferArea(kernels.AT_STAMPS, 0, 8, 0),
+    BufferArea(kernels.AT_TYPES, kernels.WANT_TYPES, 4, 0),
+    BufferArea(kernels.AT_KEY_OFFSETS, kernels.WANT_KEY, 4, 0),
+    BufferArea(kernels.AT_KEY_VALID, kernels.WANT_KEY, 1 / 8, 0),
+    BufferArea(kernels.AT_KEYS, kernels.WANT_KEY, 0, 1),
+    BufferArea(kernels.AT_VALUE_OFFSETS, kernels.WANT_VALUE, 4, 0),
+    BufferArea(kernels.AT_VALUE_VALID, kernels.WANT_VALUE, 1 / 8, 0),
+    BufferArea(kernels.AT_LISTS, kernels.WANT_HEADERS, 4, 0),
+    BufferArea(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header has at least two bytes
+    BufferArea(kernels.AT_NAMES, kernels.WANT_HEADERS, 0, 1),
+    BufferArea(kernels.AT_CONTENT_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),
+    BufferArea(kernels.AT_CONTENT_VALID, kernels.WANT_HEADERS, 0, 1 / 16),
+    BufferArea(kernels.AT_CONTENTS, kernels.WANT_HEADERS, 0, 1),
 )
 
 
-class State(NamedTuple):
+class ChunkState(NamedTuple):
     """The state of a chunk that is being read.
 
     Attributes:
@@ -98,7 +98,7 @@ class State(NamedTuple):
     table: Ints
     kinds: npt.NDArray[np.int8]
     outcomes: Ints
-    problems: dict[int, Problem]
+    problems: dict[int, BatchProblem]
     end: int
 
 
@@ -113,7 +113,7 @@ class ColumnPart(NamedTuple):
         columns: the columns by name.
     """
 
-    state: State
+    state: ChunkState
     first: int
     last: int
     records: int
@@ -124,7 +124,7 @@ class ColumnPart(NamedTuple):
     def chunk(self) -> Chunk:
         """The chunk, with the batches of this part only."""
         chunk = self.state.chunk
-        return chunk._replace(batches=Batches(self.state.table[:, self.first : self.last], chunk.batches.end))
+        return chunk._replace(batches=BatchHeaders(self.state.table[:, self.first : self.last], chunk.batches.end))
 
     @property
     def kinds(self) -> npt.NDArray[np.int8]:
@@ -132,7 +132,7 @@ class ColumnPart(NamedTuple):
         return self.state.kinds[self.first : self.last]
 
     @property
-    def problems(self) -> dict[int, Problem]:
+    def problems(self) -> dict[int, BatchProblem]:
         """The problems of batches, by their numbers in this part."""
         problems = self.state.problems.items()
         return {row - self.first: problem for row, problem in problems if self.first <= row < self.last}
@@ -156,7 +156,7 @@ class ColumnPart(NamedTuple):
         return values
 
 
-class Layout:
+class BufferLayout:
     """The positions of the buffers in a block of memory, for a number of rows and of bytes of records."""
 
     def __init__(self, column_bits: int, rows: int, size: int) -> None:
@@ -177,10 +177,10 @@ class Layout:
         self.positions: list[int] = self.plan.tolist()
 
 
-_NO_LAYOUT = Layout(0, 0, 0)
+_NO_LAYOUT = BufferLayout(0, 0, 0)
 
 
-class ColumnMaker:
+class FusedReader:
     """Reads the chunks of a source into columns, and reuses its working memory between chunks."""
 
     def __init__(
@@ -204,15 +204,15 @@ class ColumnMaker:
         self._types = types
         self._text = text
         self._ratio = 1.0
-        self._content = _NOTHING
+        self._content = _EMPTY_BYTES
         self._layout = _NO_LAYOUT
 
     def _lay_out(self, rows: int, size: int) -> None:
         """Plan buffers for a number of rows and of bytes of records."""
-        self._layout = Layout(self._column_bits, max(size // _EXPECTED_BYTES_PER_ROW, rows + 1), size)
+        self._layout = BufferLayout(self._column_bits, max(size // _EXPECTED_BYTES_PER_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
-    def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
+    def read_parts(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
         """Yield columns of all batches except those in ``skip``. A batch that is too large is yielded as a chunk."""
         table = np.ascontiguousarray(chunk.batches.table)
         count = table.shape[1]
@@ -221,26 +221,26 @@ class ColumnMaker:
             kinds[skip] = SKIPPED
         if not self._layout.bytes:  # for a short source, buffers of full size would be most of the cost
             is_compressed = (table[_ATTRIBUTES] & CODEC_MASK).any()
-            likely = chunk.data.size * (_USUAL_RATIO if is_compressed else 1)
+            likely = chunk.data.size * (_INITIAL_COMPRESSION_RATIO if is_compressed else 1)
             self._lay_out(0, min(2 * self._target, max(likely, _MIN_LAYOUT_BYTES)))
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
-        state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
+        state = ChunkState(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
         first = 0
-        with native.borrow_calls() as calls:
+        with native.borrow_call_array() as calls:
             while first < count:
                 part, last, is_large = self._read_part(state, first, calls)
                 if part is not None:
                     yield part
                 if is_large:
-                    yield chunk._replace(batches=Batches(table[:, last : last + 1], chunk.batches.end))
+                    yield chunk._replace(batches=BatchHeaders(table[:, last : last + 1], chunk.batches.end))
                 first = last + is_large
 
-    def _read_part(self, state: State, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
+    def _read_part(self, state: ChunkState, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
         """Read batches from ``first`` on; return the part, the number of the next batch, and if that is too large."""
-        plan, content = self._layout.plan.copy(), _NOTHING
+        plan, content = self._layout.plan.copy(), _EMPTY_BYTES
         rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
         parts = round(rest_bytes / self._target)  # of equal size
-        plan[kernels.GOAL] = int(rest_bytes / parts) if parts > 1 else _NO_TARGET
+        plan[kernels.GOAL] = int(rest_bytes / parts) if parts > 1 else _NO_TARGET_BYTES
         plan[kernels.BATCH], plan[kernels.LAST], plan[kernels.LIMIT] = first, len(state.kinds), self._limit
         block, is_large = self._allocate(self._layout.total, np.uint8), False
         while True:
@@ -261,7 +261,7 @@ class ColumnMaker:
             elif why == native.TOO_SMALL:
                 self._content = self._allocate(max(2 * int(plan[kernels.NEEDED_BYTES]), _MIN_CONTENT_BYTES), np.uint8)
             else:
-                block = self._larger_block(plan)
+                block = self._allocate_larger_block(plan)
         numbers = plan.tolist()
         last, count = numbers[kernels.BATCH], numbers[kernels.ROW]
         if last == first:
@@ -271,21 +271,23 @@ class ColumnMaker:
         )
         self._ratio = max(numbers[kernels.SPANS] / stored_bytes, 0.01)
         columns = (
-            self._columns(_BlockSlicer(pa.py_buffer(block), self._layout.positions), count, numbers) if count else {}
+            self._make_columns(_BlockSlicer(pa.py_buffer(block), self._layout.positions), count, numbers)
+            if count
+            else {}
         )
         if why == kernels.FULL and self._layout.bytes < 2 * self._target:
             self._lay_out(0, 2 * self._target)
         has_damage = bool(numbers[kernels.BAD] or state.problems)
         return ColumnPart(state, first, last, count, has_damage, columns), last, is_large
 
-    def _decompress_general(self, state: State, plan: Ints) -> Bytes:
+    def _decompress_general(self, state: ChunkState, plan: Ints) -> Bytes:
         """Return the records of the unusual batch at which the kernel stopped, decompressed as Kafka does.
 
         If they exceed the limit of the fast path, they are truncated one byte after it, and their damage is not
         reported. The general path then reads the batch again.
         """
         row = int(plan[kernels.BATCH])
-        single = Batches(state.table[:, row : row + 1], state.chunk.batches.end)
+        single = BatchHeaders(state.table[:, row : row + 1], state.chunk.batches.end)
         sections = decode.open_sections(state.chunk.data, single, limit_bytes=min(self._limit, MAX_BATCH_BYTES + 1))
         if sections.ends[0] - sections.starts[0] > MAX_BATCH_BYTES:
             return sections.buf
@@ -295,7 +297,7 @@ class ColumnMaker:
         plan[kernels.CHUNK_ROW] = row
         return sections.buf[sections.starts[0] : max(sections.starts[0], sections.ends[0])]
 
-    def _larger_block(self, plan: Ints) -> Bytes:
+    def _allocate_larger_block(self, plan: Ints) -> Bytes:
         """Return a block that fits the next batch. It is called before a record is read into the current one."""
         rows, size = int(plan[kernels.NEEDED_ROWS]), int(plan[kernels.NEEDED_BYTES])
         if rows >= self._layout.rows or size > self._layout.bytes:
@@ -304,27 +306,27 @@ class ColumnMaker:
         plan[kernels.SPANS] = 0
         return self._allocate(self._layout.total, np.uint8)
 
-    def _columns(self, block: _BlockSlicer, count: int, numbers: list[int]) -> dict[str, pa.Array]:
+    def _make_columns(self, block: _BlockSlicer, count: int, numbers: list[int]) -> dict[str, pa.Array]:
         names, columns = self._names, {}
         for name, index, width in _FIXED_WIDTH_COLUMNS:
             if name in names or width == 8:
                 buffers = [None, block(index, width * count)]
                 columns[name] = pa.Array.from_buffers(self._types[name], count, buffers, 0)
-        for name, positions, end, nulls in _BINARY_COLUMN_AREAS:
+        for name, positions, end, nulls in _BINARY_COLUMN_BUFFERS:
             if name in names:
-                columns[name] = block.binary(_BYTES, positions, count, numbers[end], numbers[nulls])
+                columns[name] = block.binary_column(_BYTES, positions, count, numbers[end], numbers[nulls])
         if "headers" in names:
-            columns["headers"] = self._headers(block, count, numbers)
+            columns["headers"] = self._make_headers(block, count, numbers)
         return columns
 
-    def _headers(self, block: _BlockSlicer, count: int, numbers: list[int]) -> pa.Array:
+    def _make_headers(self, block: _BlockSlicer, count: int, numbers: list[int]) -> pa.Array:
         headers, size, of_type = numbers[kernels.HEADERS], numbers[kernels.NAME_END], self._types["headers"]
         if numbers[kernels.NAME_BITS] < 0x80:  # ASCII needs no conversion
-            names = block.binary(_TEXT, _HEADER_NAME_AREAS, headers, size, 0)
+            names = block.binary_column(_TEXT, _HEADER_NAME_BUFFERS, headers, size, 0)
         else:
-            names = self._text(block.binary(_BYTES, _HEADER_NAME_AREAS, headers, size, 0))
-        contents = block.binary(
-            _BYTES, _HEADER_VALUE_AREAS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS]
+            names = self._text(block.binary_column(_BYTES, _HEADER_NAME_BUFFERS, headers, size, 0))
+        contents = block.binary_column(
+            _BYTES, _HEADER_VALUE_BUFFERS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS]
         )
         pairs = pa.Array.from_buffers(of_type.value_type, headers, [None], 0, 0, [names, contents])
         return pa.Array.from_buffers(of_type, count, [None, block(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
@@ -337,9 +339,9 @@ _FIXED_WIDTH_COLUMNS = (
     ("timestamp", kernels.AT_STAMPS, 8),
     ("timestamp_type", kernels.AT_TYPES, 4),
 )
-_HEADER_NAME_AREAS = kernels.AT_NAME_OFFSETS, kernels.AT_NAMES, kernels.AT_NAMES  # never null
-_HEADER_VALUE_AREAS = kernels.AT_CONTENT_OFFSETS, kernels.AT_CONTENTS, kernels.AT_CONTENT_VALID
-_BINARY_COLUMN_AREAS = (
+_HEADER_NAME_BUFFERS = kernels.AT_NAME_OFFSETS, kernels.AT_NAMES, kernels.AT_NAMES  # never null
+_HEADER_VALUE_BUFFERS = kernels.AT_CONTENT_OFFSETS, kernels.AT_CONTENTS, kernels.AT_CONTENT_VALID
+_BINARY_COLUMN_BUFFERS = (
     ("key", (kernels.AT_KEY_OFFSETS, kernels.AT_KEYS, kernels.AT_KEY_VALID), kernels.KEY_END, kernels.KEY_NULLS),
     (
         "value",
@@ -360,7 +362,9 @@ class _BlockSlicer:
     def __call__(self, index: int, size: int) -> pa.Buffer:
         return self._block.slice(self._positions[index], size)
 
-    def binary(self, kind: pa.DataType, positions: tuple[int, int, int], count: int, size: int, nulls: int) -> pa.Array:
+    def binary_column(
+        self, kind: pa.DataType, positions: tuple[int, int, int], count: int, size: int, nulls: int
+    ) -> pa.Array:
         """Return a binary column from the buffers of its offsets, bytes and validity."""
         offsets, data, validity = positions
         valid = self(validity, (count + 7) // 8) if nulls else None

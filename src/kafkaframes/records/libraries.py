@@ -8,14 +8,14 @@ import struct
 from typing import NamedTuple
 
 
-class Library(NamedTuple):
+class CodecLibrary(NamedTuple):
     """A module of a wheel, the codec that it is for, and the names of the functions that must be there together."""
 
     module: str
     codec: str
     functions: tuple[str, ...]
 
-    def addresses(self) -> dict[str, int]:
+    def load_addresses(self) -> dict[str, int]:
         """Return the functions' addresses by their names; nothing unless all are there."""
         if struct.calcsize("P") != 8:
             return {}
@@ -29,11 +29,11 @@ class Library(NamedTuple):
 
 
 LIBRARIES = (
-    Library("lz4.block._block", "lz4", ("LZ4_decompress_safe",)),
-    Library(
+    CodecLibrary("lz4.block._block", "lz4", ("LZ4_decompress_safe",)),
+    CodecLibrary(
         "zstandard._cffi",
         "zstd",
         ("ZSTD_decompressDCtx", "ZSTD_decompressStream", "ZSTD_DCtx_reset", "ZSTD_createDCtx"),
     ),
-    Library("deflate._deflate", "gzip", ("libdeflate_gzip_decompress_ex", "libdeflate_alloc_decompressor")),
+    CodecLibrary("deflate._deflate", "gzip", ("libdeflate_gzip_decompress_ex", "libdeflate_alloc_decompressor")),
 )

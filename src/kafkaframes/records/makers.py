@@ -19,20 +19,20 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import _kernels_gather
 from kafkaframes.records._kernels_gather import SLACK_BYTES
-from kafkaframes.records.arrays import flags, texts
-from kafkaframes.records.decoded import Allocate, Decoded, Index, Ints32, Sections
+from kafkaframes.records.arrays import bool_array, string_array
+from kafkaframes.records.decoded import Allocate, DecodedBatches, Ints32, RecordIndex, RecordSections
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
+from kafkaframes.records.rows import ByteStrings, Int64s, Rows, to_byte_strings
 from kafkaframes.records.scan import SHORTENED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
 
-HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
-TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
+HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+TIMESTAMP_ARROW_TYPE = pa.timestamp("ms", tz="UTC")
 CODEC_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 
-def binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
+def make_binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
     """Copy byte strings from ``buf``; a negative size means null.
 
     Raises:
@@ -49,21 +49,21 @@ def binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Alloca
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
 
 
-def _binary(result: Decoded, positions: Ints, sizes: Ints32) -> pa.Array:
-    return binary_array(result.sections.buf, positions, sizes, allocate=result.allocate)
+def _binary(result: DecodedBatches, positions: Ints, sizes: Ints32) -> pa.Array:
+    return make_binary_array(result.sections.buf, positions, sizes, allocate=result.allocate)
 
 
-def _headers(result: Decoded) -> pa.Array:
+def _make_headers(result: DecodedBatches) -> pa.Array:
     positions, counts = result.index.headers_at, result.index.header_counts
     total, records = int(counts.sum(dtype=np.int64)), counts.size
     allocate = result.allocate
     lists = allocate(records + 1, np.int32)
     parts = [allocate(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
     _kernels_gather.index_headers(result.sections.buf, positions, counts, records, lists, *parts)
-    keys = java_text_array(binary_array(result.sections.buf, parts[0], parts[1], allocate=allocate))
-    values = binary_array(result.sections.buf, parts[2], parts[3], allocate=allocate)
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
-    return pa.Array.from_buffers(HEADERS, records, [None, pa.py_buffer(lists)], null_count=0, children=[pairs])
+    keys = java_text_array(make_binary_array(result.sections.buf, parts[0], parts[1], allocate=allocate))
+    values = make_binary_array(result.sections.buf, parts[2], parts[3], allocate=allocate)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+    return pa.Array.from_buffers(HEADERS_TYPE, records, [None, pa.py_buffer(lists)], null_count=0, children=[pairs])
 
 
 def java_text_array(raw: pa.Array) -> pa.Array:
@@ -77,17 +77,17 @@ def java_text_array(raw: pa.Array) -> pa.Array:
         return pa.array([decode_java_text(key) for key in raw.to_pylist()], pa.string())
 
 
-def _sequences(result: Decoded) -> npt.NDArray[np.int32]:
+def _make_sequences(result: DecodedBatches) -> npt.NDArray[np.int32]:
     """Return sequence numbers: base sequence plus offset delta, with Kafka's wrap from 2^31 - 1 to 0."""
-    bases = result.of_batch(result.batches.column("base_sequence"))
-    deltas = result.index.offsets - result.of_batch(result.batches.column("base_offset"))
+    bases = result.repeat_per_record(result.batches.column("base_sequence"))
+    deltas = result.index.offsets - result.repeat_per_record(result.batches.column("base_offset"))
     deltas = deltas.astype(np.int32).astype(np.int64)
     distance = (MAX_INT32 - deltas).astype(np.int32)
     sums = np.where(bases > distance, deltas - (MAX_INT32 - bases) - 1, bases + deltas)
     return np.where(bases >= 0, sums, -1).astype(np.int32)
 
 
-_CODEC_NAMES = texts([*CODECS, "unknown"])
+_CODEC_NAMES = string_array([*CODECS, "unknown"])
 
 
 def codec_array(attributes: Ints) -> pa.Array:
@@ -97,62 +97,64 @@ def codec_array(attributes: Ints) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, _CODEC_NAMES)
 
 
-def _numbers(name: str, dtype: Any) -> Callable[[Decoded], Any]:
-    return lambda result: result.of_batch(result.batches.column(name).astype(dtype))
+def _numbers(name: str, dtype: Any) -> Callable[[DecodedBatches], Any]:
+    return lambda result: result.repeat_per_record(result.batches.column(name).astype(dtype))
 
 
-def _flag(mask: int) -> Callable[[Decoded], Any]:
-    return lambda result: result.of_batch(result.batches.flag(mask))
+def _flag(mask: int) -> Callable[[DecodedBatches], Any]:
+    return lambda result: result.repeat_per_record(result.batches.mask_flag(mask))
 
 
-def _delete_horizons(result: Decoded) -> pa.Array:
-    has_horizon = result.of_batch(result.batches.flag(DELETE_HORIZON))
-    return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has_horizon).cast(TIMESTAMP_TYPE)
+def _make_delete_horizons(result: DecodedBatches) -> pa.Array:
+    has_horizon = result.repeat_per_record(result.batches.mask_flag(DELETE_HORIZON))
+    return pa.array(result.repeat_per_record(result.batches.column("base_timestamp")), mask=~has_horizon).cast(
+        TIMESTAMP_ARROW_TYPE
+    )
 
 
 class ColumnFactory(NamedTuple):
     """A column's Arrow type, and the function that creates it."""
 
     type: pa.DataType
-    make: Callable[[Decoded], Any]
+    make: Callable[[DecodedBatches], Any]
 
 
 COLUMNS: dict[str, ColumnFactory] = {
     "offset": ColumnFactory(pa.int64(), lambda result: result.index.offsets),
-    "timestamp": ColumnFactory(TIMESTAMP_TYPE, lambda result: result.index.timestamps),
+    "timestamp": ColumnFactory(TIMESTAMP_ARROW_TYPE, lambda result: result.index.timestamps),
     "timestamp_type": ColumnFactory(
         pa.int32(),
-        lambda result: result.of_batch(
+        lambda result: result.repeat_per_record(
             timestamp_types(result.batches.column("magic"), result.batches.column("attributes"))
         ),
     ),
     "key": ColumnFactory(pa.binary(), lambda result: _binary(result, result.index.key_at, result.index.key_size)),
     "value": ColumnFactory(pa.binary(), lambda result: _binary(result, result.index.value_at, result.index.value_size)),
-    "headers": ColumnFactory(HEADERS, _headers),
-    "base_offset": ColumnFactory(pa.int64(), lambda result: result.of_batch(result.base_offsets)),
+    "headers": ColumnFactory(HEADERS_TYPE, _make_headers),
+    "base_offset": ColumnFactory(pa.int64(), lambda result: result.repeat_per_record(result.base_offsets)),
     "position": ColumnFactory(
-        pa.int64(), lambda result: result.of_batch(result.batches.column("position") + result.base)
+        pa.int64(), lambda result: result.repeat_per_record(result.batches.column("position") + result.base)
     ),
     "magic": ColumnFactory(pa.int8(), _numbers("magic", np.int8)),
     "codec": ColumnFactory(
-        CODEC_TYPE, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))
+        CODEC_TYPE, lambda result: codec_array(result.repeat_per_record(result.batches.column("attributes")))
     ),
     "producer_id": ColumnFactory(pa.int64(), _numbers("producer_id", np.int64)),
     "producer_epoch": ColumnFactory(pa.int16(), _numbers("producer_epoch", np.int16)),
-    "sequence": ColumnFactory(pa.int32(), _sequences),
+    "sequence": ColumnFactory(pa.int32(), _make_sequences),
     "leader_epoch": ColumnFactory(pa.int32(), _numbers("leader_epoch", np.int32)),
     "transactional": ColumnFactory(pa.bool_(), _flag(TRANSACTIONAL)),
     "control": ColumnFactory(pa.bool_(), _flag(CONTROL)),
-    "crc_ok": ColumnFactory(pa.bool_(), lambda result: result.of_batch(result.crc_ok)),
+    "crc_ok": ColumnFactory(pa.bool_(), lambda result: result.repeat_per_record(result.crc_ok)),
     "last_offset": ColumnFactory(pa.int64(), _numbers("last_offset", np.int64)),
     "batch_size": ColumnFactory(pa.int32(), _numbers("size", np.int32)),
-    "delete_horizon": ColumnFactory(TIMESTAMP_TYPE, _delete_horizons),
+    "delete_horizon": ColumnFactory(TIMESTAMP_ARROW_TYPE, _make_delete_horizons),
     "key_size": ColumnFactory(pa.int32(), lambda result: np.maximum(result.index.key_size, -1)),
     "value_size": ColumnFactory(pa.int32(), lambda result: np.maximum(result.index.value_size, -1)),
 }
 
 
-def arrow_column(name: str, result: Decoded, ready: Mapping[str, pa.Array]) -> pa.Array:
+def make_arrow_column(name: str, result: DecodedBatches, ready: Mapping[str, pa.Array]) -> pa.Array:
     """Return a column of decoded records, from ``ready`` if it is there."""
     if name in ready:
         return ready[name]
@@ -161,17 +163,17 @@ def arrow_column(name: str, result: Decoded, ready: Mapping[str, pa.Array]) -> p
     if isinstance(values, pa.Array):
         return values
     if values.dtype == np.bool_:
-        return flags(values)
+        return bool_array(values)
     buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(column.type, values.size, buffers, null_count=0)
 
 
-_NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+_NO_BLOBS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
 
 
 def rows_of_index(
-    sections: Sections,
-    index: Index,
+    sections: RecordSections,
+    index: RecordIndex,
     *,
     offsets: Int64s | None = None,
     timestamps: Int64s | None = None,
@@ -189,7 +191,7 @@ def rows_of_index(
     names, values, starts = _NO_BLOBS, _NO_BLOBS, np.zeros(0, np.int64)
     total = int(index.header_counts.sum()) if headers else 0
     if total:
-        starts, names, values = _header_blobs(sections, index, total)
+        starts, names, values = _make_header_blobs(sections, index, total)
     return Rows(
         index.offsets if offsets is None else offsets,
         index.timestamps if timestamps is None else timestamps,
@@ -206,15 +208,19 @@ def decode_header_keys(rows: Rows) -> Rows:
     names = rows.header_names
     if not len(names.starts):
         return rows
-    raw = binary_array(names.data, names.starts, names.lengths.astype(np.int32))
-    return rows._replace(header_names=blobs_of("headers", java_text_array(raw)))
+    raw = make_binary_array(names.data, names.starts, names.lengths.astype(np.int32))
+    return rows._replace(header_names=to_byte_strings("headers", java_text_array(raw)))
 
 
-def _blobs(sections: Sections, positions: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Blobs:
-    return Blobs(positions, np.maximum(sizes, -1).astype(np.int64), sections.buf)
+def _blobs(
+    sections: RecordSections, positions: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]
+) -> ByteStrings:
+    return ByteStrings(positions, np.maximum(sizes, -1).astype(np.int64), sections.buf)
 
 
-def _header_blobs(sections: Sections, index: Index, total: int) -> tuple[Int64s, Blobs, Blobs]:
+def _make_header_blobs(
+    sections: RecordSections, index: RecordIndex, total: int
+) -> tuple[Int64s, ByteStrings, ByteStrings]:
     records = len(index.offsets)
     lists = np.empty(records + 1, np.int32)
     key_at, value_at = np.empty(total, np.int64), np.empty(total, np.int64)
@@ -229,8 +235,8 @@ _PLAIN_TYPES = {
     "base_offset": pa.int64(),
     "last_offset": pa.int64(),
     "count": pa.int32(),
-    "base_timestamp": TIMESTAMP_TYPE,
-    "max_timestamp": TIMESTAMP_TYPE,
+    "base_timestamp": TIMESTAMP_ARROW_TYPE,
+    "max_timestamp": TIMESTAMP_ARROW_TYPE,
     "producer_id": pa.int64(),
     "producer_epoch": pa.int16(),
     "base_sequence": pa.int32(),
@@ -246,13 +252,13 @@ SCHEMA = pa.schema(
         ("timestamp_type", pa.int32()),
         ("transactional", pa.bool_()),
         ("control", pa.bool_()),
-        ("delete_horizon", TIMESTAMP_TYPE),
+        ("delete_horizon", TIMESTAMP_ARROW_TYPE),
         *_PLAIN_TYPES.items(),
     ]
 )
 
 
-def batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
+def read_batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
     """Return a table with one row per batch.
 
     ``count`` is the header's record count. In formats 0 and 1 it is 1 for an uncompressed message and null for a
@@ -269,7 +275,9 @@ def batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int |
     chunks = Chunks(source, rules=rules, start=start, end=end, includes_data=False)
     tables = []
     for chunk in chunks:
-        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN_TYPES.items()} | _flag_columns(chunk)
+        columns = {name: _make_column(chunk, name, kind) for name, kind in _PLAIN_TYPES.items()} | _make_flag_columns(
+            chunk
+        )
         tables.append(pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
     assert chunks.end is not None
     if chunks.end.status == SHORTENED_SOURCE:
@@ -277,12 +285,12 @@ def batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int |
     metadata = {
         "end_position": str(chunks.end.position),
         "end_reason": chunks.end.reason,
-        "end_corrupt": str(chunks.end.corrupt).lower(),
+        "end_corrupt": str(chunks.end.is_corrupt).lower(),
     }
     return pa.Table.from_batches(tables, schema=SCHEMA).replace_schema_metadata(metadata)
 
 
-def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
+def _make_column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
     batches = chunk.batches
     values, is_v2 = batches.column(name), batches.is_v2
     field = "last_offset_delta" if name == "last_offset" else "offset" if name == "base_offset" else name
@@ -294,10 +302,10 @@ def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
     return array.cast(kind)
 
 
-def _flag_columns(chunk: Chunk) -> dict[str, Any]:
+def _make_flag_columns(chunk: Chunk) -> dict[str, Any]:
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
-    no_horizon = ~(batches.flag(DELETE_HORIZON) & (batches.column("size") >= BATCH_V2.size))
+    no_horizon = ~(batches.mask_flag(DELETE_HORIZON) & (batches.column("size") >= BATCH_V2.size))
     return {
         "position": pa.array(batches.column("position") + chunk.base),
         "size": pa.array(batches.column("size").astype(np.int32)),
@@ -306,5 +314,5 @@ def _flag_columns(chunk: Chunk) -> dict[str, Any]:
         "timestamp_type": pa.array(timestamp_types(magics, attributes)),
         "transactional": pa.array(batches.is_transactional),
         "control": pa.array(batches.is_control),
-        "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP_TYPE),
+        "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP_ARROW_TYPE),
     }

@@ -23,7 +23,7 @@ _GLIBC_THRESHOLD_BYTES = 2 << 20
 # numpy requests huge pages for arrays of this size or larger, which would make a mostly unused block resident.
 _HUGE_PAGE_BYTES = 4 << 20
 # The reference count of a free block: its list, the loop variable, and the argument of getrefcount.
-_REFERENCES_OF_FREE_BLOCK = 3
+_FREE_BLOCK_REFERENCES = 3
 
 
 _spare: list[Recycler] = []  # memory of earlier jobs in this process
@@ -62,36 +62,36 @@ class Recycler:
         self._spare_bytes = kept_bytes
         self._is_filled = is_filled
 
-    def array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
+    def new_array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
         """Return an uninitialized array of ``size`` elements."""
         size_bytes = size * np.dtype(dtype).itemsize
         step = max(1 << max(size_bytes.bit_length() - 3, 0), _MIN_BLOCK_BYTES)
-        block = self._block(-(-max(size_bytes, 1) // step) * step)
+        block = self._take_block(-(-max(size_bytes, 1) // step) * step)
         return block[:size_bytes].view(dtype)
 
-    def _block(self, capacity: int) -> npt.NDArray[np.uint8]:
+    def _take_block(self, capacity: int) -> npt.NDArray[np.uint8]:
         blocks = self._blocks.setdefault(capacity, [])
-        free_block = _free(blocks)
+        free_block = _find_free_block(blocks)
         if free_block is not None:
             return free_block
         for size, others in self._blocks.items():  # cheaper than a new block, if the last chunk was a little larger
-            if capacity < size <= 2 * capacity and (free_block := _free(others)) is not None:
+            if capacity < size <= 2 * capacity and (free_block := _find_free_block(others)) is not None:
                 return free_block
-        block = _memory(capacity, is_filled=self._is_filled)
+        block = _allocate_memory(capacity, is_filled=self._is_filled)
         if capacity <= self._spare_bytes:
             self._spare_bytes -= capacity
             blocks.append(block)
         return block
 
 
-def _free(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8] | None:
+def _find_free_block(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8] | None:
     for block in blocks:
-        if sys.getrefcount(block) == _REFERENCES_OF_FREE_BLOCK:
+        if sys.getrefcount(block) == _FREE_BLOCK_REFERENCES:
             return block
     return None
 
 
-def _memory(capacity: int, *, is_filled: bool) -> npt.NDArray[np.uint8]:
+def _allocate_memory(capacity: int, *, is_filled: bool) -> npt.NDArray[np.uint8]:
     """Return memory that is resident only where it is touched. With ``is_filled``, it uses huge pages."""
     if capacity < _HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.empty(capacity, np.uint8)

@@ -5,7 +5,8 @@ functions, whose signatures have not changed for a decade, so a kernel can call 
 does not export them (a system build, another platform), its codec uses the general path, with the same results. Each
 function must decompress a sample correctly before it is used.
 
-A call array holds function addresses and codec contexts. It serves one caller at a time; ``borrow_calls`` lends one.
+A call array holds function addresses and codec contexts. It serves one caller at a time; ``borrow_call_array`` lends
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from kafkaframes.records import _gzip, _kernels_codecs, _lz4, _zstd
 from kafkaframes.records._kernels_codecs import (
-    CALLS,
+    CALL_SLOTS,
     GZIP_CONTEXT,
     GZIP_DECOMPRESS,
     LZ4_DECOMPRESS,
@@ -41,9 +42,9 @@ __all__ = [
     "TOO_SMALL",
     "UNUSUAL",
     "Ints",
-    "borrow_calls",
-    "functions",
-    "make_calls",
+    "borrow_call_array",
+    "load_functions",
+    "make_call_array",
     "open_batches",
     "output_capacity",
 ]
@@ -67,7 +68,7 @@ _CODEC_TRIALS: dict[str, tuple[Callable[[bytes, int | None, int], bytes], tuple[
     "zstd": (_zstd.compress, (1000, len(_TRIAL_SAMPLE))),
     "gzip": (_gzip.compress, (1000,)),
 }
-_CONTEXTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # slots of functions that create a context
+_CONTEXT_SLOTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # slots of functions that create a context
 open_batches = _kernels_codecs.open_batches
 # Idle call arrays. Taking one from a list and putting it back are atomic, so threads share it.
 _idle: list[Ints] = []
@@ -79,19 +80,19 @@ def output_capacity(size: int, limit_bytes: int) -> int:
 
 
 @cache
-def functions() -> dict[int, int]:
+def load_functions() -> dict[int, int]:
     """Return the addresses of the functions that passed their trial, by slot."""
     result: dict[int, int] = {}
     for library in LIBRARIES:
-        addresses = {_INDEXES[name]: address for name, address in library.addresses().items()}
-        if addresses and _is_right(library.codec, addresses):
+        addresses = {_INDEXES[name]: address for name, address in library.load_addresses().items()}
+        if addresses and _passes_trial(library.codec, addresses):
             result |= addresses
     return result
 
 
-def _is_right(codec: str, addresses: dict[int, int]) -> bool:
+def _passes_trial(codec: str, addresses: dict[int, int]) -> bool:
     compress, sizes = _CODEC_TRIALS[codec]
-    out, calls = np.empty(len(_TRIAL_SAMPLE), np.uint8), _new_calls(addresses)
+    out, calls = np.empty(len(_TRIAL_SAMPLE), np.uint8), _create_call_array(addresses)
     for size in sizes:
         payload = np.frombuffer(compress(_TRIAL_SAMPLE[:size], None, 2), np.uint8)
         result = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
@@ -100,27 +101,27 @@ def _is_right(codec: str, addresses: dict[int, int]) -> bool:
     return True
 
 
-def make_calls(words: int) -> Ints:
+def make_call_array(words: int) -> Ints:
     """Return a new call array with contexts of its own and ``words`` extra elements."""
-    return _new_calls(functions(), words)
+    return _create_call_array(load_functions(), words)
 
 
-def _new_calls(addresses: dict[int, int], words: int = 0) -> Ints:
+def _create_call_array(addresses: dict[int, int], words: int = 0) -> Ints:
     """Return a new call array; its contexts live until the process ends."""
-    calls: npt.NDArray[np.int64] = np.zeros(CALLS + words, np.int64)
+    calls: npt.NDArray[np.int64] = np.zeros(CALL_SLOTS + words, np.int64)
     for slot, address in addresses.items():
         maker = ctypes.CFUNCTYPE(ctypes.c_void_p)
-        calls[slot] = (maker(address)() or 0) if slot in _CONTEXTS else address
+        calls[slot] = (maker(address)() or 0) if slot in _CONTEXT_SLOTS else address
     return calls
 
 
 @contextmanager
-def borrow_calls() -> Iterator[Ints]:
+def borrow_call_array() -> Iterator[Ints]:
     """Lend a call array, the last argument of the kernels, to one caller at a time."""
     try:
         calls = _idle.pop()
     except IndexError:
-        calls = _new_calls(functions())
+        calls = _create_call_array(load_functions())
     try:
         yield calls
     finally:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records import _kernels_partition as kernels
-from kafkaframes.records.arrays import int64_values, numbers
-from kafkaframes.records.rows import Blobs, Int64s, blobs_of
+from kafkaframes.records.arrays import int64_array, int64_values
+from kafkaframes.records.rows import ByteStrings, Int64s, to_byte_strings
 from kafkaframes.wire.integers import MAX_INT32
 
 NO_PARTITION: Final = -1
@@ -47,7 +47,7 @@ def partition_of(key: bytes, count: int) -> int:
     return (murmur2(key) & MAX_INT32) % count
 
 
-def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:
+def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None:
     """Fill ``partitions`` where it is ``NO_PARTITION`` and the row has a key; ``counts`` are of the rows' topics."""
     starts, lengths = np.ascontiguousarray(keys.starts), np.ascontiguousarray(keys.lengths)
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
@@ -64,12 +64,12 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = 
     """
     partitions = np.full(rows.num_rows, NO_PARTITION, np.int64)
     if "partition" in rows.schema.names:
-        partitions = int64_values(_int64s(rows.column("partition")), null_value=NO_PARTITION).copy()
+        partitions = int64_values(_to_int64s(rows.column("partition")), null_value=NO_PARTITION).copy()
         invalid_rows = np.flatnonzero((partitions >= count) | (partitions < NO_PARTITION))
         if len(invalid_rows):
             return partitions, int(invalid_rows[0])
     if hashes_keys and "key" in rows.schema.names:
-        assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
+        assign_by_key(to_byte_strings("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
     return partitions, None
 
 
@@ -82,11 +82,11 @@ def split_by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tup
         in_a_row = partition_rows[-1] - partition_rows[0] + 1 == len(partition_rows)
         yield (
             number,
-            rows.slice(partition_rows[0], len(partition_rows)) if in_a_row else rows.take(numbers(partition_rows)),
+            rows.slice(partition_rows[0], len(partition_rows)) if in_a_row else rows.take(int64_array(partition_rows)),
         )
 
 
-def _int64s(column: pa.Array) -> pa.Array:
+def _to_int64s(column: pa.Array) -> pa.Array:
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise EncodeError(f"{column.type} is not an integer type").within("partition")
     try:

@@ -35,16 +35,16 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-class Blobs(NamedTuple):
+class ByteStrings(NamedTuple):
     """Byte strings ``data[starts[i] : starts[i] + lengths[i]]``; a length of -1 means null."""
 
     starts: Int64s
     lengths: Int64s
     data: Bytes
 
-    def take(self, indexes: Int64s) -> Blobs:
+    def take(self, indexes: Int64s) -> ByteStrings:
         """Return the byte strings at ``indexes``, in that order, without copying bytes."""
-        return Blobs(self.starts[indexes], self.lengths[indexes], self.data)
+        return ByteStrings(self.starts[indexes], self.lengths[indexes], self.data)
 
 
 class Rows(NamedTuple):
@@ -52,11 +52,11 @@ class Rows(NamedTuple):
 
     offsets: Int64s
     timestamps: Int64s
-    keys: Blobs
-    values: Blobs
+    keys: ByteStrings
+    values: ByteStrings
     header_starts: Int64s
-    header_names: Blobs
-    header_values: Blobs
+    header_names: ByteStrings
+    header_values: ByteStrings
 
     @property
     def size(self) -> int:
@@ -92,14 +92,14 @@ def rows_of(
     """
     columns_by_name = map_columns(columns, ignore=ignore)
     arrays = {name: column_array(name, columns_by_name[name]) for name in _COLUMNS if name in columns_by_name}
-    count = _common_length(arrays)
+    count = _check_common_length(arrays)
     none = pa.nulls(count, pa.binary())
-    header_starts, names, values = _headers(arrays.get("headers"))
+    header_starts, names, values = _to_headers(arrays.get("headers"))
     return Rows(
-        _offsets(arrays.get("offset"), base_offset, count),
-        _timestamps(arrays.get("timestamp"), count, negative=negative_timestamps),
-        blobs_of("key", arrays.get("key", none)),
-        blobs_of("value", arrays.get("value", none)),
+        _to_offsets(arrays.get("offset"), base_offset, count),
+        _to_timestamps(arrays.get("timestamp"), count, negative=negative_timestamps),
+        to_byte_strings("key", arrays.get("key", none)),
+        to_byte_strings("value", arrays.get("value", none)),
         header_starts,
         names,
         values,
@@ -129,26 +129,30 @@ def rows_of_lists(
         raise EncodeError(f"timestamp {times[row]} is below -1").within(row).within("timestamp")
     ends = np.cumsum(counts, dtype=np.int64)
     offsets = np.arange(len(times)) - np.repeat(ends - counts, counts)
-    return Rows(offsets, times, _blobs_of_list(keys), _blobs_of_list(values), *_headers_of_lists(headers))
+    return Rows(offsets, times, _join_byte_strings(keys), _join_byte_strings(values), *_headers_of_lists(headers))
 
 
-def _headers_of_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> tuple[Int64s, Blobs, Blobs]:
+def _headers_of_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> tuple[Int64s, ByteStrings, ByteStrings]:
     pairs = list(chain.from_iterable(headers))
     if not pairs:
         return _NO_HEADERS
     starts = np.cumsum([0, *map(len, headers)], dtype=np.int64)
-    return starts, _blobs_of_list([name.encode() for name, _ in pairs]), _blobs_of_list([value for _, value in pairs])
+    return (
+        starts,
+        _join_byte_strings([name.encode() for name, _ in pairs]),
+        _join_byte_strings([value for _, value in pairs]),
+    )
 
 
-def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
+def _join_byte_strings(values: Sequence[bytes | None]) -> ByteStrings:
     """Join byte strings. A null has length -1 and takes no bytes."""
     if None not in values:
         lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
-        return Blobs(np.cumsum(lengths) - lengths, lengths, np.frombuffer(b"".join(values), np.uint8))  # type: ignore[arg-type]
+        return ByteStrings(np.cumsum(lengths) - lengths, lengths, np.frombuffer(b"".join(values), np.uint8))  # type: ignore[arg-type]
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
     sizes = np.maximum(lengths, 0)
     data = b"".join(value for value in values if value is not None)
-    return Blobs(np.cumsum(sizes) - sizes, lengths, np.frombuffer(data, np.uint8))
+    return ByteStrings(np.cumsum(sizes) - sizes, lengths, np.frombuffer(data, np.uint8))
 
 
 # --------------------------------------------------------------------------------------------- the caller's values
@@ -218,7 +222,7 @@ def column_array(name: str, values: Any) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
     try:
-        return _plain_headers(values) if name == "headers" else _plain(name, values)
+        return _to_plain_headers(values) if name == "headers" else _to_plain_list(name, values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise EncodeError(str(error)).within(name) from None
 
@@ -231,7 +235,7 @@ def _combine_chunks(chunks: pa.ChunkedArray) -> pa.Array:
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
 
 
-def _plain(name: str, values: Any) -> pa.Array:
+def _to_plain_list(name: str, values: Any) -> pa.Array:
     if isinstance(values, np.ndarray):
         return pa.array(values)
     if name in ("key", "value"):
@@ -239,20 +243,20 @@ def _plain(name: str, values: Any) -> pa.Array:
     return pa.array(values) if len(values) else pa.array([], pa.int64())
 
 
-def _plain_headers(rows: Any) -> pa.Array:
+def _to_plain_headers(rows: Any) -> pa.Array:
     """Convert lists of pairs, or of mappings with ``key`` and ``value``."""
-    pairs = [None if row is None else [_pair(header) for header in row] for row in rows]
+    pairs = [None if row is None else [_to_pair(header) for header in row] for row in rows]
     return pa.array(pairs, pa.map_(pa.binary(), pa.binary()))
 
 
-def _pair(header: Any) -> tuple[Any, Any]:
+def _to_pair(header: Any) -> tuple[Any, Any]:
     if isinstance(header, Mapping):
         return header["key"], header["value"]
     name, value = header
     return name, value
 
 
-def _common_length(arrays: Mapping[str, pa.Array]) -> int:
+def _check_common_length(arrays: Mapping[str, pa.Array]) -> int:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise EncodeError(f"columns differ in length: {lengths}")
@@ -268,7 +272,7 @@ def _reject_nulls(name: str, array: pa.Array) -> None:
         raise EncodeError("null is not allowed here").within(row).within(name)
 
 
-def _int64s(name: str, array: pa.Array) -> Int64s:
+def _to_int64s(name: str, array: pa.Array) -> Int64s:
     _reject_nulls(name, array)
     if not pa.types.is_integer(array.type):
         raise EncodeError(f"{array.type} is not an integer type").within(name)
@@ -278,12 +282,12 @@ def _int64s(name: str, array: pa.Array) -> Int64s:
         raise EncodeError(str(error)).within(name) from None
 
 
-def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
+def _to_offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
     if array is None:
         if base_offset < 0 or base_offset + count - 1 > MAX_INT64:
             raise EncodeError(f"{count} offsets from {base_offset} on exceed the range 0 to 2^63 - 1").within("offset")
         return np.arange(base_offset, base_offset + count, dtype=np.int64)
-    offsets = _int64s("offset", array)
+    offsets = _to_int64s("offset", array)
     if count and offsets[0] < 0:
         raise EncodeError(f"offset {offsets[0]} is negative").within(0).within("offset")
     falling = np.flatnonzero(offsets[1:] <= offsets[:-1])
@@ -297,7 +301,7 @@ def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
     return offsets
 
 
-def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s:
+def _to_timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s:
     if array is None:
         return np.full(count, NO_TIMESTAMP, np.int64)
     if pa.types.is_timestamp(array.type):
@@ -306,7 +310,7 @@ def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s
             array = array.cast(pa.timestamp("ms")).cast(pa.int64())
         except pa.ArrowInvalid:
             raise EncodeError(f"{array.type} does not have whole milliseconds").within("timestamp") from None
-    timestamps = _int64s("timestamp", array)
+    timestamps = _to_int64s("timestamp", array)
     rejected = np.flatnonzero(timestamps < NO_TIMESTAMP)
     if len(rejected) and not negative:
         row = int(rejected[0])
@@ -317,7 +321,7 @@ def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s
 _OFFSET_TYPES = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
 
 
-def blobs_of(name: str, array: pa.Array) -> Blobs:
+def to_byte_strings(name: str, array: pa.Array) -> ByteStrings:
     """Convert an array to byte strings. Types without offsets into bytes are cast first."""
     kind = array.type
     if kind not in _OFFSET_TYPES:
@@ -331,10 +335,10 @@ def blobs_of(name: str, array: pa.Array) -> Blobs:
     if validity is not None and array.null_count:
         lengths[np.asarray(array.is_null())] = -1
     content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return Blobs(bounds[:-1], lengths, content)
+    return ByteStrings(bounds[:-1], lengths, content)
 
 
-_NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+_NO_BLOBS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
 _NO_HEADERS = np.zeros(0, np.int64), _NO_BLOBS, _NO_BLOBS
 
 
@@ -348,7 +352,7 @@ def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
     raise EncodeError(f"{kind} is neither binary nor string").within(name)
 
 
-def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
+def _to_headers(array: pa.Array | None) -> tuple[Int64s, ByteStrings, ByteStrings]:
     """Convert lists of headers; a null list is empty."""
     if array is None or pa.types.is_null(array.type):
         return _NO_HEADERS
@@ -363,7 +367,7 @@ def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
     starts = _list_bounds(array)
     if starts[0] == starts[-1]:
         return _NO_HEADERS
-    name_blobs, value_blobs = blobs_of("headers", names), blobs_of("headers", values)
+    name_blobs, value_blobs = to_byte_strings("headers", names), to_byte_strings("headers", values)
     _reject_null_keys(name_blobs, starts)
     return starts, name_blobs, value_blobs
 
@@ -390,7 +394,7 @@ def _reject_null_headers(array: pa.Array) -> None:
         raise EncodeError("a header is null").within("headers")
 
 
-def _reject_null_keys(names: Blobs, starts: Int64s) -> None:
+def _reject_null_keys(names: ByteStrings, starts: Int64s) -> None:
     null = np.flatnonzero(names.lengths[starts[0] : starts[-1]] < 0)
     if len(null):
         header = int(null[0]) + int(starts[0])

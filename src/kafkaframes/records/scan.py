@@ -35,11 +35,11 @@ from kafkaframes.records.layout import (
 from kafkaframes.records.reasons import CORRUPT_END_REASONS, END_REASONS, FULL, MORE
 
 MEMORY, FILE = "memory", "file"
-RULES_OF_SOURCE = {MEMORY: 1, FILE: 0}
+SCAN_RULES = {MEMORY: 1, FILE: 0}
 # Status of a scan of a source with fewer bytes than its size; the kernels never return it.
 SHORTENED_SOURCE = -1
 # Rows of a scan's table. A scan continues with another table, so this bounds memory, not the size of logs.
-TABLE_ROWS = 16_384
+MAX_TABLE_ROWS = 16_384
 # The status codes that mean lost bytes: Kafka's iterator ends with an error, or the source was truncated.
 DAMAGED_END_REASONS = CORRUPT_END_REASONS | {SHORTENED_SOURCE}
 _MIN_BATCH_BYTES = 26
@@ -68,7 +68,7 @@ class ScanEnd(NamedTuple):
         return self.status in (MORE, FULL)
 
     @property
-    def corrupt(self) -> bool:
+    def is_corrupt(self) -> bool:
         """Whether Kafka's iterator ends with an error here."""
         return self.status in CORRUPT_END_REASONS
 
@@ -78,7 +78,7 @@ class ScanEnd(NamedTuple):
         return _END_REASONS.get(self.status, "more to read")
 
 
-class Batches(NamedTuple):
+class BatchHeaders(NamedTuple):
     """The headers of consecutive batches: ``table`` has a row per name in ``BATCH_COLUMNS`` and a column per batch."""
 
     table: Ints
@@ -87,9 +87,9 @@ class Batches(NamedTuple):
     def __len__(self) -> int:
         return int(self.table.shape[1])
 
-    def part(self, first: int, last: int) -> Batches:
+    def part(self, first: int, last: int) -> BatchHeaders:
         """Return the batches ``first`` to ``last`` (exclusive)."""
-        return Batches(self.table[:, first:last], self.end)
+        return BatchHeaders(self.table[:, first:last], self.end)
 
     def column(self, name: str) -> Ints:
         """Return one field of all batches; -1 if a batch's format has no such field, or its header ends before it."""
@@ -115,7 +115,7 @@ class Batches(NamedTuple):
         result: Flags = ~self.is_v2 & (self.codecs != 0)
         return result
 
-    def flag(self, bit: int) -> Flags:
+    def mask_flag(self, bit: int) -> Flags:
         """Return an attribute flag. Format 1 has only the timestamp type, format 0 has none."""
         lowest = 1 if bit == LOG_APPEND_TIME else 2
         result: Flags = (self.column("magic") >= lowest) & ((self.column("attributes") & bit) != 0)
@@ -124,16 +124,16 @@ class Batches(NamedTuple):
     @property
     def is_control(self) -> Flags:
         """Which batches are control batches."""
-        return self.flag(CONTROL)
+        return self.mask_flag(CONTROL)
 
     @property
     def is_transactional(self) -> Flags:
         """Which batches belong to a transaction, as data or as its marker."""
-        return self.flag(TRANSACTIONAL)
+        return self.mask_flag(TRANSACTIONAL)
 
-    def select(self, selection: Flags | Ints) -> Batches:
+    def select(self, selection: Flags | Ints) -> BatchHeaders:
         """Return the selected batches; ``selection`` is flags or batch numbers."""
-        return Batches(np.ascontiguousarray(self.table[:, selection]), self.end)
+        return BatchHeaders(np.ascontiguousarray(self.table[:, selection]), self.end)
 
 
 def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:
@@ -143,7 +143,7 @@ def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:
     return np.frombuffer(data, np.uint8)
 
 
-def scan(
+def scan_batches(
     data: bytes | bytearray | memoryview | Bytes,
     *,
     position: int = 0,
@@ -151,8 +151,8 @@ def scan(
     rules: str = MEMORY,
     includes_data: bool = True,
     allocate: Callable[[int, Any], Any] = np.empty,
-) -> Batches:
-    """Scan the batches in ``data``, up to ``TABLE_ROWS`` of them.
+) -> BatchHeaders:
+    """Scan the batches in ``data``, up to ``MAX_TABLE_ROWS`` of them.
 
     Args:
         data: the bytes to scan; they may be only the first part of a source.
@@ -164,26 +164,26 @@ def scan(
     """
     array = as_array(data)
     end = array.size if end is None else end
-    capacity = min(TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
+    capacity = min(MAX_TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
     rows, stopped, status = _kernels_scan.scan_batches(
-        array, position, end, RULES_OF_SOURCE[rules], int(includes_data), table
+        array, position, end, SCAN_RULES[rules], int(includes_data), table
     )
-    return Batches(table[:, :rows], ScanEnd(int(stopped), int(status)))
+    return BatchHeaders(table[:, :rows], ScanEnd(int(stopped), int(status)))
 
 
-def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMORY) -> Batches:
+def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMORY) -> BatchHeaders:
     """Scan all batches of ``data``."""
     tables, position = [], 0
     while True:
-        result = scan(data, position=position, rules=rules)
+        result = scan_batches(data, position=position, rules=rules)
         tables.append(result.table)
         if not result.end.can_continue:
-            return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), result.end)
+            return BatchHeaders(np.ascontiguousarray(np.concatenate(tables, axis=1)), result.end)
         position = result.end.position
 
 
-def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
+def check_crcs(data: Any, batches: BatchHeaders) -> npt.NDArray[np.int8]:
     """Return 1 for each batch with a right CRC, else 0. A batch too short for a CRC gets 0."""
     ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)
     _kernels_scan.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
@@ -238,10 +238,10 @@ class Chunk(NamedTuple):
 
     base: int
     data: Bytes
-    batches: Batches
+    batches: BatchHeaders
 
 
-class Memory(NamedTuple):
+class MemorySource(NamedTuple):
     """A source in memory."""
 
     data: Bytes
@@ -258,10 +258,10 @@ class Memory(NamedTuple):
         return self.data[position : position + length]
 
 
-class ScannedBytes:
+class ScannedChunk:
     """The single chunk of bytes in memory that were scanned before; it replaces ``Chunks`` without another scan."""
 
-    def __init__(self, data: Bytes, batches: Batches) -> None:
+    def __init__(self, data: Bytes, batches: BatchHeaders) -> None:
         self._chunk = Chunk(0, data, batches)
         self.end: ScanEnd | None = batches.end
 
@@ -306,7 +306,7 @@ class Chunks:
                 limit, is_cut = base + data.size, self._source.damage is None
             position = 0
             while True:
-                batches = scan(
+                batches = scan_batches(
                     data,
                     position=position,
                     end=limit - base,
@@ -321,7 +321,7 @@ class Chunks:
                 if status == MORE:
                     break
                 if status != FULL:
-                    is_cut = is_cut and not batches.end.corrupt
+                    is_cut = is_cut and not batches.end.is_corrupt
                     self.end = ScanEnd(base + position, SHORTENED_SOURCE if is_cut else status)
                     return
             read_bytes = self._chunk_bytes if position else self._next_read_bytes(data, read_bytes)

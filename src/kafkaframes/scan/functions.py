@@ -192,7 +192,7 @@ def scan_capture(
     """
     from kafkaframes.capture.reader import ON_DAMAGE_VALUES, CaptureOptions
     from kafkaframes.capture.streams import parse_ports
-    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.protocol.messages.registry import ApiRegistry
     from kafkaframes.scan.capture import CaptureReadOptions, CaptureSource
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import check_choice
@@ -200,7 +200,13 @@ def scan_capture(
     check_choice("on_damage", on_damage, ON_DAMAGE_VALUES)
     listening = parse_ports(ports)
     read = CaptureOptions(
-        table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, on_damage=on_damage
+        table=table,
+        api=api,
+        ports=listening,
+        secrets=secrets,
+        apis=ApiRegistry(specs),
+        names_of=names_of,
+        on_damage=on_damage,
     )
     read.select_columns()
     return Scan(CaptureSource(CaptureReadOptions(_paths(paths), read)))

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import flags, int64_values, repeat_value
+from kafkaframes.records.arrays import bool_array, int64_values, repeat_value
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.scan import Batches, BatchSource, Bytes, Flags, check_crcs
+from kafkaframes.records.scan import BatchHeaders, BatchSource, Bytes, Flags, check_crcs
 from kafkaframes.scan.where import RowFilter
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def select_rows(
     """Return the columns of the rows that fulfil the conditions; None if no row does."""
     is_kept = row_filter.mask_rows(batch.column(TIMESTAMP_COLUMN)) if row_filter.has_times else None
     if is_kept is not None:
-        batch = batch.filter(flags(is_kept))
+        batch = batch.filter(bool_array(is_kept))
     if batch.num_rows == 0:
         return None
     if tuple(batch.schema.names) == tuple(columns):
@@ -161,7 +161,7 @@ class RecordCounter:
     verify_crc: bool = True
     control_records: bool = False
 
-    def count_records(self, data: Bytes, batches: Batches, left_out: Flags | None = None) -> int | None:
+    def count_records(self, data: Bytes, batches: BatchHeaders, left_out: Flags | None = None) -> int | None:
         """Return the number of records in batches; None if the headers do not determine it.
 
         Headers do not determine it for compressed message sets of formats 0 and 1, for batches that cross a bound of

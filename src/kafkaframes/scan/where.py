@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kafkaframes.records.scan import Batches
+    from kafkaframes.records.scan import BatchHeaders
 
     Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -91,7 +91,7 @@ class RowFilter:
             is_kept &= values < limit
         return None if is_kept.all() else is_kept
 
-    def mask_batches_without_rows(self, batches: Batches) -> Flags:
+    def mask_batches_without_rows(self, batches: BatchHeaders) -> Flags:
         """Return a mask of the batches with headers that prove that no record is in the time range (format 2 only)."""
         import numpy as np
 
@@ -101,10 +101,10 @@ class RowFilter:
         if start is not None:
             has_no_rows |= largest < start
         if limit is not None:
-            has_no_rows |= (largest >= limit) & batches.flag(LOG_APPEND_TIME)
+            has_no_rows |= (largest >= limit) & batches.mask_flag(LOG_APPEND_TIME)
         return has_no_rows & batches.is_v2
 
-    def mask_batches_of_rows(self, batches: Batches) -> Flags:
+    def mask_batches_of_rows(self, batches: BatchHeaders) -> Flags:
         """Return a mask of the batches with headers that prove that every record is in the time range."""
         import numpy as np
 
@@ -112,7 +112,7 @@ class RowFilter:
         largest = batches.column("max_timestamp")
         is_whole = np.ones(len(batches), np.bool_)
         if start is not None:
-            is_whole &= (largest >= start) & batches.flag(LOG_APPEND_TIME)
+            is_whole &= (largest >= start) & batches.mask_flag(LOG_APPEND_TIME)
         if limit is not None:
             is_whole &= largest < limit
         return is_whole & batches.is_v2 if self.has_times else is_whole

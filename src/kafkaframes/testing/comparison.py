@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from kafkaframes.records.batch import show_bytes
+from kafkaframes.records.batch import format_bytes
 
 Expected = Mapping[str, Any] | bytes | str | None
 _RECORD_FIELDS = ("key", "value", "headers", "timestamp", "partition", "offset")
@@ -89,8 +89,8 @@ def _format_record(values: Mapping[str, Any]) -> str:
 
 def _format_value(name: str, content: Any) -> str:
     if name == "headers":
-        return "{" + ", ".join(f"{key}: {show_bytes(value)}" for key, value in content) + "}"
-    return show_bytes(content) if isinstance(content, bytes) else repr(content)
+        return "{" + ", ".join(f"{key}: {format_bytes(value)}" for key, value in content) + "}"
+    return format_bytes(content) if isinstance(content, bytes) else repr(content)
 
 
 def _describe_difference_in_order(

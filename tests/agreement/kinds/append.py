@@ -12,7 +12,7 @@ from tests.agreement.kind import Case, Kind, differences
 
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 
 _CODECS = {"target_codec": "codec", "target_magic": "record_format", "leader_epoch": "leader_epoch", "now": "now_ms"}
 _SETTINGS = _CODECS | {
@@ -78,7 +78,7 @@ def _batches(data: bytes) -> list[Any]:
     """Compare rebuilt compressed sets by their records: all but sizes, CRCs and positions, which depend on the
     codec.
     """
-    walk = read_values(data)
+    walk = read_batches(data)
     batches = [
         {name: getattr(batch, name) for name in batch.__slots__ if name not in ("position", "size", "crc")}
         for batch in walk

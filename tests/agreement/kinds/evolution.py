@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.agreement.kind import Case, Kind
 
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.changes import worst
-from kafkaframes.protocol.spec.evolution import compare
+from kafkaframes.protocol.spec.changes import most_severe
+from kafkaframes.protocol.spec.evolution import compare_messages
 
 
 def _cases(folder: Path) -> Iterator[Case]:
@@ -25,8 +25,8 @@ def _disagreements(case: Case) -> Iterator[str]:
     if truth is None or not all(path.is_file() for path in files):
         yield "a spec or the verdict is missing"
         return
-    changes = compare(*(load_message(path.read_bytes(), file=path.name) for path in files))
-    verdict = worst(changes)
+    changes = compare_messages(*(load_message(path.read_bytes(), file=path.name) for path in files))
+    verdict = most_severe(changes)
     if (verdict != "breaking") is not truth["compatible"]:
         reasons = "; ".join(f"{change.rule.name} {change.where} {change.versions}" for change in changes) or "no change"
         yield f"expected compatible = {truth['compatible']}, found {verdict}: {reasons}"

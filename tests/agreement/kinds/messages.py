@@ -41,7 +41,10 @@ def _disagreements(case: Case) -> Iterator[str]:
 def _headers(lines: list[dict[str, Any]]) -> Iterator[str]:
     for line in lines:
         try:
-            api, own = catalog.api(line["api_key"]), catalog.entry(f"{line['name']}Request")  # its name in that release
+            api, own = (
+                catalog.find_api(line["api_key"]),
+                catalog.find_entry(f"{line['name']}Request"),
+            )  # its name in that release
         except SpecError as error:
             yield str(error)
             continue

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.records.batch import Batch, Record, read_values
+from kafkaframes.records.batch import Batch, Record, read_batches
 
 _LISTED = 6  # of `n` records the truth lists the first few
 _ERRORS = ("recErr", "hdrErr", "skipErr")
@@ -36,15 +36,15 @@ def _disagreements(case: Case) -> Iterator[str]:
     if not path.exists():
         yield f"{path} is missing"
         return
-    walk = read_values(path.read_bytes())
-    lenient = read_values(path.read_bytes(), lenient=True)
+    walk = read_batches(path.read_bytes())
+    lenient = read_batches(path.read_bytes(), lenient=True)
     batch_pairs = list(zip(walk, lenient, strict=True))
     assert walk.end is not None
     for index, (one, pair) in enumerate(zip_longest(expected_set["batches"], batch_pairs)):
         other = None if pair is None else _batch(*pair, forms=_forms(one))
         yield from differences(_outcome(one), other, f"batches[{index}]")
     rest = {key: value for key, value in expected_set.items() if key not in ("batches", "validate")}
-    yield from differences(rest | {"iterErr": rest["iterErr"] is not None}, {"iterErr": walk.end.corrupt})
+    yield from differences(rest | {"iterErr": rest["iterErr"] is not None}, {"iterErr": walk.end.is_corrupt})
 
 
 def _outcome(batch: dict[str, Any] | None) -> dict[str, Any] | None:

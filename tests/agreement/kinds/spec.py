@@ -15,8 +15,8 @@ from tests.agreement.kind import Case, Kind
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.catalog.importing import import_catalog
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
-from kafkaframes.protocol.spec.load import KAFKA_3_9, PUBLISHED
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
+from kafkaframes.protocol.spec.load import KAFKA_3_9_DIALECT, PUBLISHED_DIALECT
 from kafkaframes.protocol.spec.sources import read_published
 
 TRUTH = "expected.json"
@@ -36,7 +36,7 @@ def _cases(folder: Path) -> Iterator[Case]:
 
 
 def _last_releases() -> set[str]:
-    index = json.loads((FOLDER / "index.json").read_bytes())
+    index = json.loads((MESSAGES_FOLDER / "index.json").read_bytes())
     return {row["lastRelease"] for row in index["messages"].values()}
 
 
@@ -59,20 +59,20 @@ def _verdict(path: Path, truth: dict[str, object] | None) -> Iterator[str]:
     elif truth is None:
         yield "the file has no verdict"
     else:
-        refusal = _refusal(path.read_bytes(), KAFKA_3_9)
+        refusal = _refusal(path.read_bytes(), KAFKA_3_9_DIALECT)
         if (refusal is None) is not truth["accepted"]:
             yield f"expected {'accepted' if truth['accepted'] else 'refused'}, found {refusal or 'accepted'}"
 
 
 def _good(path: Path) -> Iterator[str]:
-    refusal = _refusal(path.read_bytes(), KAFKA_3_9)
+    refusal = _refusal(path.read_bytes(), KAFKA_3_9_DIALECT)
     if refusal is not None:
         yield f"refused: {refusal}"
 
 
 def _release(path: Path) -> Iterator[str]:
     for one in read_published(str(path)):
-        refusal = _refusal(one.text, PUBLISHED)
+        refusal = _refusal(one.text, PUBLISHED_DIALECT)
         if refusal is not None:
             yield f"{one.module}/{one.file}: refused: {refusal}"
         if one.release != path.stem:
@@ -81,7 +81,7 @@ def _release(path: Path) -> Iterator[str]:
 
 def _catalog(folder: Path) -> Iterator[str]:
     imported_specs = import_catalog(read_published(str(folder)))
-    ours = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    ours = {path.name: path.read_text(encoding="utf-8") for path in MESSAGES_FOLDER.glob("*.json")}
     for name in sorted(imported_specs.keys() | ours.keys()):
         if imported_specs.get(name) != ours.get(name):
             yield f"{name}: {'surplus' if name not in imported_specs else 'missing' if name not in ours else 'differs'}"

@@ -12,7 +12,7 @@ from tests.interop.random_differential.named import Named, has_internal_failure,
 from tests.interop.random_differential.requests import Asked
 from tests.interop.random_differential.symbols import Memory
 
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 
 _KEYS = (
     *("name", "topic", "topicName", "topicId", "groupId", "transactionalId", "resourceName", "configName", "apiKey"),
@@ -79,7 +79,7 @@ def _decode_batches(text: str | None) -> Any:
             "records": [str(tuple(record[:5])) for record in batch.records] if not batch.control else "control",
             "isWhole": batch.valid and batch.damage is None,
         }
-        for batch in read_values(base64.b64decode(text))
+        for batch in read_batches(base64.b64decode(text))
     ]
 
 

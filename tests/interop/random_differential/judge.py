@@ -265,7 +265,7 @@ def _body_of(side: Side, one: Asked) -> Any:
 
 def common_ranges(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, tuple[int, int]]:
     """Return the APIs and versions that both brokers serve."""
-    from kafkaframes.protocol.spec.catalog import api as catalog_api
+    from kafkaframes.protocol.spec.catalog import find_api as catalog_api
 
     ranges_by_key = []
     for address in (ours, theirs):

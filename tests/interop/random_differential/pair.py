@@ -14,7 +14,7 @@ from tests.interop.random_differential.symbols import Memory, learn
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
-from kafkaframes.protocol.spec.catalog import api as catalog_api
+from kafkaframes.protocol.spec.catalog import find_api as catalog_api
 
 CLOSED, SILENT, NOTHING = "connection closed", "no answer yet", "no answer, as is right"
 _PATIENCE_SECONDS = 60.0

@@ -15,10 +15,10 @@ from kafkaframes.protocol.spec.kip_636 import tag_errors
 
 
 def test_codes_and_messages_in_arrays_are_counted_by_message():
-    spec = catalog.load("ProduceResponse")
+    spec = catalog.load_spec("ProduceResponse")
     draft = MessageDraft(spec, 11, 11)
     tag_errors(draft)
-    before, after = plan_message(spec, 11), plan_message(draft.build(), 11)
+    before, after = plan_message(spec, 11), plan_message(draft.build_spec(), 11)
     cls = message(spec.name)
 
     def response(*codes):

@@ -17,20 +17,20 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
-NAMES = [name for api in catalog.apis() for name in (api.request, api.response)]
+NAMES = [name for api in catalog.list_apis() for name in (api.request, api.response)]
 QUESTION = ProposalSettings("kip-636")
 
 
 def layouts(proposal, name, version):
-    spec = catalog.load(name)
+    spec = catalog.load_spec(name)
     return list(PROPOSALS[proposal].layouts(MessageForm(spec, version, QUESTION.header_spec(spec.type)), None))
 
 
 def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
     """For every API whose newest version is flexible: the same bytes for a response of defaults, and for errors."""
-    report = rewrite({name: catalog.load(name) for name in NAMES})
+    report = rewrite_errors({name: catalog.load_spec(name) for name in NAMES})
     checked_count = 0
     for api in report.apis[::4]:
         if api.is_flexible_new or api.version == api.before:
@@ -68,9 +68,9 @@ def test_flexible_and_inflexible_layout_are_read_back_and_one_is_what_was_sent(n
 
 
 def test_forms_are_compared_with_their_headers():
-    spec, header = catalog.load("OffsetDeleteResponse"), catalog.load("ResponseHeader")
+    spec, header = catalog.load_spec("OffsetDeleteResponse"), catalog.load_spec("ResponseHeader")
     own = MessageForm(spec, 0, header)
-    new = rewrite({name: catalog.load(name) for name in NAMES}).specs[spec.name]
+    new = rewrite_errors({name: catalog.load_spec(name) for name in NAMES}).specs[spec.name]
     assert have_same_bytes(own, MessageForm(new, 0, header))
     assert not have_same_bytes(own, MessageForm(new, 1, header))
 

@@ -31,7 +31,7 @@ KIP_636 = ProposalSettings("kip-636")
 def test_a_csv_file_of_rates(tmp_path):
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nHeartbeat,4,1000\nfetch,,2.5\n")
     rates = read_mix(str(tmp_path / "mix.csv"))
-    assert rates == [CallRate(12, 4, 1000.0), CallRate(1, catalog.api(1).versions.highest, 2.5)]
+    assert rates == [CallRate(12, 4, 1000.0), CallRate(1, catalog.find_api(1).versions.highest, 2.5)]
     heartbeat = next(scale_outcome(WeighingResult(), rates, KIP_636))
     assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE_RATE)
 
@@ -66,9 +66,9 @@ def test_traffic_as_a_mix_of_itself_gives_its_own_bytes():
 
 
 def test_examples_can_be_read():
-    for api in list(catalog.apis())[::5]:
+    for api in list(catalog.list_apis())[::5]:
         for direction, name in (("request", api.request), ("response", api.response)):
-            spec = catalog.load(name)
+            spec = catalog.load_spec(name)
             for version in {spec.valid_versions.lowest, spec.valid_versions.highest}:
                 messages = make_example_messages(MessageForm(spec, version, KIP_636.header_spec(direction)), direction)
                 assert messages.frames.field("_error").null_count == 1, (name, version)

@@ -20,7 +20,7 @@ from kafkaframes.jobs.analyze.sizes import (
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 
-FLEXIBLE = [name for name in catalog.names() if not catalog.load(name).flexible_versions.is_empty][::6]
+FLEXIBLE = [name for name in catalog.list_names() if not catalog.load_spec(name).flexible_versions.is_empty][::6]
 
 
 def measure_messages(name, version, header, *values):

@@ -16,13 +16,13 @@ from kafkaframes.jobs.analyze.scale import (
 )
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.layout import layout
+from kafkaframes.protocol.spec.layout import list_slots
 
 TEXT_BYTES = 10
 FLEXIBLE = [
     (name, spec.valid_versions.highest)
-    for name in catalog.names()
-    if not (spec := catalog.load(name)).valid_versions.is_empty
+    for name in catalog.list_names()
+    if not (spec := catalog.load_spec(name)).valid_versions.is_empty
     and spec.flexible_versions.contains(spec.valid_versions.highest)
 ]
 
@@ -81,9 +81,9 @@ def test_the_table_is_complete_and_numbers_are_bounded():
 def test_sizes_are_those_of_encoded_messages(is_filled):
     for name, version in FLEXIBLE:
         cls = message(name)
-        data = value_of(layout(cls.spec, version), is_filled=is_filled)
+        data = value_of(list_slots(cls.spec, version), is_filled=is_filled)
         if not is_filled:  # the JSON form asks for mandatory fields alone
-            assert not any(one.tag is not None and one.name in data for one in layout(cls.spec, version))
+            assert not any(one.tag is not None and one.name in data for one in list_slots(cls.spec, version))
         value = cls.from_json(data, version)
         message_sizes = compare_message_sizes(cls.spec, version, TEXT_BYTES)
         sizes = message_sizes.filled if is_filled else message_sizes.bare
@@ -93,7 +93,7 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
 
 def test_the_rejected_alternatives_of_a_message_by_hand():
     """HeartbeatRequest 4: three strings (one nullable), an int32, no tags. One section of one byte."""
-    size = compare_message_sizes(catalog.load("HeartbeatRequest"), 4, TEXT_BYTES)
+    size = compare_message_sizes(catalog.load_spec("HeartbeatRequest"), 4, TEXT_BYTES)
     assert size.bare == {
         "adopted": 3 * 11 + 4 + 1,
         "interleaved": 3 * 11 + 4 + 1,
@@ -102,7 +102,7 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
     }
     assert size.filled == size.bare
     marked_size = compare_message_sizes(
-        catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES
+        catalog.load_spec("AbortTransactionRecord"), 0, TEXT_BYTES
     )  # one tagged string alone
     assert [marked_size.filled[scheme] for scheme in SCHEMES] == [
         1 + 2 + 11,
@@ -113,7 +113,9 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
 
 
 def test_tagged_fields_of_nested_structs_are_listed():
-    headers_by_path = {field.path: field.header for field in find_tagged_fields(catalog.load("ProduceResponse"), 13)}
+    headers_by_path = {
+        field.path: field.header for field in find_tagged_fields(catalog.load_spec("ProduceResponse"), 13)
+    }
     assert list(headers_by_path) == ["Responses.PartitionResponses.CurrentLeader", "NodeEndpoints"]
     header = headers_by_path["Responses.PartitionResponses.CurrentLeader"]
     assert (header.tag, header.length, header.interleaved, header.adopted) == (0, 4 + 4 + 1, 1, 2)
@@ -121,4 +123,4 @@ def test_tagged_fields_of_nested_structs_are_listed():
 
 def test_what_has_no_tags_is_refused():
     with pytest.raises(OptionError, match="not flexible"):
-        compare_message_sizes(catalog.load("SaslHandshakeRequest"), 1)
+        compare_message_sizes(catalog.load_spec("SaslHandshakeRequest"), 1)

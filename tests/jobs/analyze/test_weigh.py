@@ -21,7 +21,7 @@ from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.spec import FieldSpec, FieldType, Versions, catalog, load_message
-from kafkaframes.protocol.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURES = {  # (messages, before, after) by file, proposal and kind
@@ -170,7 +170,7 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
 
 def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
     """One tag of eight bytes and its header where it has a value; an inflexible version stays as it is."""
-    spec = catalog.load("HeartbeatRequest")
+    spec = catalog.load_spec("HeartbeatRequest")
     owner = FieldSpec(
         name="Owner", type=FieldType("int64"), versions=Versions(4, 32767), default=0, tag=0,
         tagged_versions=Versions(4, 32767),
@@ -183,7 +183,7 @@ def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
 
 
 def test_a_message_that_the_specs_after_have_removed_is_named():
-    spec = catalog.load("HeartbeatRequest")
+    spec = catalog.load_spec("HeartbeatRequest")
     removed_spec = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
     kinds = weigh_values(ProposalSettings("mine", {spec.name: removed_spec}), 4, message(spec.name)())
     assert kinds[NOT_RAISED].reasons == {"the specs after have no version of it": 1}
@@ -209,8 +209,8 @@ def test_the_page_on_kip_636_says_what_the_command_prints():
 @pytest.mark.parametrize("name", ["MetadataResponse", "FetchRequest", "ShareFetchResponse", "OffsetDeleteResponse"])
 def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
     """KIP-636's specs as any other pair: the same values by their JSON, header and body."""
-    names = [name for api in catalog.apis() for name in (api.request, api.response)]
-    after = rewrite({name: catalog.load(name) for name in names}).specs
+    names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
+    after = rewrite_errors({name: catalog.load_spec(name) for name in names}).specs
     old, new = message(name), class_of(after[name])
     version = old.spec.valid_versions.highest
     values = [make_value(old, version, seed) for seed in range(4)]

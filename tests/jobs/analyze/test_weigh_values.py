@@ -17,7 +17,7 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 
-FORM = MessageForm(catalog.load("MetadataResponse"), 12, catalog.load("ResponseHeader"))
+FORM = MessageForm(catalog.load_spec("MetadataResponse"), 12, catalog.load_spec("ResponseHeader"))
 STRUCTS = pa.array([{"name": "a"}, {"name": "bb"}, {"name": "ccc"}])
 
 
@@ -84,10 +84,10 @@ def test_a_value_of_another_type_is_refused_and_another_message_is_not_meant():
 
 def test_a_value_of_a_header_is_for_its_newest_version():
     trace = {"name": "TraceId", "type": "string", "versions": "2+", "taggedVersions": "2+", "tag": 0}
-    text = json.loads(to_text(catalog.load("RequestHeader")))
+    text = json.loads(to_text(catalog.load_spec("RequestHeader")))
     header = load_message(json.dumps(text | {"fields": [*text["fields"], trace]}))
     value = ("RequestHeader.TraceId=x",)
-    form = MessageForm(catalog.load("MetadataRequest"), 12, header)
+    form = MessageForm(catalog.load_spec("MetadataRequest"), 12, header)
     assert list(plan_new_columns(value, form, has_header=True)) == ["header.traceId"]
     assert plan_new_columns(value, form._replace(version=8), has_header=True) == {}
     assert plan_new_columns(value, form, has_header=False) == {}

@@ -12,7 +12,7 @@ from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.traffic import ApiMessages
 from kafkaframes.jobs.analyze.weigh import MessageWeigher
 from kafkaframes.protocol.messages import message
-from kafkaframes.protocol.messages.framed import request_columns, response_columns
+from kafkaframes.protocol.messages.framed import decode_request_columns, decode_response_columns
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
 NOBODY = (None, None, None)
@@ -23,7 +23,7 @@ def weigh_values(question, version, *values) -> dict[str, Weight]:
     spec = values[0].spec
     is_request = spec.type == "request"
     data = [(encode_request if is_request else encode_response)(value, version) for value in values]
-    frames = (request_columns if is_request else response_columns)(data, spec.api_key, version)
+    frames = (decode_request_columns if is_request else decode_response_columns)(data, spec.api_key, version)
     sizes = np.array([len(one) for one in data])
     labels = np.zeros(len(values), np.int64)
     bench = MessageWeigher(ProposalSettings(question) if isinstance(question, str) else question)

@@ -17,7 +17,7 @@ from kafkaframes.jobs.audit.audit import (
     judge_format_use,
 )
 from kafkaframes.jobs.audit.audit_text import format_audit
-from kafkaframes.protocol.spec.releases import release
+from kafkaframes.protocol.spec.releases import find_release
 
 SOMEBODY = ClientIdentity("somebody", "10.0.0.1", None, None)
 
@@ -47,28 +47,28 @@ def java(version):
     ],
 )
 def test_verdicts(target, client, key, version, verdict):
-    judgement = judge_api_use(ApiUse(client, key, version), UseCounts(1), release(target))
+    judgement = judge_api_use(ApiUse(client, key, version), UseCounts(1), find_release(target))
     assert judgement.verdict == verdict, judgement.reason
 
 
 def test_the_highest_version_of_an_old_broker_proves_nothing():
-    target = release("4.0.1")
+    target = find_release("4.0.1")
     assert judge_api_use(ApiUse(SOMEBODY, 1, 3, at_broker_limit=True), UseCounts(1), target).verdict == "unknown"
     assert judge_api_use(ApiUse(SOMEBODY, 1, 3, at_broker_limit=False), UseCounts(1), target).verdict == "removed"
 
 
 def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine():
     librdkafka = ClientIdentity("somebody", "10.0.0.1", "librdkafka", "2.3.0")
-    judgement = judge_api_use(ApiUse(librdkafka, 1, 3, at_broker_limit=True), UseCounts(1), release("4.0.1"))
+    judgement = judge_api_use(ApiUse(librdkafka, 1, 3, at_broker_limit=True), UseCounts(1), find_release("4.0.1"))
     assert (judgement.verdict, judgement.reason.startswith("fine after the upgrade")) == ("fine", True)
-    assert judge_api_use(ApiUse(librdkafka, 1, 3), UseCounts(1), release("4.0.1")).verdict == "removed"
+    assert judge_api_use(ApiUse(librdkafka, 1, 3), UseCounts(1), find_release("4.0.1")).verdict == "removed"
 
 
 @pytest.mark.parametrize(("client_id", "key"), [("1", 4), ("broker-1-fetcher-0", 1), ("2", 84)])
 def test_brokers_of_the_cluster_are_no_clients(client_id, key):
     uses = UsesOfInputs()
     uses.add_use(ApiUse(ClientIdentity(client_id, "10.0.0.1", None, None), key, 0), 1, None, None)
-    audit_report = audit_uses(uses, release("4.0.1"))
+    audit_report = audit_uses(uses, find_release("4.0.1"))
     assert (audit_report.clients, audit_report.exit_status) == ((), 0)
     assert [broker.client.client_id for broker in audit_report.brokers] == [client_id]
     assert any("not judged: " in line for line in format_audit(audit_report))
@@ -78,18 +78,18 @@ def test_a_client_is_a_line_with_its_library_and_what_to_do():
     uses = UsesOfInputs()
     for key, version in {0: 2, 1: 2, 3: 1, 10: 0, 11: 0}.items():
         uses.add_use(ApiUse(ClientIdentity("billing", "10.0.0.7", None, None), key, version), 3, None, None)
-    _, line, more = format_audit(audit_uses(uses, release("4.0.1")))
+    _, line, more = format_audit(audit_uses(uses, find_release("4.0.1")))
     assert line.split()[:3] == ["removed", "billing", "10.0.0.7"]
     assert line.endswith("upgrade to kafka-clients 2.1.1 or later (Produce 2, Fetch 2)")
     assert more == "-v lists each request with its reason."
-    assert len(list(format_audit(audit_uses(uses, release("4.0.1")), verbose=True))) > 5
+    assert len(list(format_audit(audit_uses(uses, find_release("4.0.1")), verbose=True))) > 5
 
 
 def test_what_to_do_names_each_api_once():
     uses = UsesOfInputs()
     for key, version in [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3)]:
         uses.add_use(ApiUse(ClientIdentity("raw", "10.0.0.7", "own", "1"), key, version), 3, None, None)
-    _, line, _ = format_audit(audit_uses(uses, release("4.0.1")))
+    _, line, _ = format_audit(audit_uses(uses, find_release("4.0.1")))
     needs = "upgrade to a release that supports Produce 3, Fetch 4 or later"
     assert line.endswith(f"own 1  {needs} (Produce 0, Produce 1, Produce 2 and 2 more)")
 
@@ -105,18 +105,18 @@ def test_what_to_do_names_each_api_once():
     ],
 )
 def test_formats(target, where, magic, verdict):
-    assert judge_format_use(FormatUse(None, where, magic, "t"), UseCounts(1), release(target)).verdict == verdict
+    assert judge_format_use(FormatUse(None, where, magic, "t"), UseCounts(1), find_release(target)).verdict == verdict
 
 
 def test_several_inputs_make_one_audit_and_the_gravest_counts():
     uses = UsesOfInputs()
     uses.add_use(ApiUse(SOMEBODY, 1, 12), 5, 100, 200)
-    assert audit_uses(uses, release("4.0.1")).exit_status == 0
+    assert audit_uses(uses, find_release("4.0.1")).exit_status == 0
     uses.add_format_use(FormatUse(None, "disk", 1, "t"), 1, None, None)
-    assert audit_uses(uses, release("4.0.1")).exit_status == 3
+    assert audit_uses(uses, find_release("4.0.1")).exit_status == 3
     uses.add_use(ApiUse(SOMEBODY, 1, 2), 1, 50, 60)
     uses.add_use(ApiUse(SOMEBODY, 1, 2), 1, 300, 400)
-    audit_report = audit_uses(uses, release("4.0.1"))
+    audit_report = audit_uses(uses, find_release("4.0.1"))
     assert audit_report.exit_status == 4
     (client,) = audit_report.clients
     assert (
@@ -128,14 +128,14 @@ def test_several_inputs_make_one_audit_and_the_gravest_counts():
 
 def test_kafka_4_takes_clients_from_2_1_on():
     """What KIP-896 promises, computed from the releases."""
-    assert find_first_fitting_release(release("4.0.1")) == "2.1.1"
+    assert find_first_fitting_release(find_release("4.0.1")) == "2.1.1"
 
 
 def test_guesses_have_evidence():
     assert guess_library("kafka-python-1.4.7", {})[:2] == ("kafka-python", "1.4.7")
     old = {
         key: {one.accepted_versions.highest}
-        for key, one in release("0.9.0.1").all_apis.items()
+        for key, one in find_release("0.9.0.1").all_apis.items()
         if key in (0, 1, 2, 3, 10, 11)
     }
     assert guess_library("billing", old)[:2] == ("kafka-clients", "0.9.0.1")

@@ -8,7 +8,7 @@ import pytest
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.key_search import prove_gone
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.cleaner import filter as filter_module
@@ -40,7 +40,7 @@ def keys(path: Path) -> list[bytes]:
     return [
         record.key
         for file in sorted(path.glob("*.log"))
-        for batch in read_values(file.read_bytes())
+        for batch in read_batches(file.read_bytes())
         for record in batch.records
     ]
 

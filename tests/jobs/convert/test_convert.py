@@ -23,7 +23,7 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.layout import BYTES_TO_MAGIC, CODECS
-from kafkaframes.records.scan import as_array, scan
+from kafkaframes.records.scan import as_array, scan_batches
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover
@@ -53,7 +53,9 @@ def records(path: Path, *, control: bool = True, without: tuple[str, ...] = ()) 
 
 
 def headers(path: Path, name: str) -> set[int]:
-    return {value for file in segments(path) for value in scan(as_array(file.read_bytes())).column(name).tolist()}
+    return {
+        value for file in segments(path) for value in scan_batches(as_array(file.read_bytes())).column(name).tolist()
+    }
 
 
 def without_timestamp_type(records_by_file: dict[str, list]) -> dict[str, list]:
@@ -132,8 +134,8 @@ def test_recompressing_format_2_keeps_headers_and_records(codec, tmp_path):
     convert(str(source), tmp_path / "out", RecompressSettings(codec=codec, level=1 if codec == "zstd" else None))
     assert records(tmp_path / "out") == records(source)
     for file in segments(source):
-        before = scan(as_array(file.read_bytes()))
-        after = scan(as_array((tmp_path / "out" / file.relative_to(source)).read_bytes()))
+        before = scan_batches(as_array(file.read_bytes()))
+        after = scan_batches(as_array((tmp_path / "out" / file.relative_to(source)).read_bytes()))
         for name in (
             "base_offset",
             "last_offset",
@@ -173,7 +175,7 @@ def test_uncompressed_messages_are_joined_a_wrapper_is_one_batch(tmp_path):
     data = messages(1000) + messages(300, codec="gzip", base_offset=1000, batch_bytes=10**6)
     source = partition(tmp_path / "in", data)
     convert(str(source), tmp_path / "out-0", ConvertSettings(record_format=2))
-    counts = scan(as_array(segments(tmp_path / "out-0")[0].read_bytes())).column("count").tolist()
+    counts = scan_batches(as_array(segments(tmp_path / "out-0")[0].read_bytes())).column("count").tolist()
     assert counts[-1] == 300
     assert sum(counts[:-1]) == 1000
     assert all(130 < count < 160 for count in counts[:-2])  # 16 KiB
@@ -190,7 +192,7 @@ def test_append_time_stays_with_each_message(tmp_path):
     source = partition(tmp_path / "in", data)
     convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert records(tmp_path / "out") == records(source)
-    assert scan(as_array(segments(tmp_path / "out")[0].read_bytes())).column("count").tolist() == [2, 3, 1]
+    assert scan_batches(as_array(segments(tmp_path / "out")[0].read_bytes())).column("count").tolist() == [2, 3, 1]
 
 
 @given(
@@ -218,7 +220,7 @@ def test_batches_begin_where_they_must(given_batches, batch_bytes):
 
 def test_damage_stops_or_is_kept(tmp_path):
     data = bytearray(messages(50, magic=2, codec="lz4", batch_bytes=500))
-    batches = scan(as_array(bytes(data)))
+    batches = scan_batches(as_array(bytes(data)))
     at = int(batches.column("position")[3])
     data[at + 80] ^= 1
     source = partition(tmp_path / "in", bytes(data) + b"torn tail of some bytes")

@@ -11,7 +11,7 @@ from tests.records import mutations
 import kafkaframes
 from kafkaframes.jobs.verify.record_checks import UNKNOWN_TIMESTAMP, check_records
 from kafkaframes.records import scan
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 
 ROWS = [{"key": b"key %d" % (number % 5), "value": b"value %d" % number, "timestamp": 9} for number in range(30)]
 KINDS = [(0, "gzip"), (0, "lz4"), (1, "snappy"), (1, "gzip"), (1, "none"), (2, "lz4"), (2, "zstd"), (2, "none")]
@@ -25,7 +25,7 @@ def by_values(raw, batches):
     rows, first_offsets, problems, wrong = [], [], {}, {}
     positions = batches.column("position").tolist()
     for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
-        (batch,) = read_values(raw[position : position + size], rules=scan.FILE)
+        (batch,) = read_batches(raw[position : position + size], rules=scan.FILE)
         rows.append(len(batch.records))
         first_offsets.append(UNKNOWN_TIMESTAMP if batch.base_offset is None else batch.base_offset)
         if batch.damage is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.jobs.write_topic.packing import BatchFormat, Packer, resize_batches
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.partitioner import partition_of
 
 NOW = 5_000
@@ -27,7 +27,7 @@ def pack_rows(rows, **options):
     for parts in packer(**options).pack_rows([rows] if isinstance(rows, pa.RecordBatch) else rows):
         assert len({part.topic_partition for part in parts}) == len(parts)
         for part in parts:
-            records = [record for data, _ in part.batches for batch in read_values(data) for record in batch.records]
+            records = [record for data, _ in part.batches for batch in read_batches(data) for record in batch.records]
             assert len(records) == part.record_count
             packed_parts.append((part.topic_partition.topic, part.topic_partition.partition, records))
     return packed_parts
@@ -100,7 +100,7 @@ def test_batches_are_bounded_and_each_is_whole():
     ((part,),) = packer(codec="none", batch_bytes=10_000).pack_rows([row_batch])
     assert len(part.batches) > 20
     assert max(len(data) for data, _ in part.batches) <= 10_000
-    assert all(batch.base_offset == 0 for data, _ in part.batches for batch in read_values(data))
+    assert all(batch.base_offset == 0 for data, _ in part.batches for batch in read_batches(data))
     assert part.record_count == 3_000
 
 

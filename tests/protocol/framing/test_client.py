@@ -19,18 +19,18 @@ from kafkaframes.protocol.negotiation import (
 )
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 from kafkaframes.protocol.spec.versions import Versions
 
-SPECS = {name: catalog.load(name) for api in catalog.apis() for name in (api.request, api.response)}
-DONE = rewrite(SPECS)
+SPECS = {name: catalog.load_spec(name) for api in catalog.list_apis() for name in (api.request, api.response)}
+DONE = rewrite_errors(SPECS)
 API_VERSIONS, HEARTBEAT, INIT_PRODUCER_ID, OFFSET_DELETE = 18, 12, 22, 47
 ApiVersionsResponse = message("ApiVersionsResponse")
 
 
 def list_served_apis(specs=None):
     """Return the APIs that a broker with these specs lists."""
-    return {api.key: find_supported_versions(api.key, specs) for api in catalog.apis()}
+    return {api.key: find_supported_versions(api.key, specs) for api in catalog.list_apis()}
 
 
 def refusal(**ranges):

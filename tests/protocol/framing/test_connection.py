@@ -5,17 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import DecodeError, ErrorCode
-from kafkaframes.protocol.framing import ClientConnection, FrameBuffer, frame
+from kafkaframes.protocol.framing import ClientConnection, FrameBuffer, make_frame
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, encode_response
 
-ApiVersionsRequest, ApiVersionsResponse = message("ApiVersionsRequest"), message("ApiVersionsResponse")
+ApiVersionsRequest, ApiVersionsResponse = (
+    message("ApiVersionsRequest"),
+    message("ApiVersionsResponse"),
+)
 HeartbeatRequest, HeartbeatResponse = message("HeartbeatRequest"), message("HeartbeatResponse")
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))
 def test_frames_come_out_whole_however_they_are_cut(payloads, step):
-    stream = b"".join(map(frame, payloads))
+    stream = b"".join(map(make_frame, payloads))
     reader, frames = FrameBuffer(), []
     for at in range(0, len(stream), step):
         reader.receive_data(stream[at : at + step])
@@ -27,7 +30,7 @@ def test_frames_come_out_whole_however_they_are_cut(payloads, step):
 @pytest.mark.parametrize("step", [1_000, 65_540, 10**6])
 def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step):
     payloads = [b"a" * size for size in (0, 5, 65_536, 65_537, 200_000, 3, 70_000)]
-    stream = b"".join(frame(bytes([number]) + payload) for number, payload in enumerate(payloads))
+    stream = b"".join(make_frame(bytes([number]) + payload) for number, payload in enumerate(payloads))
     sizes, frames = [], []
 
     def allocate(size):
@@ -49,7 +52,7 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
 
 def test_no_memory_is_asked_for_a_size_that_cannot_be():
     reader = FrameBuffer(max_bytes=10**6, allocate=lambda size: pytest.fail(f"{size} bytes"))
-    reader.receive_data(frame(b"a" * 65_536) + (10**6 + 1).to_bytes(4))
+    reader.receive_data(make_frame(b"a" * 65_536) + (10**6 + 1).to_bytes(4))
     assert reader.next_frame_or_view() == b"a" * 65_536
     with pytest.raises(DecodeError, match="the maximum is 1000000"):
         reader.next_frame_or_view()
@@ -63,7 +66,7 @@ def test_no_memory_is_asked_for_a_size_that_cannot_be():
 def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, taken_counts):
     """Pending bytes are moved to the front of the same buffer, or of a larger or smaller one."""
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    stream, reader, frames = b"".join(map(frame, payloads)), FrameBuffer(), []
+    stream, reader, frames = b"".join(map(make_frame, payloads)), FrameBuffer(), []
     at, turn = 0, 0
     while at < len(stream):
         free = reader.get_buffer()
@@ -100,7 +103,7 @@ def test_requests_are_numbered_and_their_answers_come_in_their_order(step):
         ("me", number) for number in numbers
     ]
     answers = b"".join(
-        frame(encode_response(HeartbeatResponse(error_code=code), 4, correlation_id=number))
+        make_frame(encode_response(HeartbeatResponse(error_code=code), 4, correlation_id=number))
         for code, number in enumerate(numbers)
     )
     codes = []
@@ -115,7 +118,7 @@ def test_a_request_without_an_answer_waits_for_none():
     client = ClientConnection()
     client.send_request(message("ProduceRequest")(acks=0), 9, expects_response=False)
     number = client.send_request(HeartbeatRequest(), 4)
-    client.receive_data(frame(encode_response(HeartbeatResponse(), 4, correlation_id=number)))
+    client.receive_data(make_frame(encode_response(HeartbeatResponse(), 4, correlation_id=number)))
     assert client.next_response().api_key == 12
     assert client.in_flight == 0
 
@@ -126,7 +129,7 @@ def test_the_answer_of_a_broker_that_does_not_know_the_version_of_api_versions()
     client.send_request(ApiVersionsRequest(), 4)
     keys = [ApiVersionsResponse.ApiVersion(api_key=18, max_version=3)]
     client.receive_data(
-        frame(encode_response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys), 0))
+        make_frame(encode_response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys), 0))
     )
     response = client.next_response()
     assert (response.api_version, response.body.error_code, response.body.api_keys) == (0, 35, keys)
@@ -143,11 +146,11 @@ def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
 
 def test_a_client_refuses_what_it_did_not_ask_for():
     client = ClientConnection()
-    client.receive_data(frame(bytes(8)))
+    client.receive_data(make_frame(bytes(8)))
     with pytest.raises(DecodeError, match="response without a request"):
         client.next_response()
     client.send_request(HeartbeatRequest(), 0)
-    client.receive_data(frame(bytes.fromhex("00000009 0000")))
+    client.receive_data(make_frame(bytes.fromhex("00000009 0000")))
     with pytest.raises(DecodeError, match="correlation ID 9, expected 0"):
         client.next_response()
 

@@ -109,7 +109,7 @@ def test_every_kind_of_field_at_every_place_of_a_run(version):
     check(cls, version, list(values_at_borders(cls, version, COUNTS if DEEP else FEW, most_structs=300)))
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 def test_every_message_at_the_border_of_a_byte(name):
     cls = message(name)
     for version in cls.spec.valid_versions if DEEP else list(cls.spec.valid_versions)[-1:]:

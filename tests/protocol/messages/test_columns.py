@@ -18,15 +18,15 @@ from kafkaframes.protocol.spec import catalog
 
 
 def plan_of(name: str, version: int) -> MessagePlan:
-    return plan_message(catalog.load(name), version)
+    return plan_message(catalog.load_spec(name), version)
 
 
-CASES = [(name, version) for name in catalog.names() for version in catalog.load(name).valid_versions]
+CASES = [(name, version) for name in catalog.list_names() for version in catalog.load_spec(name).valid_versions]
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
 def test_a_row_of_defaults_is_encoded_canonically_and_read_back(name: str) -> None:
-    for version in catalog.load(name).valid_versions:
+    for version in catalog.load_spec(name).valid_versions:
         plan = plan_of(name, version)
         data = encode_columns(plan, pa.array([{}, {}], pa.struct([])))
         row = decode_columns(plan, data, mode="strict")

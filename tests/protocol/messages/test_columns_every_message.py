@@ -12,7 +12,7 @@ from tests.protocol.messages.values import every_pair, make_value
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages._kernels_hot import hot_messages
-from kafkaframes.protocol.messages.columns import decode_columns, is_specialized, specialize
+from kafkaframes.protocol.messages.columns import compile_specialized, decode_columns, is_specialized
 
 NAMES = sorted({name for name, _ in every_pair()})
 
@@ -68,7 +68,7 @@ def test_straight_line_code_does_what_the_interpreter_does(name, version):
     cls = message(name)
     plan = cls.codec(version).plan
     if name in ("HeartbeatRequest", "ProduceResponse"):
-        specialize(plan)
+        compile_specialized(plan)
     if not is_specialized(plan):
         pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     rng = random.Random(name)

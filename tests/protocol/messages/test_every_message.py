@@ -25,7 +25,7 @@ from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.spec import catalog
 
 SEEDS = range(25) if os.environ.get("KAFKAFRAMES_PROFILE") == "deep" else range(2)
-of_each_version = at_every_version("name", lambda name: catalog.load(name).valid_versions)
+of_each_version = at_every_version("name", lambda name: catalog.load_spec(name).valid_versions)
 
 
 def _outcome(read):
@@ -45,7 +45,7 @@ def _damage(data, rng):
     )
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
 def test_what_is_written_is_read(name, version):
     """decode(encode(x)) == x in both modes; the bytes are canonical; size is their number; the twin does the same."""
@@ -67,7 +67,7 @@ def test_what_is_written_is_read(name, version):
                 cls.decode(data + b"more", version)
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
 def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name, version):
     cls = message(name)
@@ -86,7 +86,7 @@ def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name,
                     assert outcome[0].encode(version) == bad[: outcome[1]]  # strict accepts what we would write
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
 def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
     cls = message(name)
@@ -98,7 +98,7 @@ def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
         assert caught.value.position <= cut_at
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 @of_each_version
 def test_the_json_form_leads_back_to_the_value(name, version):
     cls = message(name)
@@ -129,7 +129,9 @@ def _with_tags(spec):
     ]
 
 
-TAGGED = {name: versions for name in catalog.names() if (versions := sorted(set(_with_tags(catalog.load(name)))))}
+TAGGED = {
+    name: versions for name in catalog.list_names() if (versions := sorted(set(_with_tags(catalog.load_spec(name)))))
+}
 
 
 @pytest.mark.parametrize("name", TAGGED)
@@ -138,7 +140,7 @@ def test_tagged_fields_may_be_added_to_a_version_that_exists(name, version):
     """KIP-482: a reader that does not know a tag keeps it and passes it on; a reader that knows it uses a default if it
     is missing.
     """
-    new, old = message(name), class_of(_without_tags(catalog.load(name)))
+    new, old = message(name), class_of(_without_tags(catalog.load_spec(name)))
     for seed in SEEDS:
         data = make_value(new, version, seed).encode(version)
         seen_by_old = old.decode(data, version, mode="strict")
@@ -148,7 +150,7 @@ def test_tagged_fields_may_be_added_to_a_version_that_exists(name, version):
         assert seen_by_new.encode(version) == written_by_old
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 def test_a_field_that_a_version_lacks_is_refused_by_name_and_first_version(name):
     cls = message(name)
     for version in cls.spec.valid_versions:
@@ -231,7 +233,7 @@ def test_other_libraries_read_our_bytes_and_write_the_same():
         warnings.simplefilter("ignore")
         _KAFKA_PYTHON.update(_kafka_python_modules())
     compared_counts = {"kafka-python": 0, "kio": 0}
-    for api in map(catalog.api, PEER_APIS):
+    for api in map(catalog.find_api, PEER_APIS):
         for type_, name in (("request", api.request), ("response", api.response)):
             for version in api.current_versions:
                 data = make_value(message(name), version, 1, plain=True).encode(version)

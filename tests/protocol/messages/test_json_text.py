@@ -11,7 +11,7 @@ from tests.protocol.messages.values import every_pair, make_value
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.columns import decode_columns
-from kafkaframes.protocol.messages.json_text import has_text, to_json_text
+from kafkaframes.protocol.messages.json_text import can_write_text, to_json_text
 from kafkaframes.protocol.spec import catalog
 
 dump_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -26,13 +26,13 @@ def both(cls, version, values, records="empty"):
     return texts.to_pylist(), [dump_json(cls.decode(one, version).to_json(version, records=records)) for one in data]
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", catalog.list_names())
 def test_every_message_at_every_version(name):
     cls = message(name)
-    for version in catalog.load(name).valid_versions:
+    for version in catalog.load_spec(name).valid_versions:
         values = [cls(), *(make_value(cls, version, seed) for seed in range(3))]
         actual_text, expected_text = both(cls, version, values, "size" if version % 2 else "empty")
-        if has_text(cls.codec(version).plan.root):
+        if can_write_text(cls.codec(version).plan.root):
             assert actual_text == expected_text
         else:
             assert actual_text == [None] * len(values)
@@ -40,7 +40,7 @@ def test_every_message_at_every_version(name):
 
 def test_some_versions_have_floats_and_most_have_not():
     pairs = every_pair()
-    without_text = [pair for pair in pairs if not has_text(message(pair[0]).codec(pair[1]).plan.root)]
+    without_text = [pair for pair in pairs if not can_write_text(message(pair[0]).codec(pair[1]).plan.root)]
     assert 0 < len(without_text) < len(pairs) / 50
 
 

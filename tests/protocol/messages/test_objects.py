@@ -14,7 +14,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError, TruncatedError
 from kafkaframes.protocol.messages import Message, Struct, message
-from kafkaframes.protocol.messages._runtime import encode_varint, varint
+from kafkaframes.protocol.messages._runtime import encode_varint, read_varint
 from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.spec import load_message
 
@@ -236,7 +236,7 @@ def test_elements_of_many_shapes():
 @pytest.mark.parametrize("value", [128, 300, 2**14, 2**21 - 1, 2**28, 2**31 - 1])
 def test_varints_of_the_runtime(value):
     data = encode_varint(value)
-    assert varint(data, 0) == (value, len(data))
+    assert read_varint(data, 0) == (value, len(data))
 
 
 def test_the_generated_text_stands_in_tracebacks():
@@ -247,7 +247,7 @@ def test_the_generated_text_stands_in_tracebacks():
         text = "".join(traceback.format_exception(error))
     assert "o.throttle_time_ms, n = unpack_iB(buf, p)" in text
     assert any(name.startswith("<kafkaframes MetadataResponse v12") for name in linecache.cache)
-    assert "def write_MetadataResponse(o, put):" in codec.show()
+    assert "def write_MetadataResponse(o, put):" in codec.source_text()
 
 
 def test_specs_of_the_user(tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kafkaframes.errors import OptionError, SpecError
-from kafkaframes.protocol.messages.plan import Empty, attribute_of, plan_message
+from kafkaframes.protocol.messages.plan import MutableDefault, attribute_of, plan_message
 from kafkaframes.protocol.spec import load_message
 
 SPEC = {
@@ -62,7 +62,7 @@ def test_fields_know_their_encoding_names_and_defaults():
     plan = _plan(2)
     name, parts = plan.root.fields[1], plan.root.fields[3]
     assert (name.nullable, name.compact, name.attribute, name.json_name) == (True, True, "name", "name")
-    assert (parts.array, parts.type, parts.default) == (True, "struct", Empty.ARRAY)
+    assert (parts.array, parts.type, parts.default) == (True, "struct", MutableDefault.ARRAY)
     assert parts.struct is plan.structs[0]
     assert parts.struct.fields[0].attribute == "class_"
     assert [(one.name, one.first_version, one.ignorable) for one in plan.root.absent] == [("Agent", 3, False)]

@@ -23,7 +23,7 @@ TEXTS = ("", "a", "topic-1", "Zürich ☃", "𝄞 clef", "y" * 126, "y" * 127, "
 
 def every_pair() -> list[tuple[str, int]]:
     """Return every (message, version) of the catalog."""
-    return [(name, version) for name in catalog.names() for version in catalog.load(name).valid_versions]
+    return [(name, version) for name in catalog.list_names() for version in catalog.load_spec(name).valid_versions]
 
 
 def make_value(cls: type[Message], version: int, seed: int, *, unknown_tags: bool = False, plain: bool = False) -> Any:

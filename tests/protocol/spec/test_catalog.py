@@ -9,25 +9,25 @@ import pytest
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import Versions, catalog, load_message
-from kafkaframes.protocol.spec.catalog.reading import ABOUT, FOLDER
+from kafkaframes.protocol.spec.catalog.reading import ABOUT_FILE, MESSAGES_FOLDER
 from kafkaframes.protocol.spec.evolution import fields_of
 
 
 def test_every_message_passes_the_rules():
-    for name in catalog.names():
-        text = (FOLDER / f"{name}.json").read_bytes()
-        assert load_message(text, file=name) == catalog.load(name)
+    for name in catalog.list_names():
+        text = (MESSAGES_FOLDER / f"{name}.json").read_bytes()
+        assert load_message(text, file=name) == catalog.load_spec(name)
 
 
 def test_the_index_repeats_what_the_files_say():
-    for name in catalog.names():
-        spec, outline = catalog.load(name), catalog.entry(name).outline
+    for name in catalog.list_names():
+        spec, outline = catalog.load_spec(name), catalog.find_entry(name).outline
         for attribute in ("type", "api_key", "valid_versions", "flexible_versions", "listeners", "name"):
             assert getattr(spec, attribute) == getattr(outline, attribute), name
 
 
 def test_every_version_of_every_api_back_to_zero():
-    apis = catalog.apis()
+    apis = catalog.list_apis()
     assert [api.key for api in apis] == list(range(len(apis)))
     assert len(apis) == 95
     # Versions that never left early access, or whose first versions no published release used, start higher.
@@ -35,44 +35,46 @@ def test_every_version_of_every_api_back_to_zero():
 
 
 def test_removed_versions_are_there_and_marked():
-    produce = catalog.api("Produce")
+    produce = catalog.find_api("Produce")
     assert (str(produce.versions), str(produce.current_versions), produce.flexible_since) == ("0-13", "3-13", 9)
-    removed_api = catalog.api(4)
+    removed_api = catalog.find_api(4)
     assert (removed_api.name, str(removed_api.versions), removed_api.current_versions.is_empty) == (
         "LeaderAndIsr",
         "0-7",
         True,
     )
-    assert catalog.api(56).name == "AlterPartition"
-    assert catalog.load("AlterIsrRequest").api_key == 56
+    assert catalog.find_api(56).name == "AlterPartition"
+    assert catalog.load_spec("AlterIsrRequest").api_key == 56
 
 
 def test_headers():
-    assert catalog.api("ControlledShutdown").header_versions[0] == (0, 0)
-    assert catalog.api("ApiVersions").header_versions[3] == (2, 0)
-    assert catalog.api("Metadata").header_versions[9] == (2, 1)
+    assert catalog.find_api("ControlledShutdown").header_versions[0] == (0, 0)
+    assert catalog.find_api("ApiVersions").header_versions[3] == (2, 0)
+    assert catalog.find_api("Metadata").header_versions[9] == (2, 1)
 
 
 def test_records_of_the_coordinators():
-    keys = {kind: spec.name for kind, spec in catalog.records("kafka-group-coordinator") if spec.type.endswith("key")}
+    keys = {
+        kind: spec.name for kind, spec in catalog.list_records("kafka-group-coordinator") if spec.type.endswith("key")
+    }
     assert keys[1] == "OffsetCommitKey"
     assert keys[2] == "GroupMetadataKey"
-    key = catalog.load("GroupMetadataKey")
+    key = catalog.load_spec("GroupMetadataKey")
     assert [key.canonical_version(version) for version in (0, 1, 2)] == [0, 1, 0]
-    assert next(catalog.records("kafka-metadata"))[1].name == "RegisterBrokerRecord"
+    assert next(catalog.list_records("kafka-metadata"))[1].name == "RegisterBrokerRecord"
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(SpecError, match="MetadataRequest"):
-        catalog.load("metadata")
+        catalog.load_spec("metadata")
     with pytest.raises(SpecError, match="unknown API"):
-        catalog.api(9999)
+        catalog.find_api(9999)
 
 
 def test_one_message_loads_alone(monkeypatch):
     read, read_bytes = [], Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or read_bytes(path))
-    assert catalog.load.__wrapped__("MetadataResponse").name == "MetadataResponse"
+    assert catalog.load_spec.__wrapped__("MetadataResponse").name == "MetadataResponse"
     assert [name for name in read if name.endswith("Response.json")] == ["MetadataResponse.json"]
     assert len(read) <= 2  # the table of messages, unless it was read before
 
@@ -87,16 +89,18 @@ def test_the_catalog_needs_nothing_heavy():
 
 
 def test_versions():
-    assert catalog.entry("FetchRequest").current_versions == Versions(4, 18)
+    assert catalog.find_entry("FetchRequest").current_versions == Versions(4, 18)
     assert catalog.newest_release() == "4.4.0"
 
 
 def test_every_api_has_a_sentence_and_every_sentence_a_subject():
     assert [
-        api.name for api in catalog.apis() if not catalog.about(api.request) or not catalog.about(api.response)
+        api.name
+        for api in catalog.list_apis()
+        if not catalog.find_description(api.request) or not catalog.find_description(api.response)
     ] == []
-    table = json.loads(ABOUT.read_bytes())
-    known_subjects = {one for name in catalog.names() for one in (name, name.removesuffix("Request"))}
+    table = json.loads(ABOUT_FILE.read_bytes())
+    known_subjects = {one for name in catalog.list_names() for one in (name, name.removesuffix("Request"))}
     assert table["messages"].keys() - known_subjects == set()
-    fields = {field.name for name in catalog.names() for _, field in fields_of(catalog.load(name))}
+    fields = {field.name for name in catalog.list_names() for _, field in fields_of(catalog.load_spec(name))}
     assert table["fields"].keys() - fields == set()

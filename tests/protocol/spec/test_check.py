@@ -3,7 +3,7 @@
 import json
 
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.evolution import check_sets
+from kafkaframes.protocol.spec.evolution import compare_sets
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
 
@@ -18,7 +18,7 @@ def specs(*sources):
 
 
 def rules(old, new):
-    return {(one.rule.name, one.message) for one in check_sets(specs(*old), specs(*new))}
+    return {(one.rule.name, one.message) for one in compare_sets(specs(*old), specs(*new))}
 
 
 REQUEST, RESPONSE = source("FooRequest", A), source("FooResponse", A, type="response")
@@ -44,7 +44,7 @@ def test_a_response_is_as_unreleased_as_its_request():
     unstable = source("FooRequest", A, latestVersionUnstable=True)
     changed_spec = source("FooResponse", A, {**A, "name": "B", "versions": "3+"}, type="response")
     for request, verdict in ((unstable, "note"), (REQUEST, "breaking")):
-        findings = list(check_sets(specs(request, RESPONSE), specs(request, changed_spec)))
+        findings = list(compare_sets(specs(request, RESPONSE), specs(request, changed_spec)))
         assert [(finding.rule.name, finding.verdict) for finding in findings] == [("field-added", verdict)]
 
 

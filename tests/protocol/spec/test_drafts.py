@@ -9,9 +9,9 @@ from kafkaframes.protocol.messages import class_of
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.drafts import Kip, MessageDraft
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors
 
-SPECS = {name: catalog.load(name) for api in catalog.apis() for name in (api.request, api.response)}
+SPECS = {name: catalog.load_spec(name) for api in catalog.list_apis() for name in (api.request, api.response)}
 ERRORS = {("ErrorCode", "int16"), ("ErrorMessage", "string")}
 LEFT_OUT = ("SaslHandshake", "ApiVersions")  # KAFKA-9577, KIP-511
 
@@ -22,7 +22,7 @@ def test_kip_636_in_a_few_lines():
     for field in kip.fields("*Response.*"):
         if (field.name, field.type) in ERRORS and field.api not in LEFT_OUT and field.can_be_tagged:
             field.tag()
-    assert kip.specs() == rewrite(SPECS).specs
+    assert kip.specs() == rewrite_errors(SPECS).specs
 
 
 def test_fields_are_added_dropped_and_an_api_is_bumped():
@@ -87,6 +87,6 @@ def test_patterns_may_select_nothing():
 
 def test_a_draft_for_the_sake_of_an_older_version_leaves_the_valid_ones():
     draft = MessageDraft(SPECS["HeartbeatResponse"], 4, 4)
-    (code,) = (at for at in draft.fields() if at.field.name == "ErrorCode")
-    assert draft.tag(code).tag == 0
-    assert str(draft.build().valid_versions) == "0-4"
+    (code,) = (at for at in draft.list_fields() if at.field.name == "ErrorCode")
+    assert draft.tag_field(code).tag == 0
+    assert str(draft.build_spec().valid_versions) == "0-4"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.changes import RULES, version_text, worst
-from kafkaframes.protocol.spec.evolution import compare
+from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, most_severe, version_text
+from kafkaframes.protocol.spec.evolution import compare_messages
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
 B = {"name": "B", "type": "string", "versions": "1+", "nullableVersions": "2+"}
@@ -173,7 +173,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_change(name):
     old, new, expected_findings = CHANGES[name]
-    findings = compare(old, new)
+    findings = compare_messages(old, new)
     assert {(finding.rule.name, finding.where, finding.versions) for finding in findings} == expected_findings
     assert all(finding.verdict == finding.rule.verdict for finding in findings)
 
@@ -183,19 +183,19 @@ def test_a_common_struct_is_followed_wherever_it_is_used():
         uses = [{"name": name, "type": "S", "versions": "0+"} for name in "AB"]
         return spec(*uses, commonStructs=[{"name": "S", "versions": "0+", "fields": [with_(X, type=kind)]}])
 
-    assert {one.where for one in compare(twice("int8"), twice("int16"))} == {"A.X", "B.X"}
+    assert {one.where for one in compare_messages(twice("int8"), twice("int16"))} == {"A.X", "B.X"}
 
 
 def test_an_unstable_version_may_change():
-    findings = compare(spec(A, **UNSTABLE), spec(A, with_(X, versions="3+"), **UNSTABLE))
+    findings = compare_messages(spec(A, **UNSTABLE), spec(A, with_(X, versions="3+"), **UNSTABLE))
     assert [(finding.rule.name, finding.verdict) for finding in findings] == [("field-added", "note")]
-    assert worst(compare(spec(A, **UNSTABLE), spec(A, X, **UNSTABLE))) == "breaking"
+    assert most_severe(compare_messages(spec(A, **UNSTABLE), spec(A, X, **UNSTABLE))) == "breaking"
 
 
 def test_every_rule_is_tried():
     tried_rules = {rule for _, _, expected_findings in CHANGES.values() for rule, _, _ in expected_findings}
     of_sets = {"message-gone", "message-added", "pair-versions", "language"}  # tests/protocol/spec/test_check.py
-    assert tried_rules == RULES.keys() - of_sets
+    assert tried_rules == EVOLUTION_RULES.keys() - of_sets
 
 
 def test_version_text():

@@ -8,25 +8,25 @@ import subprocess
 import pytest
 
 from kafkaframes.protocol.spec import catalog, load_message
-from kafkaframes.protocol.spec.guide import guide_data, guide_page, wire_pages
-from kafkaframes.protocol.spec.layout import rows
+from kafkaframes.protocol.spec.guide import make_guide_data, make_guide_page, make_wire_pages
+from kafkaframes.protocol.spec.layout import layout_rows
 from kafkaframes.protocol.spec.model import PRIMITIVES
 
 
 def test_every_version_has_its_layout():
-    data = guide_data()
-    assert [one["name"] for one in data["messages"]] == list(catalog.names())
+    data = make_guide_data()
+    assert [one["name"] for one in data["messages"]] == list(catalog.list_names())
     for one in data["messages"]:
-        spec = catalog.load(one["name"])
+        spec = catalog.load_spec(one["name"])
         assert len(one["versions"]) == len(list(spec.valid_versions))
         for version, (flexible, _, layout, _) in zip(spec.valid_versions, one["versions"], strict=True):
             assert flexible == spec.is_flexible(version)
             names = [data["rows"][number][1] for number in data["layouts"][layout]]
-            assert names == [row.name for row in rows(spec, version)]
+            assert names == [row.name for row in layout_rows(spec, version)]
 
 
 def test_the_page_is_whole_and_needs_no_network():
-    page = guide_page()
+    page = make_guide_page()
     assert not re.search(r"https?://|<link|src=|@import", page)
     script = re.search(r"<script>(.*)</script>", page, re.DOTALL)[1]
     assert "</script" not in script
@@ -37,12 +37,12 @@ def test_the_page_is_whole_and_needs_no_network():
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to read the script with")
 def test_the_script_is_javascript(tmp_path):
     path = tmp_path / "guide.js"
-    path.write_text(re.search(r"<script>(.*)</script>", guide_page(), re.DOTALL)[1])
+    path.write_text(re.search(r"<script>(.*)</script>", make_guide_page(), re.DOTALL)[1])
     subprocess.run(["node", "--check", str(path)], check=True)
 
 
 def sections():
-    return {(page, title): tables for page, _, several in wire_pages() for title, _, tables in several}
+    return {(page, title): tables for page, _, several in make_wire_pages() for title, _, tables in several}
 
 
 def test_one_page_has_what_messages_are_made_of():
@@ -63,8 +63,8 @@ def test_specs_of_a_proposal_are_in_it_beside_the_catalogs():
     fields = [{"name": "Mood", "type": "int8", "versions": "0+", "about": "How loud it is."}]
     half = {"apiKey": 200, "type": "request", "validVersions": "0", "flexibleVersions": "0+", "fields": fields}
     spec = load_message(json.dumps(half | {"name": "GreetRequest"}))
-    data = guide_data({spec.name: spec})
+    data = make_guide_data({spec.name: spec})
     (own,) = [one for one in data["messages"] if one["own"]]
     assert (own["name"], own["key"], own["current"]) == ("GreetRequest", 200, "0")
     assert data["fields"]["Mood"] == "How loud it is."
-    assert len(data["messages"]) == len(catalog.names()) + 1
+    assert len(data["messages"]) == len(catalog.list_names()) + 1

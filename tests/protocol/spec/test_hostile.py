@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.evolution import compare
-from kafkaframes.protocol.spec.layout import layout
+from kafkaframes.protocol.spec.evolution import compare_messages
+from kafkaframes.protocol.spec.layout import list_slots
 
 WORDS = st.sampled_from(
     ["0", "0+", "1+", "0-3", "2-3", "none", "A", "B", "S", "[]S", "int8", "string", "records", "null"]
@@ -85,8 +85,8 @@ def test_what_is_accepted_can_be_laid_out_written_and_compared(one, other):
     if old is None:
         return
     again = load_message(to_text(old))
-    assert compare(old, again) == []
+    assert compare_messages(old, again) == []
     for version in old.valid_versions:
-        assert layout(old, version) == layout(again, version)
+        assert list_slots(old, version) == list_slots(again, version)
     if new is not None:
-        compare(old, new)
+        compare_messages(old, new)

@@ -11,13 +11,18 @@ from kafkaframes.errors import SpecError
 from kafkaframes.protocol.messages import class_of
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.evolution import check_sets
-from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, find_untagged_errors, numbers, rewrite
+from kafkaframes.protocol.spec.evolution import compare_sets
+from kafkaframes.protocol.spec.kip_636 import (
+    COUNTS_OF_OCTOBER_2024,
+    count_changes,
+    find_untagged_errors,
+    rewrite_errors,
+)
 
 CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
 TEXT = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+"}
-SPECS = {name: catalog.load(name) for api in catalog.apis() for name in (api.request, api.response)}
-DONE = rewrite(SPECS)
+SPECS = {name: catalog.load_spec(name) for api in catalog.list_apis() for name in (api.request, api.response)}
+DONE = rewrite_errors(SPECS)
 APIS = [pytest.param(api, id=f"{api.response}-v{api.version}") for api in DONE.apis]
 
 
@@ -64,16 +69,16 @@ def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_messa
 
 
 def test_a_rewrite_of_a_rewrite_changes_nothing_and_the_same_input_gives_the_same_text():
-    again = rewrite(DONE.specs)
+    again = rewrite_errors(DONE.specs)
     assert (again.specs, again.apis, again.fields) == (DONE.specs, (), ())
     texts = {name: to_text(spec) for name, spec in DONE.specs.items()}
     assert {name: load_message(text) for name, text in texts.items()} == DONE.specs
-    assert {name: to_text(spec) for name, spec in rewrite(SPECS).specs.items()} == texts
+    assert {name: to_text(spec) for name, spec in rewrite_errors(SPECS).specs.items()} == texts
 
 
 def test_what_the_catalogs_rewrite_comes_to():
-    figures = numbers(DONE)
-    assert figures.keys() == TRUNK_OF_OCTOBER_2024.keys()
+    figures = count_changes(DONE)
+    assert figures.keys() == COUNTS_OF_OCTOBER_2024.keys()
     assert (
         figures["responses"],
         figures["responses rewritten"],
@@ -97,7 +102,7 @@ def test_what_the_catalogs_rewrite_comes_to():
 
 
 def test_as_written_and_by_suffix():
-    report = rewrite(SPECS, suffix=True, as_written=True)
+    report = rewrite_errors(SPECS, suffix=True, as_written=True)
     assert len(report.apis) == 94
     assert {"PartitionErrorCode", "AcknowledgeErrorMessage", "BatchIndexErrorMessage"} <= {
         field.path[-1] for field in report.fields
@@ -107,12 +112,12 @@ def test_as_written_and_by_suffix():
     kept_reasons = {".".join((one.message, *one.path)): one.reason for one in report.unchanged}
     assert kept_reasons["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it is tag 0 already"
     assert "SaslHandshakeResponse" in kept_reasons
-    assert rewrite(report.specs, suffix=True, as_written=True).specs == report.specs
+    assert rewrite_errors(report.specs, suffix=True, as_written=True).specs == report.specs
 
 
 def test_the_checker_calls_all_but_three_defaults_harmless():
     """Versions 0 of CreateTopics, 0 and 1 of DescribeQuorum lack the message: their readers find another default."""
-    findings = list(check_sets(SPECS, DONE.specs))
+    findings = list(compare_sets(SPECS, DONE.specs))
     breaking = [
         (finding.message, finding.where, finding.rule.name) for finding in findings if finding.verdict == "breaking"
     ]
@@ -126,7 +131,7 @@ def test_the_checker_calls_all_but_three_defaults_harmless():
 
 def test_tags_go_on_where_the_struct_has_some():
     tagged_field = {"name": "T", "type": "int8", "versions": "1+", "tag": 0, "taggedVersions": "1+"}
-    report = rewrite(pair(TEXT, tagged_field, CODE))
+    report = rewrite_errors(pair(TEXT, tagged_field, CODE))
     assert [(field.path, field.tag, field.version) for field in report.fields] == [
         (("ErrorMessage",), 1, 2),
         (("ErrorCode",), 2, 2),
@@ -144,7 +149,7 @@ def test_ranges_that_end_at_the_newest_version_go_on():
         ]
     }
     uses = {"name": "L", "type": "[]S", "versions": "0-1"}
-    report = rewrite(
+    report = rewrite_errors(
         pair(
             closed_field, ended_field, uses, request={"fields": [{"name": "R", "type": "int8", "versions": "1"}]}, **top
         )
@@ -161,13 +166,13 @@ def test_a_field_that_waits_for_the_next_version_is_an_error(where):
     waiting = {"name": "Later", "type": "int8", "versions": "2+"}
     specs = pair(CODE, waiting) if where == "response" else pair(CODE, request={"fields": [waiting]})
     with pytest.raises(SpecError, match="declares other fields for it"):
-        rewrite(specs)
+        rewrite_errors(specs)
 
 
 def test_a_message_that_some_version_cannot_be_null_in_keeps_its_default():
-    report = rewrite(pair(CODE, {**TEXT, "nullableVersions": "1+"}))
+    report = rewrite_errors(pair(CODE, {**TEXT, "nullableVersions": "1+"}))
     assert (one_field(report, "ErrorMessage").default, report.fields[1].is_null_default_new) == ("", False)
-    report = rewrite(pair(CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
+    report = rewrite_errors(pair(CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
     assert one_field(report, "ErrorMessage").default == ""
     assert load_message(to_text(report.specs["FooResponse"])) == report.specs["FooResponse"]
 
@@ -175,7 +180,7 @@ def test_a_message_that_some_version_cannot_be_null_in_keeps_its_default():
 def test_a_struct_used_twice_is_tagged_once():
     common = {"commonStructs": [{"name": "S", "versions": "0+", "fields": [CODE, TEXT]}]}
     uses = [{"name": name, "type": kind, "versions": "0+"} for name, kind in (("A", "[]S"), ("B", "S"))]
-    report = rewrite(pair(*uses, **common))
+    report = rewrite_errors(pair(*uses, **common))
     assert [(field.path, field.arrays) for field in report.fields] == [
         (("A", "ErrorCode"), 1),
         (("A", "ErrorMessage"), 1),
@@ -183,7 +188,9 @@ def test_a_struct_used_twice_is_tagged_once():
 
 
 def test_an_inflexible_api_turns_flexible_with_its_headers():
-    report = rewrite(pair(CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}}))
+    report = rewrite_errors(
+        pair(CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}})
+    )
     request, response = report.specs["FooRequest"], report.specs["FooResponse"]
     assert (str(request.flexible_versions), str(response.flexible_versions)) == ("2+", "2+")
     assert [(request.header_version(v), response.header_version(v)) for v in (1, 2)] == [(1, 0), (2, 1)]
@@ -192,11 +199,11 @@ def test_an_inflexible_api_turns_flexible_with_its_headers():
 
 def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised():
     specs = pair(CODE, request={"latestVersionUnstable": True})
-    report = rewrite(specs)
+    report = rewrite_errors(specs)
     assert (str(report.specs["FooResponse"].valid_versions), str(one_field(report).tagged_versions)) == ("0-1", "1+")
-    assert rewrite(report.specs).specs == report.specs
-    assert str(rewrite(specs, as_written=True).specs["FooResponse"].valid_versions) == "0-2"
-    assert {one.verdict for one in check_sets(specs, report.specs)} == {"note", "compatible"}
+    assert rewrite_errors(report.specs).specs == report.specs
+    assert str(rewrite_errors(specs, as_written=True).specs["FooResponse"].valid_versions) == "0-2"
+    assert {one.verdict for one in compare_sets(specs, report.specs)} == {"note", "compatible"}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,7 @@ def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised()
     ],
 )  # fmt: skip
 def test_what_cannot_be_rewritten_stays_and_says_why(specs, reason):
-    report = rewrite(specs)
+    report = rewrite_errors(specs)
     assert report.specs == specs
     assert any(reason in one.reason for one in report.unchanged), report.unchanged
 
@@ -224,7 +231,7 @@ def test_what_is_no_request_or_response_is_passed_on():
     data = load_message(
         json.dumps({"type": "data", "name": "D", "validVersions": "0", "flexibleVersions": "none", "fields": [CODE]})
     )
-    assert rewrite({"D": data}).specs == {"D": data}
+    assert rewrite_errors({"D": data}).specs == {"D": data}
 
 
 # ---- the guard: "easily forgotten about" ----
@@ -248,29 +255,29 @@ def find_untagged(spec, **options):
 
 
 def test_no_spec_of_kafka_and_no_rewritten_one_has_an_untagged_error():
-    every = [catalog.load(name) for name in catalog.names()]
+    every = [catalog.load_spec(name) for name in catalog.list_names()]
     assert [spec.name for spec in every if find_untagged_errors(spec)] == []
     for options in ({}, {"suffix": True}, {"suffix": True, "as_written": True}):
-        report = rewrite(SPECS, **options)
+        report = rewrite_errors(SPECS, **options)
         assert [name for name, spec in report.specs.items() if find_untagged_errors(spec)] == []
 
 
 @pytest.mark.parametrize("suffix", [False, True], ids=["exact names", "suffix"])
 @pytest.mark.parametrize("api", APIS)
 def test_an_error_added_to_a_rewritten_response_is_found_and_the_next_rewrite_tags_it(api, suffix):
-    specs = rewrite({name: SPECS[name] for name in (api.request, api.response)}, suffix=suffix).specs
+    specs = rewrite_errors({name: SPECS[name] for name in (api.request, api.response)}, suffix=suffix).specs
     newest = f"{api.version}+"
     code, text = {**SECOND_CODE, "versions": newest}, {**SECOND_TEXT, "versions": newest, "nullableVersions": newest}
     specs |= {api.response: add_fields(specs[api.response], code, text)}
     assert find_untagged(specs[api.response]) == ["SecondErrorCode", "SecondErrorMessage"]
-    again = rewrite(specs, suffix=suffix)
+    again = rewrite_errors(specs, suffix=suffix)
     assert [field.path for field in again.fields] == [("SecondErrorCode",), ("SecondErrorMessage",)]
     assert find_untagged(again.specs[api.response]) == []
 
 
 def test_errors_in_new_and_in_common_structs_are_found():
     inner = {"name": "Parts", "type": "[]Part", "versions": "2+", "fields": [CODE]}
-    specs = rewrite(pair(CODE)).specs
+    specs = rewrite_errors(pair(CODE)).specs
     assert find_untagged(add_fields(specs["FooResponse"], inner)) == ["Parts.ErrorCode"]
     shared_structs = {"name": "Node", "versions": "0+", "fields": [{**CODE, "versions": "2+"}]}
     uses = {"name": "Left", "type": "Node", "versions": "0+"}, {"name": "Right", "type": "[]Node", "versions": "2+"}
@@ -281,7 +288,7 @@ def test_errors_in_new_and_in_common_structs_are_found():
 
 
 def test_only_names_and_types_of_errors_and_only_versions_in_use_are_found():
-    specs = rewrite(pair(CODE, TEXT)).specs
+    specs = rewrite_errors(pair(CODE, TEXT)).specs
     others = [
         {"name": "ErrorCodes", "type": "[]int16", "versions": "2+"},
         {"name": "OtherErrorCode", "type": "int32", "versions": "2+"},

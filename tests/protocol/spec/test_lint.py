@@ -6,8 +6,8 @@ import pytest
 
 from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.jsontext import JsonText
-from kafkaframes.protocol.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS, lint, lint_set
-from kafkaframes.protocol.spec.load import declaration
+from kafkaframes.protocol.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS, lint_document, lint_set
+from kafkaframes.protocol.spec.load import read_declaration
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
 INNER = [{"name": "X", "type": "int8", "versions": "0+"}]
@@ -43,7 +43,7 @@ WARNED = {
 def warnings(spec):
     load_message(spec)
     document = JsonText(spec)
-    return {one.rule for one in lint(document, declaration(document))}
+    return {one.rule for one in lint_document(document, read_declaration(document))}
 
 
 @pytest.mark.parametrize("rule", WARNED)

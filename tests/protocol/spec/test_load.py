@@ -7,7 +7,7 @@ import pytest
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import FieldType, Versions, load_message
-from kafkaframes.protocol.spec.load import PUBLISHED
+from kafkaframes.protocol.spec.load import PUBLISHED_DIALECT
 from kafkaframes.protocol.spec.model import snake_case
 
 THING = """// a comment with a "quote"
@@ -88,7 +88,7 @@ def test_no_spec(text, words):
 
 
 def test_a_published_file_may_have_text_behind_it():
-    assert load_message(GOOD + " ] }", dialect=PUBLISHED) == load_message(GOOD)
+    assert load_message(GOOD + " ] }", dialect=PUBLISHED_DIALECT) == load_message(GOOD)
 
 
 def test_header_versions():

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames, names_ledger
+from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames, make_names_ledger
 
 
 def spec(versions, *fields):
@@ -26,7 +26,7 @@ def test_a_field_is_known_by_its_place_in_a_version():
         field("Partition"),
         field("Rows", "[]Row", fields=[field("Topic", "string")]),
     )
-    assert names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {
+    assert make_names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {
         "XRequest": {
             "Partition": [["Index", "2.2.2"], ["Partition", "2.3.1"]],
             "Rows.Topic": [["Name", "2.2.2"], ["Topic", "2.3.1"]],
@@ -36,7 +36,7 @@ def test_a_field_is_known_by_its_place_in_a_version():
 
 def test_a_version_that_changed_its_shape_names_nothing():
     old, now = spec("0", field("A"), field("B", "string")), spec("0", field("C"))
-    assert names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {}
+    assert make_names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_version_that_changed_its_shape_names_nothing():
 )
 def test_names_of_fetch_over_the_releases(release, names):
     path = ("Responses", "Partitions", "AbortedTransactions")
-    names_found = [ReleaseNames(release).field("FetchResponse", path[: depth + 1]) for depth in range(3)]
+    names_found = [ReleaseNames(release).former_name("FetchResponse", path[: depth + 1]) for depth in range(3)]
     assert [name or now for name, now in zip(names_found, path, strict=True)] == names
 
 

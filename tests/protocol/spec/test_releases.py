@@ -6,14 +6,14 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.releases import LISTENERS, release, releases
+from kafkaframes.protocol.spec.releases import LISTENERS, find_release, list_releases
 from kafkaframes.protocol.spec.versions import Versions
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, API_VERSIONS = 0, 1, 2, 3, 8, 9, 11, 18
 
 
 def ranges(name, key):
-    one = release(name).all_apis[key]
+    one = find_release(name).all_apis[key]
     return str(one.accepted_versions), str(one.advertised_versions)
 
 
@@ -46,21 +46,24 @@ def test_only_produce_is_advertised_below_what_is_accepted():
     """So whoever takes the one for the other is found out by one API only."""
     differ = {
         (name, key)
-        for name in releases()
-        for key, one in release(name).all_apis.items()
+        for name in list_releases()
+        for key, one in find_release(name).all_apis.items()
         if one.accepted_versions != one.advertised_versions
     }
     assert {key for _, key in differ} == {PRODUCE}
-    assert {name for name, _ in differ} == {name for name in releases() if name.startswith("4.")}
+    assert {name for name, _ in differ} == {name for name in list_releases() if name.startswith("4.")}
 
 
 def test_before_0_10_nobody_answers_api_versions():
-    assert [name for name in releases() if 18 not in release(name).apis()] == ["0.8.2.2", "0.9.0.1"]
+    assert [name for name in list_releases() if 18 not in find_release(name).apis_of_listener()] == [
+        "0.8.2.2",
+        "0.9.0.1",
+    ]
 
 
 def test_the_newest_release_is_the_catalogs():
-    newest = release(catalog.newest_release())
-    for api in catalog.apis():
+    newest = find_release(catalog.newest_release())
+    for api in catalog.list_apis():
         stable = api.current_versions
         if api.is_latest_unstable:
             stable = Versions(stable.lowest, stable.highest - 1)
@@ -69,24 +72,24 @@ def test_the_newest_release_is_the_catalogs():
 
 
 def test_every_range_is_one_that_the_catalog_speaks():
-    for name in releases():
-        for key, one in release(name).all_apis.items():
-            assert catalog.api(key).versions.covers(one.accepted_versions), (name, key)
+    for name in list_releases():
+        for key, one in find_release(name).all_apis.items():
+            assert catalog.find_api(key).versions.covers(one.accepted_versions), (name, key)
             assert set(one.listeners) <= set(LISTENERS)
             assert set(one.deprecated_versions) <= set(one.accepted_versions)
 
 
 def test_a_listener_serves_its_own_apis():
-    assert 4 in release("3.2").apis()  # LeaderAndIsr: a controller's to brokers with ZooKeeper
-    assert 4 not in release("3.9").apis()
-    assert 4 in release("3.9").apis("zk_broker")
-    assert 52 in release("3.9").apis("controller")  # Vote
+    assert 4 in find_release("3.2").apis_of_listener()  # LeaderAndIsr: a controller's to brokers with ZooKeeper
+    assert 4 not in find_release("3.9").apis_of_listener()
+    assert 4 in find_release("3.9").apis_of_listener("zk_broker")
+    assert 52 in find_release("3.9").apis_of_listener("controller")  # Vote
     with pytest.raises(OptionError, match="expected zk_broker"):
-        release("3.9").apis("nobody")
+        find_release("3.9").apis_of_listener("nobody")
 
 
 def test_deprecated_is_what_4_0_took_away():
-    before, after = release("3.9"), release("4.0.0")
+    before, after = find_release("3.9"), find_release("4.0.0")
     for key, one in before.all_apis.items():
         accepted_again = [version for version in one.deprecated_versions if after.accepts(key, version)]
         assert accepted_again == [], key
@@ -100,7 +103,7 @@ def test_deprecated_is_what_4_0_took_away():
      ("4.4.0", "4.4.0")],
 )  # fmt: skip
 def test_a_line_is_its_last_release_and_a_patch_that_is_not_there_the_next_one(name, expected_name):
-    assert release(name).name == expected_name
+    assert find_release(name).name == expected_name
 
 
 @pytest.mark.parametrize(
@@ -109,4 +112,4 @@ def test_a_line_is_its_last_release_and_a_patch_that_is_not_there_the_next_one(n
 )
 def test_an_unknown_release_is_an_error_that_lists_those_known(name):
     with pytest.raises(OptionError, match=r"0\.8\.2\.2, .*4\.4\.0"):
-        release(name)
+        find_release(name)

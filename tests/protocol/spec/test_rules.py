@@ -8,9 +8,9 @@ import pytest
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.declared import declare
+from kafkaframes.protocol.spec.declared import declare_message
 from kafkaframes.protocol.spec.jsontext import JsonText
-from kafkaframes.protocol.spec.load import KAFKA_3_9, NEWEST, problems_of
+from kafkaframes.protocol.spec.load import KAFKA_3_9_DIALECT, NEWEST_DIALECT, find_problems
 from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_RULES
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
@@ -153,7 +153,7 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "spec"), CASES)
 def test_refused(rule, spec):
-    assert rule in {problem.rule for problem in problems_of(JsonText(spec), NEWEST)}
+    assert rule in {problem.rule for problem in find_problems(JsonText(spec), NEWEST_DIALECT)}
     with pytest.raises(SpecError):
         load_message(spec)
 
@@ -193,7 +193,7 @@ def test_every_rule_is_tried():
 def test_newer_than_the_generator_of_3_9(spec):
     load_message(spec)
     with pytest.raises(SpecError):
-        load_message(spec, dialect=KAFKA_3_9)
+        load_message(spec, dialect=KAFKA_3_9_DIALECT)
 
 
 LENIENT = [
@@ -236,7 +236,7 @@ LENIENT = [
             {"commonStructs": [{**S, "versions": "4+"}]}], ids=str
 )  # fmt: skip
 def test_a_message_is_accepted(top):
-    load_message(text(A, **top), dialect=KAFKA_3_9)
+    load_message(text(A, **top), dialect=KAFKA_3_9_DIALECT)
 
 
 REFUSED = [
@@ -257,7 +257,7 @@ REFUSED = [
 @pytest.mark.parametrize("spec", REFUSED)
 def test_a_spec_is_refused_as_the_generator_of_3_9_does(spec):
     with pytest.raises(SpecError):
-        load_message(spec, dialect=KAFKA_3_9)
+        load_message(spec, dialect=KAFKA_3_9_DIALECT)
 
 
 @pytest.mark.parametrize("field", LENIENT, ids=str)
@@ -305,7 +305,7 @@ def test_the_place_is_the_line_of_the_key():
 
 def test_declared_paths_lead_to_lines():
     document = JsonText(json.dumps(json.loads(text(a(type="S", fields=INNER))), indent=1))
-    inner = declare(document.value, NEWEST.types).struct.fields[0].fields[0]
+    inner = declare_message(document.value, NEWEST_DIALECT.types).struct.fields[0].fields[0]
     assert inner.path == ("A", "X")
     assert '"X"' in document.text.splitlines()[document.line_of((*inner.where, "name")) - 1]
 

@@ -6,9 +6,9 @@ import pytest
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.changes import worst
-from kafkaframes.protocol.spec.evolution import compare
-from kafkaframes.protocol.spec.layout import layout
+from kafkaframes.protocol.spec.changes import most_severe
+from kafkaframes.protocol.spec.evolution import compare_messages
+from kafkaframes.protocol.spec.layout import list_slots
 
 # The document's example has a surplus brace after "fields", and lacks a comma and its end.
 AS_PRINTED = """{
@@ -45,8 +45,8 @@ def test_the_example_mended():
     # Both have tag 0, each in its own struct; a tagged field's versions are its tagged ones when none are given.
     assert (user_agent.tag, bar.tag, baz.tag) == (0, 0, None)
     assert (str(user_agent.versions), bar.default) == ("9+", "hello world")
-    assert [slot.name for slot in layout(spec, 8)] == ["Foos"]
-    assert [(slot.name, slot.tag) for slot in layout(spec, 9)] == [("Foos", None), ("UserAgent", 0)]
+    assert [slot.name for slot in list_slots(spec, 8)] == ["Foos"]
+    assert [(slot.name, slot.tag) for slot in list_slots(spec, 9)] == [("Foos", None), ("UserAgent", 0)]
     assert (spec.header_version(8), spec.header_version(9)) == (0, 1)
 
 
@@ -85,12 +85,14 @@ def response(message_default, versions):
 
 
 def test_kip_636_in_a_new_version():
-    assert worst(compare(response(False, "0"), response(False, "0-1"))) == "compatible"
+    assert most_severe(compare_messages(response(False, "0"), response(False, "0-1"))) == "compatible"
     # Without a default of null a null message is written in three bytes. With it, the default has changed, but every
     # version has the field, so no bytes depend on it.
-    changes = compare(response(False, "0"), response(True, "0-1"))
-    assert worst(changes) == "note"
+    changes = compare_messages(response(False, "0"), response(True, "0-1"))
+    assert most_severe(changes) == "note"
     assert [(change.rule.name, change.where) for change in changes if change.verdict == "note"] == [
         ("default-to-null", "ErrorMessage")
     ]
-    assert worst(compare(response(False, "0-1"), response(True, "0-1"))) == "breaking"  # version 1 has it as a tag
+    assert (
+        most_severe(compare_messages(response(False, "0-1"), response(True, "0-1"))) == "breaking"
+    )  # version 1 has it as a tag

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.catalog.ledgers import collisions, next_free, read_tags, registry, tags_ledger, tags_of
+from kafkaframes.protocol.spec.catalog.ledgers import (
+    declared_tags,
+    find_collisions,
+    make_tag_registry,
+    make_tags_ledger,
+    next_free_tags,
+    read_tags,
+)
 from kafkaframes.protocol.spec.model import FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
@@ -12,7 +19,7 @@ EVER = Versions(0, MAX_VERSION)
 
 def proposal(name, struct="", **tags):
     """Return a message of the catalog with more tagged fields: name=(tag, type)."""
-    spec = catalog.load(name)
+    spec = catalog.load_spec(name)
     fields = tuple(
         FieldSpec(name=field, type=FieldType(kind), versions=EVER, default=0, tag=tag, tagged_versions=EVER)
         for field, (tag, kind) in tags.items()
@@ -24,46 +31,46 @@ def proposal(name, struct="", **tags):
 
 
 def test_every_tag_of_the_catalog_has_its_first_release():
-    declared_tags = [tag for name in catalog.names() for tag in tags_of(catalog.load(name))]
-    assert [tag._replace(since=None, before=()) for tag in registry().values()] == declared_tags
-    assert all(tag.since for tag in registry().values())
+    tags = [tag for name in catalog.list_names() for tag in declared_tags(catalog.load_spec(name))]
+    assert [tag._replace(since=None, before=()) for tag in make_tag_registry().values()] == tags
+    assert all(tag.since for tag in make_tag_registry().values())
 
 
 def test_a_tag_may_be_younger_than_its_version():
     """ApiVersions 3 is from 2.4; three of its tags were added in 2.7, one in 3.4."""
-    since = [registry()["ApiVersionsResponse", "ApiVersionsResponse", number].since for number in range(4)]
+    since = [make_tag_registry()["ApiVersionsResponse", "ApiVersionsResponse", number].since for number in range(4)]
     assert since == ["2.7.2", "2.7.2", "2.7.2", "3.4.1"]
 
 
 def test_a_field_that_was_renamed_keeps_its_tag_and_its_names():
-    assert registry()["PartitionRecord", "PartitionRecord", 2].before == (("LastKnownELR", "3.7.2"),)
+    assert make_tag_registry()["PartitionRecord", "PartitionRecord", 2].before == (("LastKnownELR", "3.7.2"),)
     old = proposal("PartitionRecord")
-    assert list(collisions({"mine": [old]})) == []
+    assert list(find_collisions({"mine": [old]})) == []
 
 
 def test_a_tag_that_a_release_has_is_a_collision_and_the_next_free_one_is_not():
     taken_tag, free = proposal("VoteResponse", Mood=(0, "int8")), proposal("VoteResponse", Mood=(1, "int8"))
-    (clash,) = collisions({"mine": [taken_tag]})
+    (clash,) = find_collisions({"mine": [taken_tag]})
     assert (clash.tag.field, clash.text) == ("Mood", "NodeEndpoints ([]NodeEndpoint) has it since 3.9.1; 1 is free")
-    assert list(collisions({"mine": [free]})) == []
+    assert list(find_collisions({"mine": [free]})) == []
 
 
 def test_structs_count_for_themselves():
     own = proposal("CreateTopicsResponse", "CreatableTopicResult", Mood=(1, "int8"))
-    assert list(collisions({"mine": [own]})) == []
-    assert next_free(registry().values())["CreateTopicsResponse", "CreatableTopicResult"] == 1
+    assert list(find_collisions({"mine": [own]})) == []
+    assert next_free_tags(make_tag_registry().values())["CreateTopicsResponse", "CreatableTopicResult"] == 1
 
 
 def test_two_proposals_that_take_one_tag_collide():
     mine, theirs = (proposal("VoteResponse", **{name: (1, "int8")}) for name in ("Mood", "Weather"))
-    (clash,) = collisions({"KIP-1": [mine], "KIP-2": [theirs]})
+    (clash,) = find_collisions({"KIP-1": [mine], "KIP-2": [theirs]})
     assert (clash.tag.field, clash.text) == ("Weather", "KIP-1 takes it, too, for Mood (int8)")
-    assert list(collisions({"KIP-1": [mine], "KIP-2": [mine]})) == []
+    assert list(find_collisions({"KIP-1": [mine], "KIP-2": [mine]})) == []
 
 
 def test_the_ledger_keeps_the_first_release_of_each_name():
     spec = proposal("VoteResponse", Mood=(1, "int8"))
     renamed_field = proposal("VoteResponse", Humour=(1, "int8"))
-    ledger = tags_ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed_field)])
+    ledger = make_tags_ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed_field)])
     assert ledger["VoteResponse"]["VoteResponse"]["1"] == [["Mood", "1.0.0"], ["Humour", "1.2.0"]]
     assert read_tags()["VoteResponse"]["VoteResponse"]["0"] == [["NodeEndpoints", "3.9.1"]]

@@ -11,7 +11,7 @@ from tests.records.append.append_sets import hole_at_end, seal_batch
 import kafkaframes
 from kafkaframes.errors import AppendRefusedError, ErrorCode
 from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_batch, build_records
 from kafkaframes.records.codecs import codec_of, decompress
 from kafkaframes.records.fields import BatchFields
@@ -25,11 +25,11 @@ CODECS = ["gzip", "snappy", "lz4"]
 
 
 def offsets(records: bytes) -> list[int]:
-    return [record.offset for batch in read_values(records) for record in batch.records]
+    return [record.offset for batch in read_batches(records) for record in batch.records]
 
 
 def contents(records: bytes) -> list[tuple[object, ...]]:
-    return [(r.timestamp, r.key, r.value) for batch in read_values(records) for r in batch.records]
+    return [(r.timestamp, r.key, r.value) for batch in read_batches(records) for r in batch.records]
 
 
 @pytest.mark.parametrize("codec", [*CODECS, "zstd"])
@@ -70,7 +70,7 @@ def test_append_time_rewrites_the_timestamp_and_the_crc(magic):
     sent_set = build_records(ROWS, record_format=magic, codec="lz4")
     settings = AppendSettings(record_format=magic, timestamp_type="LogAppendTime", now_ms=9999)
     append_result = validate_and_assign(sent_set, 0, settings)
-    batches = list(read_values(append_result.records))
+    batches = list(read_batches(append_result.records))
     assert append_result.in_place
     assert append_result.max_timestamp == 9999
     assert [(b.valid, b.timestamp_type) for b in batches] == [(True, "LogAppendTime")]
@@ -111,7 +111,7 @@ def test_a_hole_at_the_end_of_a_batch_is_a_hole(codec, origin, base_offset):
     sent_set = hole_at_end(build_records(ROWS, codec=codec, base_offset=base_offset), 3)
     settings = AppendSettings(origin=origin, on_noncontiguous="reassign")
     append_result = validate_and_assign(sent_set, 3, settings)
-    (batch,) = read_values(append_result.records)
+    (batch,) = read_batches(append_result.records)
     assert (batch.base_offset, offsets(append_result.records), append_result.next_offset) == (3, [3, 4, 5], 6)
     assert contents(append_result.records) == contents(sent_set)
     with pytest.raises(AppendRefusedError) as error_info:

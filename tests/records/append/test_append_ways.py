@@ -26,7 +26,7 @@ from kafkaframes.records.append import (
 )
 from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.validator import validate_general
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 from kafkaframes.wire.checksum import crc32, crc32c
@@ -58,7 +58,7 @@ def assert_within_the_log(sent_set, offset, settings):
         append_result = validate_and_assign(sent_set, offset, settings)
     except AppendRefusedError:
         return
-    batches = list(read_values(append_result.records))
+    batches = list(read_batches(append_result.records))
     offsets = [record.offset for batch in batches for record in batch.records]
     assert offsets == list(range(offset, append_result.next_offset))
     assert [(batch.base_offset, batch.last_offset) for batch in batches[:1]] == [(offset, offsets[-1])] * len(
@@ -69,10 +69,10 @@ def assert_within_the_log(sent_set, offset, settings):
 def guarded_answer(sent_set, offset, settings):
     """Call the kernels with just the memory that they ask for, at the edge of forbidden pages."""
     table = entry.KernelContext()
-    table.use(settings, settings.now_ms)
+    table.load_settings(settings, settings.now_ms)
     words, sent_set, original_set = table.words, bytearray(sent_set), bytes(sent_set)
     needed_sizes = {_kernels_context.TOO_SMALL: 0, _kernels_context.OUT_TOO_SMALL: 0}
-    way = _kernels.take
+    way = _kernels.validate_in_place
     while True:
         content, out = (
             CONTENT.at_end(needed_sizes[_kernels_context.TOO_SMALL]),
@@ -85,7 +85,7 @@ def guarded_answer(sent_set, offset, settings):
             return answer, bytes(sent_set)
         assert sent_set == original_set
         if answer == _kernels_context.NEEDS_REBUILD:
-            way = _kernels_rebuild.rewrite
+            way = _kernels_rebuild.rewrite_set
         elif answer in needed_sizes:
             assert needed_sizes[answer] < first
             needed_sizes[answer] = first

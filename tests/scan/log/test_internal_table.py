@@ -21,7 +21,9 @@ from kafkaframes.spark.options import parse_log_options
 
 LOG = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"
 COMMIT = encode_coordinator_record(
-    message("OffsetCommitKey")(group="g", topic="t", partition=1), message("OffsetCommitValue")(offset=7), 3
+    message("OffsetCommitKey")(group="g", topic="t", partition=1),
+    message("OffsetCommitValue")(offset=7),
+    3,
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.storage.cleaner.reference import PlainOffsetMap
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.cleaner.latest import OffsetMap
@@ -48,7 +48,7 @@ def test_offsets_that_fall_are_noticed_and_asked_for_one_by_one(tmp_path):
     remaining_rows = [
         (record.offset, record.key)
         for path in sorted((tmp_path / "out").glob("*.log"))
-        for batch in read_values(path.read_bytes())
+        for batch in read_batches(path.read_bytes())
         for record in batch.records
     ]
     assert remaining_rows == [(10, b"a"), (11, b"b"), (2, b"a"), (3, b"c")]
@@ -70,7 +70,7 @@ def write_log(path, *segments: bytes) -> None:
     base = 0
     for data in segments:
         (path / f"{base:020}.log").write_bytes(data)
-        base = max((batch.last_offset + 1 for batch in read_values(data)), default=base)
+        base = max((batch.last_offset + 1 for batch in read_batches(data)), default=base)
 
 
 def rows(first: int, keys: list[bytes | None], values: list[bytes | None]) -> bytes:
@@ -92,7 +92,7 @@ def test_the_latest_record_of_each_key_stays_and_the_source_is_untouched(tmp_pat
     result = clean(source, tmp_path / "out" / "t-0")
     remaining_rows = [
         (r.offset, r.key, r.value)
-        for b in read_values((tmp_path / "out/t-0" / f"{0:020}.log").read_bytes())
+        for b in read_batches((tmp_path / "out/t-0" / f"{0:020}.log").read_bytes())
         for r in b.records
     ]
     assert remaining_rows == [(2, b"a", b"3"), (3, b"b", None)]
@@ -159,7 +159,7 @@ def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, broker_relea
     write_log(source, rows(0, [b"a"], [b"1"]) + rows(1, [None], [b"x"]), b"")
     clean(source, tmp_path / "out", broker_release=broker_release)
     data = (tmp_path / "out" / f"{0:020}.log").read_bytes()
-    assert [batch.base_offset for batch in read_values(data)] == remaining_offsets
+    assert [batch.base_offset for batch in read_batches(data)] == remaining_offsets
 
 
 @pytest.mark.parametrize(("broker_release", "end"), [("2.8", 2), ("3.9", 1), ("4.x", 1)])
@@ -174,7 +174,7 @@ def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(
     columns = {"offset": [0, 1], "timestamp": [1000, 2000], "key": [b"a", b"b"], "value": [b"1", None]}
     write_log(source, build_records(columns, delete_horizon_ms=99_000), rows(2, [b"a"], [b"2"]), b"")
     clean(source, tmp_path / "out", broker_release="2.8")
-    (batch, _) = read_values((tmp_path / "out" / f"{0:020}.log").read_bytes())
+    (batch, _) = read_batches((tmp_path / "out" / f"{0:020}.log").read_bytes())
     assert (batch.delete_horizon, batch.base_timestamp, batch.records[0].timestamp) == (None, 2000, 2000)
 
 
@@ -189,7 +189,7 @@ def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_pa
     (source / f"{2:020}.snapshot").write_bytes(write_producer_snapshot([entry]))
     clean(source, tmp_path / "out", broker_release=broker_release, now_ms=now)
     paths = sorted((tmp_path / "out").glob("*.log"))
-    assert [batch.base_offset for path in paths for batch in read_values(path.read_bytes())] == remaining_offsets
+    assert [batch.base_offset for path in paths for batch in read_batches(path.read_bytes())] == remaining_offsets
 
 
 def test_every_file_of_a_cleaned_partition_is_flushed_those_that_are_copied_too(tmp_path, monkeypatch):

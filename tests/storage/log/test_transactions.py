@@ -9,7 +9,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
-from kafkaframes.records.scan import Batches, ScanEnd
+from kafkaframes.records.scan import BatchHeaders, ScanEnd
 from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
@@ -184,4 +184,4 @@ def test_batches_of_the_aborted_transaction_are_left_out_and_markers_are_no_data
         ("attributes", [transactional, control, transactional, transactional, transactional]),
     ):
         table[COLUMN[name]] = row
-    assert state.mask_aborted_batches(Batches(table, ScanEnd(0, 0))).tolist() == [True, False, False, False, False]
+    assert state.mask_aborted_batches(BatchHeaders(table, ScanEnd(0, 0))).tolist() == [True, False, False, False, False]

@@ -12,7 +12,7 @@ from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead, ma
 from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import AppendRefusedError, OffsetOutOfRangeError, OptionError
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
@@ -44,9 +44,9 @@ def test_a_log_is_read_up_to_its_watermarks(tmp_path):
     assert log.read(0, max_bytes=1 << 20).records == b""
     log.update_high_watermark(4)
     visible = log.read(0, max_bytes=1 << 20).records
-    assert [record.offset for batch in read_values(visible) for record in batch.records] == [0, 1, 2, 3]
+    assert [record.offset for batch in read_batches(visible) for record in batch.records] == [0, 1, 2, 3]
     everything = log.read(3, max_bytes=1 << 20, isolation=LOG_END).records
-    assert [record.offset for batch in read_values(everything) for record in batch.records] == [2, 3, 4, 5, 6, 7]
+    assert [record.offset for batch in read_batches(everything) for record in batch.records] == [2, 3, 4, 5, 6, 7]
     with pytest.raises(OffsetOutOfRangeError):
         log.read(9, max_bytes=10)
 

@@ -25,7 +25,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
 from kafkaframes.protocol.messages.registry import Specs, with_catalog
 from kafkaframes.protocol.spec.model import MessageSpec
-from kafkaframes.protocol.spec.releases import release
+from kafkaframes.protocol.spec.releases import find_release
 
 
 class ServedApis(NamedTuple):
@@ -95,11 +95,11 @@ _FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # from here on, message.format.version is i
 
 
 def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
-    """Return the APIs of a known Kafka release that this broker serves.
+    """Return the APIs of a known Kafka find_release that this broker serves.
 
-    The release also decides the default format of topics.
+    The find_release also decides the default format of topics.
     """
-    release_info = release(name)
+    release_info = find_release(name)
     version = tuple(int(part) for part in release_info.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_RELEASE_WITH_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_RELEASE_WITH_GROUP_SETTINGS
@@ -111,7 +111,7 @@ def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
     settings.explicit.setdefault(_MESSAGE_FORMAT_SETTING, _default_format_version(version))
     apis: dict[int, Api] = {}
     advertised = {}
-    for key, api_range in release_info.apis().items():
+    for key, api_range in release_info.apis_of_listener().items():
         api = collect_apis().get(key)
         if api is None:
             continue

@@ -25,10 +25,10 @@ from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.envelopes import decode_versioned
-from kafkaframes.protocol.spec.catalog import api as catalog_api
-from kafkaframes.protocol.spec.releases import Release, release, releases
+from kafkaframes.protocol.spec.catalog import find_api as catalog_api
+from kafkaframes.protocol.spec.releases import Release, find_release, list_releases
 from kafkaframes.records.append.settings import KEEP
-from kafkaframes.records.batch import Record, read_values
+from kafkaframes.records.batch import Record, read_batches
 from kafkaframes.records.scan import FILE
 from kafkaframes.storage.files.names import TopicPartition, check_topic_name
 from kafkaframes.storage.partition.appending import check_client_batch
@@ -95,7 +95,7 @@ def decode_records(
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
-        rows = [one for batch in read_values(data, rules=FILE) for one in batch.records if one.offset >= offset]
+        rows = [one for batch in read_batches(data, rules=FILE) for one in batch.records if one.offset >= offset]
         if not rows:
             break
         matching += [one for one in rows if control or not one.control]
@@ -123,7 +123,7 @@ def _is_refused(api_name: str, version: int) -> bool:
 
 
 def _newest() -> Release:
-    return release(releases()[-1])
+    return find_release(list_releases()[-1])
 
 
 def find_clients(entries: Iterable[JournalEntry]) -> Iterator[ObservedClient]:
@@ -361,8 +361,8 @@ def build_producer_batches(
         EncodeError: a column is unknown, or a value is invalid; ``path`` is its location.
     """
     # Arrow is imported on first use, so that it does not delay the broker's first request.
-    from kafkaframes.records.arrays import numbers, whole_milliseconds
-    from kafkaframes.records.build import READER_COLUMNS, build_apart
+    from kafkaframes.records.arrays import int64_array, whole_milliseconds
+    from kafkaframes.records.build import READER_COLUMNS, build_separate_batches
     from kafkaframes.records.rows import column_array, map_columns
 
     if not len(records):
@@ -373,8 +373,8 @@ def build_producer_batches(
         columns["timestamp"] = whole_milliseconds(column_array("timestamp", columns_by_name["timestamp"]), now_ms)
     else:
         count = len(next(iter(columns.values())))
-        columns["timestamp"] = numbers(np.full(count, now_ms, np.int64))
-    return list(build_apart(columns, batch_records=batch_records, batch_bytes=batch_bytes))
+        columns["timestamp"] = int64_array(np.full(count, now_ms, np.int64))
+    return list(build_separate_batches(columns, batch_records=batch_records, batch_bytes=batch_bytes))
 
 
 def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:

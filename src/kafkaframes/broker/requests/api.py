@@ -102,7 +102,7 @@ def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
 
 @cache
 def _in_catalog(name: str) -> catalog.Api:
-    return catalog.api(name)
+    return catalog.find_api(name)
 
 
 OMIT_FROM_RESPONSE: Final = "left out"

@@ -112,8 +112,8 @@ def _build_kerberos(texts: Mapping[str, str], logins: Collection[str]) -> Kerber
     if len(logins) > 1:
         raise OptionError("listeners have different Kerberos logins; all listeners must have the same")
     login = jaas.parse(*logins)
-    if login.module != jaas.KERBEROS:
-        raise OptionError(f"sasl.jaas.config of GSSAPI names {login.module}, not {jaas.KERBEROS}")
+    if login.module != jaas.KERBEROS_MODULE:
+        raise OptionError(f"sasl.jaas.config of GSSAPI names {login.module}, not {jaas.KERBEROS_MODULE}")
     principal = login.options.get("principal", "*")
     return Kerberos(
         keytab=login.keytab,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
 from kafkaframes.coordination.groups.ports import LoadedRecord, Record
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import FILE
 from kafkaframes.storage.files.names import TopicPartition
@@ -239,7 +239,7 @@ class RecordsInMemory:
 
 
 def _iterate_records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
-    for batch in read_values(data, rules=FILE):
+    for batch in read_batches(data, rules=FILE):
         producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
         for record in batch.records:
             if least_offset <= record.offset <= MAX_INT64:

@@ -52,7 +52,7 @@ def resolve_logins(settings: Any) -> dict[str, Any]:
         return {}
     if any(name not in options for name in ("username", "password")):
         raise OptionError(f"sasl.jaas.config: {login.module} needs username and password")
-    is_token = login.has("tokenauth") or settings.sasl_tokenauth
+    is_token = login.has_option("tokenauth") or settings.sasl_tokenauth
     return {"sasl_username": options["username"], "sasl_password": options["password"], "sasl_tokenauth": is_token}
 
 
@@ -62,17 +62,17 @@ def _is_iam(settings: Any) -> bool:
     return settings.sasl_mechanism == _IAM_MECHANISM or handler in _IAM_HANDLERS
 
 
-def _is_kerberos(settings: Any, login: jaas.Login | None) -> bool:
+def _is_kerberos(settings: Any, login: jaas.JaasLogin | None) -> bool:
     """Return whether settings select GSSAPI, which is also the default mechanism of Java's clients."""
     if settings.sasl_mechanism != _DEFAULT_MECHANISM or settings.sasl_username is not None:
         return bool(settings.sasl_mechanism == "GSSAPI")
-    return settings.sasl_kerberos_service_name is not None if login is None else login.module == jaas.KERBEROS
+    return settings.sasl_kerberos_service_name is not None if login is None else login.module == jaas.KERBEROS_MODULE
 
 
-def _resolve_kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
+def _resolve_kerberos(settings: Any, login: jaas.JaasLogin | None) -> dict[str, Any]:
     if login is None:
-        login = jaas.Login(jaas.KERBEROS, {})
-    if login.module != jaas.KERBEROS:
+        login = jaas.JaasLogin(jaas.KERBEROS_MODULE, {})
+    if login.module != jaas.KERBEROS_MODULE:
         raise OptionError(f"sasl.mechanism is GSSAPI; {login.module} requires {' or '.join(login.mechanisms)}")
     service = login.service_name(settings.sasl_kerberos_service_name)
     if service is None and settings.uses_sasl:

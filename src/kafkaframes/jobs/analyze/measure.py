@@ -21,7 +21,7 @@ from kafkaframes.jobs.analyze.records import RecordSizes
 from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, TrafficTask, measure_share
 from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.settings import PartitionSettings
-from kafkaframes.protocol.messages.registry import Apis, Specs
+from kafkaframes.protocol.messages.registry import ApiRegistry, Specs
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.protocol.spec.sources import load_specs
@@ -144,7 +144,7 @@ def measure_records(
         raise OptionError("`topics` and `partitions` select records of logs, not of captures")
     if tasks:
         result.sizes |= {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-        for part in run(partial(measure_share, apis=Apis(specs)), tasks):
+        for part in run(partial(measure_share, apis=ApiRegistry(specs)), tasks):
             result.coverage.update(part.coverage.entries)
             for part_name, sizes in part.sizes.items():
                 result.sizes[part_name].merge(sizes)
@@ -170,7 +170,7 @@ def measure_tag_headers(
 ) -> TagHeaderSizes:
     """Measure tag headers for lengths and tags, and for the newest version of messages."""
     size = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
-    specs = [catalog.load(name) for name in names or catalog.names()]
+    specs = [catalog.load_spec(name) for name in names or catalog.list_names()]
     newest = [(spec, _newest(spec, is_required=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     return TagHeaderSizes(

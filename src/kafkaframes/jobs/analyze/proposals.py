@@ -16,11 +16,11 @@ from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.sizes import ADOPTED, HEADER_SIZES
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import request_header_class
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.drafts import MessageDraft
-from kafkaframes.protocol.spec.kip_636 import rewrite, tag_errors
-from kafkaframes.protocol.spec.layout import Change, changes, layout
+from kafkaframes.protocol.spec.kip_636 import rewrite_errors, tag_errors
+from kafkaframes.protocol.spec.layout import Change, list_changes, list_slots
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
@@ -99,7 +99,7 @@ def _tag_errors(form: MessageForm) -> MessageForm:
         return form
     draft = MessageDraft(form.spec, form.version, form.version)
     tagged_spec, _ = tag_errors(draft)
-    return form._replace(spec=draft.build()) if tagged_spec else form
+    return form._replace(spec=draft.build_spec()) if tagged_spec else form
 
 
 # ---- KIP-482: flexible versions -------------------------------------------------------------------------------------
@@ -188,13 +188,13 @@ def list_spec_changes(question: ProposalSettings) -> Iterator[tuple[str, list[Ch
     """Yield the changes in the specs: "Message version -> version", and the fields."""
     after = question.after
     if after is None and question.name == "kip-636":
-        after = rewrite(question.specs_before).specs
+        after = rewrite_errors(question.specs_before).specs
     for name, old in sorted(question.specs_before.items()):
         new = find_spec(after or {}, old)
         if new is None or old.valid_versions.is_empty or new.valid_versions.is_empty:
             continue
         first, last = old.valid_versions.highest, new.valid_versions.highest
-        fields = changes(old, first, last, later=new)
+        fields = list_changes(old, first, last, later=new)
         if fields or first != last:
             yield f"{name} {first} -> {last}", fields
 
@@ -202,10 +202,10 @@ def list_spec_changes(question: ProposalSettings) -> Iterator[tuple[str, list[Ch
 def have_same_bytes(form: MessageForm, other: MessageForm) -> bool:
     """Return whether two forms give the same bytes for the same values: fields, tags, defaults of tags, header."""
     flexible = form.spec.is_flexible(form.version), other.spec.is_flexible(other.version)
-    if flexible[0] != flexible[1] or layout(form.spec, form.version) != layout(other.spec, other.version):
+    if flexible[0] != flexible[1] or list_slots(form.spec, form.version) != list_slots(other.spec, other.version):
         return False
     headers = [
-        layout(compared_form.header, compared_form.spec.header_version(compared_form.version))
+        list_slots(compared_form.header, compared_form.spec.header_version(compared_form.version))
         for compared_form in (form, other)
     ]
     return headers[0] == headers[1]
@@ -269,19 +269,19 @@ class ProposalSettings:
     by: tuple[str, ...] = ()
 
     @cached_property
-    def apis(self) -> Apis:
+    def apis(self) -> ApiRegistry:
         """The message specs for decoding the traffic."""
-        return CATALOG if self.before is None else Apis(self.before)
+        return CATALOG if self.before is None else ApiRegistry(self.before)
 
     def api_name(self, key: int) -> str:
         """Return an API's name, or its key as text if the specs do not have it."""
-        return self.apis.name(key) or f"API {key}"
+        return self.apis.name_of(key) or f"API {key}"
 
     @property
     def specs_before(self) -> dict[str, MessageSpec]:
         """The specs of requests, responses and their headers before the change."""
-        names = [name for api in catalog.apis() for name in (api.request, api.response)]
-        specs = {name: catalog.load(name) for name in ("RequestHeader", "ResponseHeader", *names)}
+        names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
+        specs = {name: catalog.load_spec(name) for name in ("RequestHeader", "ResponseHeader", *names)}
         return specs | dict(self.before or {})
 
     @property
@@ -299,4 +299,4 @@ class ProposalSettings:
         own_version = (self.before or {}).get(name)
         if own_version is not None:
             return own_version
-        return request_header_class().spec if type_ == REQUEST else catalog.load(name)
+        return request_header_class().spec if type_ == REQUEST else catalog.load_spec(name)

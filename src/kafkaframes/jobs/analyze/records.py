@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records import decode
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import BATCH_V2, CONTROL, LOG_APPEND_TIME
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.scan import Batches, Bytes, Ints
+from kafkaframes.records.scan import BatchHeaders, Bytes, Ints
 
 SIZE_FIELDS: Final = (
     "batch header",
@@ -63,7 +63,7 @@ class RecordSizes:
     left_out: int = 0
     sizes: dict[str, list[int]] = field(default_factory=lambda: {name: [0, 0, 0] for name in SIZE_FIELDS})
 
-    def add_batches(self, data: Bytes, batches: Batches) -> None:
+    def add_batches(self, data: Bytes, batches: BatchHeaders) -> None:
         """Measure batches. Their positions are relative to the start of ``data``."""
         for part in decode.decode_steps(data, batches):
             self._add_part(part)
@@ -83,12 +83,12 @@ class RecordSizes:
         """The total sizes in formats 0, 1 and 2. Only format 2 includes headers, because 0 and 1 do not have them."""
         return [sum(sizes[number] for sizes in self.sizes.values()) for number in range(3)]
 
-    def _add_part(self, part: Decoded) -> None:
+    def _add_part(self, part: DecodedBatches) -> None:
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
         is_measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
         is_measured[list(part.sections.problems)] = False
-        selected_records = part if is_measured.all() else part.select(part.of_batch(is_measured))
+        selected_records = part if is_measured.all() else part.select(part.repeat_per_record(is_measured))
         first = _find_first_records(selected_records)
         is_old = batches.column("magic") < 2
         batch_count = int((is_measured & ~is_old).sum()) + len(np.unique(first[is_old[selected_records.owners]]))
@@ -105,7 +105,7 @@ class RecordSizes:
                 self.sizes[name][number] += both_sizes if both_sizes is not None else old[number] * count
             self.sizes[name][2] += sizes[name]
 
-    def _compute_v2_sizes(self, selected_records: Decoded, first: Ints) -> dict[str, int]:
+    def _compute_v2_sizes(self, selected_records: DecodedBatches, first: Ints) -> dict[str, int]:
         batches, index, owners = selected_records.batches, selected_records.index, selected_records.owners
         is_old = batches.column("magic")[owners] < 2
         base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])
@@ -127,7 +127,7 @@ class RecordSizes:
         return result | {name: int(column.sum()) for name, column in columns.items()}
 
 
-def _find_first_records(selected_records: Decoded) -> Ints:
+def _find_first_records(selected_records: DecodedBatches) -> Ints:
     """Return for each record the index of the first record in its batch of format 2."""
     batches, owners = selected_records.batches, selected_records.owners
     is_single = (batches.column("magic") < 2) & ~batches.is_wrapper
@@ -138,7 +138,7 @@ def _find_first_records(selected_records: Decoded) -> Ints:
     return first[numbers]
 
 
-def _compute_header_bytes(selected_records: Decoded) -> Ints:
+def _compute_header_bytes(selected_records: DecodedBatches) -> Ints:
     """Return the size of each record's headers in bytes, without their count."""
     rows = rows_of_index(selected_records.sections, selected_records.index)
     if not len(rows.header_starts):

@@ -40,12 +40,12 @@ from kafkaframes.jobs.analyze.sizes import (
 from kafkaframes.jobs.analyze.traffic import ApiMessages
 from kafkaframes.jobs.analyze.weigh import MessageWeigher
 from kafkaframes.protocol.messages.columns import decode_columns
-from kafkaframes.protocol.messages.framed import plan_frame
+from kafkaframes.protocol.messages.framed import make_frame_plan
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.plan import plan_message
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
+from kafkaframes.protocol.spec.layout import FieldSlot, list_slots
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import TAG_HEADERS
@@ -66,18 +66,18 @@ class ExampleGenerator:
 
     def make_message(self, spec: MessageSpec, version: int) -> Message:
         """Return an example message of a version."""
-        value: Message = class_of(spec).from_json(self._make_struct(layout(spec, version)), version)
+        value: Message = class_of(spec).from_json(self._make_struct(list_slots(spec, version)), version)
         return value
 
     def make_columns(self, spec: MessageSpec, version: int) -> pa.StructArray:
         """Return an example message as columns with one row."""
         return decode_columns(plan_message(spec, version), [self.make_message(spec, version).encode(version)])
 
-    def _make_struct(self, slots: Sequence[Slot]) -> dict[str, Any]:
+    def _make_struct(self, slots: Sequence[FieldSlot]) -> dict[str, Any]:
         slots_to_fill = (slot for slot in slots if slot.tag is None or self.has_tagged_fields)
         return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._make_value(slot) for slot in slots_to_fill}
 
-    def _make_value(self, slot: Slot) -> Any:
+    def _make_value(self, slot: FieldSlot) -> Any:
         text, name = "x" * self.text_bytes, slot.type.name
         if slot.type.is_struct:
             value: Any = self._make_struct(slot.children)
@@ -105,7 +105,7 @@ def make_example_messages(form: MessageForm, direction: str) -> ApiMessages:
         data = encode_request(value, version, client_id="x" * EXAMPLE_TEXT_BYTES)
     else:
         data = encode_response(value, version)
-    columns = decode_columns(plan_frame(*form), [data])
+    columns = decode_columns(make_frame_plan(*form), [data])
     key = -1 if spec.api_key is None else spec.api_key
     return ApiMessages(key, version, direction, columns, None, np.zeros(1, np.int64), [(None, None, None)])
 
@@ -221,9 +221,9 @@ class ByteRate(NamedTuple):
         return self.before - self.after
 
 
-def read_mix(path: str, apis: Apis = CATALOG) -> list[CallRate]:
+def read_mix(path: str, apis: ApiRegistry = CATALOG) -> list[CallRate]:
     """Return the rates in a CSV file. An unknown API or version raises an ``OptionError``."""
-    keys = {api.name.lower(): api for api in apis.table.values()}
+    keys = {api.name.lower(): api for api in apis.apis_by_key.values()}
     rates = []
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -244,7 +244,7 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[CallRate]:
 
 
 def measure_mix(
-    files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG, coverage: Coverage | None = None
+    files: Sequence[str], ports: Sequence[int] = (), apis: ApiRegistry = CATALOG, coverage: Coverage | None = None
 ) -> list[CallRate]:
     """Return the rates of recorded traffic: its calls by API and version, divided by its duration.
 

@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
+from kafkaframes.protocol.messages._program import UNKNOWN_TAGS_COLUMN
 from kafkaframes.protocol.messages.columns import encode_columns
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.records.scan import Ints
@@ -141,9 +141,9 @@ class _SavingsCalculator:
 
     def compute_unknown_field_savings(self, array: pa.StructArray, fields: Ints, *, first: int) -> Ints:
         """Return the savings in fields that are not in the spec, and count them."""
-        if array.type.get_field_index(UNKNOWN_TAGS) < 0:
+        if array.type.get_field_index(UNKNOWN_TAGS_COLUMN) < 0:
             return np.zeros(len(array), np.int64)
-        lists = array.field(UNKNOWN_TAGS)
+        lists = array.field(UNKNOWN_TAGS_COLUMN)
         counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         if not counts.any():
             return np.zeros(len(array), np.int64)
@@ -252,7 +252,7 @@ def fit_columns(
     for index, name in enumerate(column.name for column in array.type):
         if name in fields:
             columns[name] = _fit_field(array.field(index), fields[name], values, f"{path}{name}")
-        elif name == UNKNOWN_TAGS:
+        elif name == UNKNOWN_TAGS_COLUMN:
             columns[name] = array.field(index)
     for name in fields.keys() - columns.keys():
         if f"{path}{name}" in values:

@@ -36,10 +36,10 @@ from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.records import RecordSizes
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.columns import decode_columns
-from kafkaframes.protocol.messages.framed import frame_plan
+from kafkaframes.protocol.messages.framed import find_frame_plan
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.records.scan import scan_all
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import size_of_unsigned_varint
@@ -110,7 +110,7 @@ class ApiMessages:
             yield self if len(labels) == 1 else self.select_rows(np.flatnonzero(self.labels == label))
 
 
-def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> Iterator[CallColumns]:
+def read_captured_calls(task: TrafficTask, apis: ApiRegistry, coverage: Coverage) -> Iterator[CallColumns]:
     """Yield the calls in a task's share of the captures. Unread parts are added to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
@@ -124,7 +124,7 @@ def read_messages(
     task: TrafficTask,
     directions: Sequence[str],
     by: Sequence[str] = (),
-    apis: Apis = CATALOG,
+    apis: ApiRegistry = CATALOG,
     coverage: Coverage | None = None,
 ) -> Iterator[ApiMessages]:
     """Yield the messages of a task's share, labelled by client, connection or second as ``by`` requests.
@@ -214,11 +214,11 @@ def _decode_captured_messages(
     yield ApiMessages(key, version, direction, frames, sizes, labels[rows], names, unread, span)
 
 
-def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
+def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: ApiRegistry) -> Ints:
     """Return which ApiVersions responses have version 0, the broker's answer to an unknown version (KIP-511)."""
     array = to_array(raw, starts)
     read = [
-        decode_columns(frame_plan(API_VERSIONS, candidate_version, RESPONSE, apis), array).field("_error")
+        decode_columns(find_frame_plan(API_VERSIONS, candidate_version, RESPONSE, apis), array).field("_error")
         for candidate_version in (version, 0)
     ]
     return np.flatnonzero((read[0].is_valid().to_numpy(False)) & (read[1].is_null().to_numpy(False)))
@@ -238,7 +238,7 @@ def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
 
 
 def _read_request_log(
-    rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
+    rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: ApiRegistry
 ) -> Iterator[ApiMessages]:
     """Yield the messages of a request log. It has only the sizes of records, and no tagged fields of headers."""
     for direction in directions:
@@ -251,7 +251,7 @@ def _read_request_log(
 
 
 def _decode_log_messages(
-    key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: Apis
+    key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: ApiRegistry
 ) -> ApiMessages:
     labels, names = _number_labels([_group_values_of_row(row, by) for row in rows])
     data, records, valid_rows, unread = [], [], [], Counter[tuple[int, str]]()
@@ -265,7 +265,7 @@ def _decode_log_messages(
             unread[int(labels[number]), str(error)] += 1
     frames = pa.array([], pa.struct([]))
     if data:
-        frames = decode_columns(frame_plan(key, version, direction, apis), data)
+        frames = decode_columns(find_frame_plan(key, version, direction, apis), data)
     times = [row["responseTime"] for row in rows if row["responseTime"] is not None]
     span = (min(times), max(times)) if times else None
     return ApiMessages(key, version, direction, frames, None, labels[valid_rows], names, unread, span, records)
@@ -280,7 +280,9 @@ def _group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, .
     )
 
 
-def _build_frame_value(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
+def _build_frame_value(
+    key: int, version: int, direction: str, value: Any, client_id: str | None, apis: ApiRegistry
+) -> bytes:
     kind = MessageKind(key, version, direction, apis)
     if not kind.is_known:
         raise KafkaframesError(_UNKNOWN_VERSION_REASON)
@@ -304,14 +306,14 @@ class RecordMeasurement(NamedTuple):
     coverage: Coverage
 
 
-def measure_share(task: TrafficTask, apis: Apis = CATALOG) -> RecordMeasurement:
+def measure_share(task: TrafficTask, apis: ApiRegistry = CATALOG) -> RecordMeasurement:
     """Measure the records in a task's share as ``measure_records`` does, and return the unread parts too."""
     coverage = Coverage()
     return RecordMeasurement(measure_records(task, apis, coverage), coverage)
 
 
 def measure_records(
-    task: TrafficTask, apis: Apis = CATALOG, coverage: Coverage | None = None
+    task: TrafficTask, apis: ApiRegistry = CATALOG, coverage: Coverage | None = None
 ) -> dict[str, RecordSizes]:
     """Measure the records in a task's share of captures, separately for produced and fetched records.
 

@@ -33,7 +33,7 @@ from kafkaframes.jobs.analyze.sizes import (
 )
 from kafkaframes.jobs.analyze.traffic import ApiMessages, TrafficTask, read_messages
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
-from kafkaframes.protocol.messages.framed import plan_frame
+from kafkaframes.protocol.messages.framed import make_frame_plan
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan, plan_message
 from kafkaframes.records.scan import Ints
 
@@ -102,7 +102,7 @@ class MessageWeigher:
     def form_on_the_wire(self, key: int, version: int, direction: str) -> MessageForm:
         """Return the form of messages on the wire."""
         return MessageForm(
-            self.question.apis.spec(key, direction, version), version, self.question.header_spec(direction)
+            self.question.apis.find_spec(key, direction, version), version, self.question.header_spec(direction)
         )
 
     def plan_form(self, form: MessageForm) -> MessagePlan:
@@ -111,7 +111,7 @@ class MessageWeigher:
             return plan_message(form.spec, form.version)
         form_key = id(form.spec), form.version, id(form.header)
         if form_key not in self._plans:  # the cache also holds the form, so that its id is not reused
-            self._plans[form_key] = form, plan_frame(*form)
+            self._plans[form_key] = form, make_frame_plan(*form)
         return self._plans[form_key][1]
 
     def count_omitted(self, messages: ApiMessages, kind: str, reasons: Counter[tuple[int, str]]) -> None:

@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.capture.coverage import Coverage, UnreadData
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.protocol.spec.releases import Release, release, releases
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
+from kafkaframes.protocol.spec.releases import Release, find_release, list_releases
 
 
 class LibraryGuess(NamedTuple):
@@ -85,7 +85,7 @@ def _guess_release(versions: Mapping[int, set[int]]) -> str | None:
     """Return the release, or range of two, whose highest versions are those in use; None if more releases fit."""
     if len(versions) < _MIN_APIS_FOR_GUESS or any(len(versions_in_use) != 1 for versions_in_use in versions.values()):
         return None
-    fitting = [name for name in releases() if _matches_versions(release(name), versions)]
+    fitting = [name for name in list_releases() if _matches_versions(find_release(name), versions)]
     if not fitting or len(fitting) > 2:
         return None
     return fitting[0] if len(fitting) == 1 else f"{fitting[0]} - {fitting[-1]}"
@@ -274,7 +274,7 @@ def is_between_brokers(api_key: int) -> bool:
     >>> is_between_brokers(4), is_between_brokers(1)
     (True, False)
     """
-    api = CATALOG.table.get(api_key)
+    api = CATALOG.apis_by_key.get(api_key)
     return api_key in _BROKER_APIS or (api is not None and "broker" not in api.listeners)
 
 
@@ -285,12 +285,12 @@ def find_release(name: str | None) -> Release:
         OptionError: the release is unknown. The message lists the known ones.
     """
     try:
-        return release(releases()[-1] if name is None else name)
+        return find_release(list_releases()[-1] if name is None else name)
     except OptionError as error:
         raise OptionError(f"`target` {name}: {error}") from None
 
 
-def audit_uses(uses: UsesOfInputs, target: Release, apis: Apis = CATALOG, *, is_strict: bool = False) -> Audit:
+def audit_uses(uses: UsesOfInputs, target: Release, apis: ApiRegistry = CATALOG, *, is_strict: bool = False) -> Audit:
     """Judge all uses against a release. If ``is_strict``, the exit status is 5 if parts of the input are unread."""
     findings_by_client: dict[ClientIdentity, list[AuditVerdict]] = {}
     versions: dict[ClientIdentity, dict[int, set[int]]] = {}
@@ -339,14 +339,14 @@ def _list_notes(uses: UsesOfInputs) -> Iterator[str]:
         yield f"{uses.without_api} requests are not in the input as far as their API: they are not judged"
 
 
-def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
+def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: ApiRegistry = CATALOG) -> AuditVerdict:
     """Judge one version of one API.
 
-    >>> judge_api_use(ApiUse(ClientIdentity("a", None, None, None), 1, 3), UseCounts(1), release("4.0.1")).verdict
+    >>> judge_api_use(ApiUse(ClientIdentity("a", None, None, None), 1, 3), UseCounts(1), find_release("4.0.1")).verdict
     'removed'
     """
     key, version = use.api_key, use.api_version
-    name = apis.name(key) or api_name_of(key)
+    name_of = apis.name_of(key) or api_name_of(key)
     subject = f"{name} {version}"
     accepted_range = target.all_apis.get(key)
     if accepted_range is None:
@@ -376,8 +376,8 @@ def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Ap
 
 def _judge_missing_api(key: int, target: Release) -> tuple[str, str]:
     """Return verdict and reason for an API that the target does not have: it was removed, or is newer."""
-    known_releases = releases()
-    releases_with_api = [name for name in known_releases if key in release(name).all_apis]
+    known_releases = list_releases()
+    releases_with_api = [name for name in known_releases if key in find_release(name).all_apis]
     if not releases_with_api:
         return UNKNOWN, f"no known release has API {key}"
     if known_releases.index(releases_with_api[0]) > known_releases.index(target.name):
@@ -416,7 +416,7 @@ def _java_release_of(client: ClientIdentity) -> Release | None:
     if client.software_name != JAVA_SOFTWARE_NAME or not client.software_version:
         return None
     try:
-        return release(client.software_version)
+        return find_release(client.software_version)
     except OptionError:
         return None
 
@@ -450,7 +450,7 @@ def api_name_of(key: int) -> str:
     >>> api_name_of(3), api_name_of(999)
     ('Metadata', 'API 999')
     """
-    return CATALOG.name(key) or f"API {key}"
+    return CATALOG.name_of(key) or f"API {key}"
 
 
 def _guess(client: ClientIdentity, versions: Mapping[int, set[int]]) -> LibraryGuess | None:
@@ -463,14 +463,14 @@ def find_first_fitting_release(target: Release) -> str | None:
     A client that supports version N of an API also negotiates lower versions. Therefore the result is the first release
     whose highest versions all reach the lowest versions that the target accepts.
 
-    >>> find_first_fitting_release(release("4.0.1"))
+    >>> find_first_fitting_release(find_release("4.0.1"))
     '2.1.1'
     """
     min_version = {
         key: api.accepted_versions.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)
     }
-    for name in releases():
-        release_apis = release(name).apis()
+    for name in list_releases():
+        release_apis = find_release(name).apis_of_listener()
         if all(
             release_apis[key].accepted_versions.highest >= min_version.get(key, 0)
             for key in release_apis

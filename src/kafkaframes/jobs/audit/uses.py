@@ -19,7 +19,7 @@ from kafkaframes.capture.request_log import LogReader
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.audit.audit import ApiUse, ClientIdentity, FormatUse, UsesOfInputs
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.spec.releases import Release
 from kafkaframes.scan.functions import read_batches
 from kafkaframes.storage.files.directory import Segment
@@ -51,7 +51,7 @@ _READ_CHUNK_BYTES: Final = 1 << 20
 
 
 def count_uses(
-    files: Sequence[str], target: Release, uses: UsesOfInputs, *, ports: Sequence[int] = (), apis: Apis = CATALOG
+    files: Sequence[str], target: Release, uses: UsesOfInputs, *, ports: Sequence[int] = (), apis: ApiRegistry = CATALOG
 ) -> None:
     """Count the API calls in files. Unread parts of the files are added to the coverage of ``uses``.
 
@@ -72,7 +72,7 @@ def count_uses(
 
 
 def find_broker_limits(
-    files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: Apis = CATALOG
+    files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: ApiRegistry = CATALOG
 ) -> dict[tuple[str, int], int]:
     """Return the highest advertised versions by connection and API key, if they are below the target's lowest."""
     result: dict[tuple[str, int], int] = {}
@@ -85,7 +85,7 @@ def find_broker_limits(
 
 
 def _read_advertised_versions(
-    files: Sequence[str], ports: Sequence[int], apis: Apis
+    files: Sequence[str], ports: Sequence[int], apis: ApiRegistry
 ) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield (connection, highest version by API key) for each ApiVersions response."""
     captures, logs = split_traffic(files)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
@@ -92,7 +92,7 @@ class LogChunk:
         """Return the path of one of the chunk's intermediate files."""
         return Path(self.scratch) / f"{kind}-{self.number:06}"
 
-    def read_windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
+    def read_windows(self) -> Iterator[tuple[int, SourceSegment, DecodedBatches]]:
         """Decode the chunk window by window."""
         memory = Recycler()
         for index, source in enumerate(self.sources):
@@ -132,7 +132,7 @@ class TransactionFacts:
     def __init__(self) -> None:
         self._tables: list[Ints] = []
 
-    def add_window(self, index: int, window: Decoded) -> None:
+    def add_window(self, index: int, window: DecodedBatches) -> None:
         """Add a window of the chunk's segment number ``index``."""
         batches = find_transactional_batches(window)
         if not batches:
@@ -153,7 +153,7 @@ class TransactionFacts:
         return bool(self._tables)
 
 
-def _encode_batch_kind(window: Decoded, batch: int) -> int:
+def _encode_batch_kind(window: DecodedBatches, batch: int) -> int:
     if not header_of(window, batch).is_control:
         return _DATA_BATCH
     kind = control_type(window, batch)
@@ -289,7 +289,7 @@ class FirstPassTask(_ChunkTask):
             writer.finish_run()
         return FirstPassResult(tuple(writer.runs), first, last, rises, facts.write(chunk.path_of("facts")))
 
-    def _mask_selected_records(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
+    def _mask_selected_records(self, source: SourceSegment, window: DecodedBatches) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
         return mask_counted_records(window, self.transactions, self.first_dirty_offset)

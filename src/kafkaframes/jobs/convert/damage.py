@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import check_message_crcs
 
 
-def find_damaged_batches(window: Decoded) -> dict[int, str]:
+def find_damaged_batches(window: DecodedBatches) -> dict[int, str]:
     """Return the reason for each batch that cannot be read completely, by batch number."""
     result = {batch: problem.reason for batch, problem in window.problems.items()}
     result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
@@ -17,7 +17,7 @@ def find_damaged_batches(window: Decoded) -> dict[int, str]:
     return result
 
 
-def _find_wrappers_with_wrong_crc(window: Decoded) -> set[int]:
+def _find_wrappers_with_wrong_crc(window: DecodedBatches) -> set[int]:
     """Return the wrappers that contain a message with a wrong CRC, because rewriting them would hide the damage."""
     inner_messages = np.flatnonzero(window.batches.is_wrapper[window.owners])
     is_crc_right = check_message_crcs(window.sections.buf, window.index.headers_at[inner_messages])

@@ -39,14 +39,14 @@ from kafkaframes.records import decode
 from kafkaframes.records.build import build_batches
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.decode import count_records
-from kafkaframes.records.decoded import Allocate, Decoded
+from kafkaframes.records.decoded import Allocate, DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.records.reasons import FAIL, TORN
-from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
+from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, Ints, as_array, scan_all
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, narrow_segment
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment
@@ -131,7 +131,7 @@ def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
     report = ConvertedPartition(task.segment.path, segments=1)
     path = Path(task.directory, names.segment_file_name(task.base_offset, "log"))
     with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, borrow_memory() as memory:
-        rewrite = _SegmentRewriter(task, report, out, memory.array)
+        rewrite = _SegmentRewriter(task, report, out, memory.new_array)
         try:
             rewrite.write_all_windows()
         except EncodeError as error:
@@ -177,7 +177,7 @@ class _SegmentRewriter:
             for window in windows:
                 self._write_window(window)
                 end = window.batches.end
-                if end.corrupt or (end.status == TORN and end.position < limit):
+                if end.is_corrupt or (end.status == TORN and end.position < limit):
                     if task.settings.on_damage == FAIL:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.name)
                     report.damaged.append((report.name, end.position, end.reason))
@@ -196,7 +196,9 @@ class _SegmentRewriter:
                 old_data = part[int(positions[0]) : int(positions[-1] + sizes[-1])]
                 self._write_batches(self._rewrite_window(content, start), old_data)
 
-    def _parts_in_range(self, data: Bytes, batches: Batches, start: int) -> Iterator[tuple[Bytes, Batches, int]]:
+    def _parts_in_range(
+        self, data: Bytes, batches: BatchHeaders, start: int
+    ) -> Iterator[tuple[Bytes, BatchHeaders, int]]:
         """Yield runs of batches with all their records in the range, with the position of their data in the file."""
         first = 0
         for row in np.flatnonzero(self._find_batches_across_range(batches)).tolist():
@@ -212,7 +214,7 @@ class _SegmentRewriter:
         if first < len(batches):
             yield data, batches.part(first, len(batches)) if first else batches, start
 
-    def _find_batches_across_range(self, batches: Batches) -> Flags:
+    def _find_batches_across_range(self, batches: BatchHeaders) -> Flags:
         """Return the batches that may have records outside of the range. A wrapper's header has only its last offset,
         so the first wrapper of the range may have earlier records.
         """
@@ -237,7 +239,7 @@ class _SegmentRewriter:
         self._report.batches_written += table.shape[1]
         self.is_changed = self.is_changed or not np.array_equal(data, old_data)
 
-    def _rewrite_window(self, content: Decoded, start: int) -> Bytes:
+    def _rewrite_window(self, content: DecodedBatches, start: int) -> Bytes:
         """Return the rewritten bytes of a window that begins at position ``start``."""
         settings, report, batches = self._task.settings, self._report, content.batches
         damaged_batches = find_damaged_batches(content)
@@ -301,7 +303,7 @@ class ConversionLosses:
         self._stops = on_loss == "error"
         self._transactions = TransactionState(aborted_transactions=tuple(aborted_transactions))
 
-    def add(self, window: Decoded, is_downgraded: Flags, magics: Ints) -> None:
+    def add(self, window: DecodedBatches, is_downgraded: Flags, magics: Ints) -> None:
         """Count the losses of the batches for which ``is_downgraded`` is true in the formats ``magics``.
 
         Raises:
@@ -320,7 +322,7 @@ class ConversionLosses:
             raise EncodeError(reason, position=position)
         self.counts.update({kind: number for kind, number in counts.items() if number})
 
-    def _find_batch_losses(self, window: Decoded, is_downgraded: Flags) -> dict[str, Flags]:
+    def _find_batch_losses(self, window: DecodedBatches, is_downgraded: Flags) -> dict[str, Flags]:
         batches, rows = window.batches, window.index.rows
         is_v2_batch = is_downgraded & batches.is_v2
         control = batches.is_control & is_v2_batch
@@ -334,11 +336,11 @@ class ConversionLosses:
             "batches with a producer": data & (batches.column("producer_id") >= 0),
             "transactional batches": data & batches.is_transactional,
             "batches with a leader epoch": data & (batches.column("leader_epoch") >= 0),
-            "batches with a delete horizon": data & batches.flag(DELETE_HORIZON),
+            "batches with a delete horizon": data & batches.mask_flag(DELETE_HORIZON),
             "batches with offsets after their last record": data & (rows > 0) & (batches.column("last_offset") != last),
         }
 
-    def _find_record_losses(self, window: Decoded, is_downgraded: Flags, magics: Ints) -> dict[str, Flags]:
+    def _find_record_losses(self, window: DecodedBatches, is_downgraded: Flags, magics: Ints) -> dict[str, Flags]:
         data = (is_downgraded & ~window.batches.is_control)[window.owners]
         is_time_lost = data & (magics[window.owners] == 0)
         aborted_transactions = self._transactions.mask_aborted_batches(window.batches)
@@ -362,7 +364,7 @@ class WindowPlan:
         down: whether a batch is converted to an older format, or is omitted because of it.
     """
 
-    def __init__(self, batches: Batches, settings: RewriteSettings, *, empty: Flags, is_damaged: Flags) -> None:
+    def __init__(self, batches: BatchHeaders, settings: RewriteSettings, *, empty: Flags, is_damaged: Flags) -> None:
         source, attributes = batches.column("magic"), batches.column("attributes")
         numbers, old = attributes & CODEC_MASK, source < 2
         control = ~old & ((attributes & CONTROL) != 0)
@@ -378,7 +380,7 @@ class WindowPlan:
 
 
 def rewrite_batches(
-    window: Decoded, settings: RewriteSettings, is_damaged: Flags, losses: ConversionLosses
+    window: DecodedBatches, settings: RewriteSettings, is_damaged: Flags, losses: ConversionLosses
 ) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a window's batches, rewritten as ``settings`` request.
 
@@ -407,7 +409,7 @@ def rewrite_batches(
     yield from (part for _, part in chunks)
 
 
-def _check_limits(window: Decoded, plan: WindowPlan) -> None:
+def _check_limits(window: DecodedBatches, plan: WindowPlan) -> None:
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
@@ -417,11 +419,11 @@ def _check_limits(window: Decoded, plan: WindowPlan) -> None:
         raise EncodeError("a timestamp below -1 needs format 2", position=_position(window, batch))
 
 
-def _position(window: Decoded, batch: int) -> int:
+def _position(window: DecodedBatches, batch: int) -> int:
     return int(window.batches.column("position")[batch])
 
 
-def _copy_batches(window: Decoded, plan: WindowPlan) -> Iterator[tuple[int, memoryview]]:
+def _copy_batches(window: DecodedBatches, plan: WindowPlan) -> Iterator[tuple[int, memoryview]]:
     """Yield the bytes of runs of copied batches, with the number of each run's first batch."""
     is_copied = np.concatenate(([False], plan.actions == COPY, [False]))
     edges = np.flatnonzero(is_copied[1:] != is_copied[:-1])
@@ -431,7 +433,7 @@ def _copy_batches(window: Decoded, plan: WindowPlan) -> Iterator[tuple[int, memo
         yield first, window.data[int(positions[first]) : end].data
 
 
-def _recompress_batches(window: Decoded, plan: WindowPlan, level: int | None) -> Iterator[tuple[int, bytes]]:
+def _recompress_batches(window: DecodedBatches, plan: WindowPlan, level: int | None) -> Iterator[tuple[int, bytes]]:
     """Recompress the records of format 2 batches, and keep their header fields."""
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
         position = _position(window, batch)
@@ -451,7 +453,7 @@ def _recompress_batches(window: Decoded, plan: WindowPlan, level: int | None) ->
 # --------------------------------------------------------------------------------------------- batches that are built
 
 
-def _build_batches(window: Decoded, plan: WindowPlan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
+def _build_batches(window: DecodedBatches, plan: WindowPlan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
     """Build the remaining batches. Batches with the same format, codec and timestamp type are built together."""
     magics = window.batches.column("magic")
     numbers, attributes = window.batches.codecs, window.batches.column("attributes")

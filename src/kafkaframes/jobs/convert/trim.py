@@ -7,18 +7,18 @@ import numpy as np
 from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
-from kafkaframes.records.decode import decode
+from kafkaframes.records.decode import decode_batches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.rows import Rows
-from kafkaframes.records.scan import Batches, Bytes, as_array
+from kafkaframes.records.scan import BatchHeaders, Bytes, as_array
 from kafkaframes.scan.log.narrowing import OffsetRange
 
 
 def build_part(
-    batches: Batches,
+    batches: BatchHeaders,
     row: int,
     rows: Rows,
     *,
@@ -61,15 +61,15 @@ def build_part(
     return build_batch(rows, record_format=magic, codec=codec, fields=fields, start=start, stop=stop)
 
 
-def trim_batch(data: Bytes, batches: Batches, row: int, offsets: OffsetRange) -> tuple[Bytes, int]:
+def trim_batch(data: Bytes, batches: BatchHeaders, row: int, offsets: OffsetRange) -> tuple[Bytes, int]:
     """Return a batch with only the records of an offset range, and the number of removed records.
 
     The result is empty if no record is in the range. A damaged batch is returned whole.
     """
-    single = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
+    single = BatchHeaders(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
     position, size = int(single.column("position")[0]), int(single.column("size")[0])
     whole = data[position : position + size]
-    content = decode(data, single)
+    content = decode_batches(data, single)
     if find_damaged_batches(content):
         return whole, 0
     index = content.index

@@ -19,7 +19,7 @@ from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError, Opt
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.jobs.dump.lines import BytesSlices
 from kafkaframes.records import decode, scan
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName, escape_unprintable
@@ -53,7 +53,7 @@ class SegmentOrigin:
         return cls(topic, partition, escape_unprintable(directory), escape_unprintable(segment))
 
 
-def split_for_lines(chunk: Decoded, max_records: int = MAX_RENDERED_RECORDS) -> Iterator[tuple[Decoded, bool]]:
+def split_for_lines(chunk: DecodedBatches, max_records: int = MAX_RENDERED_RECORDS) -> Iterator[tuple[DecodedBatches, bool]]:
     """Yield a chunk in parts with lines that fit into memory, each with a flag: whether it continues a batch.
 
     A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
@@ -73,25 +73,25 @@ def split_for_lines(chunk: Decoded, max_records: int = MAX_RENDERED_RECORDS) -> 
             yield run if last == start + count else _remove_damage(run), first > start
 
 
-def _remove_damage(run: Decoded) -> Decoded:
+def _remove_damage(run: DecodedBatches) -> DecodedBatches:
     """Remove the damage from a run of a batch's records, because it belongs to the last run."""
     run.index, run.sections = run.index._replace(statuses=np.zeros(1, np.int64)), run.sections._replace(problems={})
     return run
 
 
-def keys_of(chunk: Decoded) -> BytesSlices:
+def keys_of(chunk: DecodedBatches) -> BytesSlices:
     """Return the key of each record."""
     return BytesSlices(chunk.sections.buf, chunk.index.key_at, chunk.index.key_size)
 
 
-def values_of(chunk: Decoded) -> BytesSlices:
+def values_of(chunk: DecodedBatches) -> BytesSlices:
     """Return the value of each record."""
     return BytesSlices(chunk.sections.buf, chunk.index.value_at, chunk.index.value_size)
 
 
-def errors_by_batch(chunk: Decoded) -> dict[int, DecodeError]:
+def errors_by_batch(chunk: DecodedBatches) -> dict[int, DecodeError]:
     """Return the errors by batch number, with file and position."""
-    result = ((batch, chunk.error(batch)) for batch in chunk.problems)
+    result = ((batch, chunk.to_error(batch)) for batch in chunk.problems)
     return {batch: error for batch, error in result if error is not None}
 
 
@@ -138,7 +138,7 @@ class ChunkReader:
         size = self.file.size_bytes
         return size if self.max_bytes is None else min(size, self.max_bytes)
 
-    def __iter__(self) -> Iterator[Decoded]:
+    def __iter__(self) -> Iterator[DecodedBatches]:
         source = SegmentSource(self.file)
         chunks = Chunks(source, rules=scan.FILE, start=self.bytes_read, end=self.end, chunk_bytes=self.chunk_bytes)
         waiting = iter(chunks)
@@ -157,7 +157,7 @@ class ChunkReader:
     def _stop_at(self, end: scan.ScanEnd | None) -> None:
         if end is not None and end.status == scan.SHORTENED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
-        elif end is not None and end.corrupt:
+        elif end is not None and end.is_corrupt:
             self.fault = CorruptRecordError(end.reason, position=self.bytes_read, file=self.file.path)
 
 
@@ -167,11 +167,11 @@ Flags = npt.NDArray[np.bool_]
 class RecordSelection(Protocol):
     """Chooses records, chunk by chunk."""
 
-    def select_records(self, chunk: Decoded) -> Decoded:
+    def select_records(self, chunk: DecodedBatches) -> DecodedBatches:
         """Return the chunk with the selected records."""
         ...
 
-    def is_exhausted(self, chunk: Decoded) -> bool:
+    def is_exhausted(self, chunk: DecodedBatches) -> bool:
         """Return whether the rest of the segment after ``chunk`` has no selected records."""
         ...
 
@@ -191,7 +191,7 @@ class RecordFilter:
     key_pattern: re.Pattern[bytes] | None = None
     control: bool = True
 
-    def select_records(self, chunk: Decoded) -> Decoded:
+    def select_records(self, chunk: DecodedBatches) -> DecodedBatches:
         """Return the chunk with the records that meet all conditions. Without conditions it is the same object."""
         if self == NO_FILTER:
             return chunk
@@ -205,7 +205,7 @@ class RecordFilter:
             _filter_by_key(chunk, is_selected, lambda key: pattern.search(key) is not None)
         return chunk if is_selected.all() else chunk.select(is_selected)
 
-    def _mask_ranges(self, chunk: Decoded) -> Flags:
+    def _mask_ranges(self, chunk: DecodedBatches) -> Flags:
         is_selected = np.ones(len(chunk.index.offsets), np.bool_)
         for values, minimum, limit in (
             (chunk.index.offsets, self.from_offset, self.until_offset),
@@ -217,7 +217,7 @@ class RecordFilter:
                 is_selected &= values < limit
         return is_selected
 
-    def is_exhausted(self, chunk: Decoded) -> bool:
+    def is_exhausted(self, chunk: DecodedBatches) -> bool:
         """Return whether all later batches are at or above ``until_offset``."""
         if self.until_offset is None or len(chunk.batches) == 0:
             return False
@@ -238,7 +238,7 @@ class LimitedSelection:
     selection: RecordSelection
     remaining_records: int
 
-    def select_records(self, chunk: Decoded) -> Decoded:
+    def select_records(self, chunk: DecodedBatches) -> DecodedBatches:
         """Return the chunk with the selected records, up to the limit."""
         selected_records = self.selection.select_records(chunk)
         count = len(selected_records.index.offsets)
@@ -247,12 +247,12 @@ class LimitedSelection:
         self.remaining_records -= min(count, self.remaining_records)
         return selected_records
 
-    def is_exhausted(self, chunk: Decoded) -> bool:
+    def is_exhausted(self, chunk: DecodedBatches) -> bool:
         """Return whether the limit is reached or the selection is done."""
         return self.remaining_records == 0 or self.selection.is_exhausted(chunk)
 
 
-def _filter_by_key(chunk: Decoded, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
+def _filter_by_key(chunk: DecodedBatches, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
     """Clear the flag of each row with a key that is not selected. Records without a key are never selected."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():

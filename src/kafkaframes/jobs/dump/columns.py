@@ -29,7 +29,7 @@ from kafkaframes.jobs.dump.lines import (
 )
 from kafkaframes.records import _kernels_gather as kernels
 from kafkaframes.records import scan
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.scan import Bytes, Ints
 from kafkaframes.wire.integers import MAX_INT32
@@ -39,7 +39,7 @@ Columns = Mapping[str, Any]
 NO_SEQUENCE = -1
 
 
-def build_batch_columns(chunk: Decoded) -> dict[str, Any]:
+def build_batch_columns(chunk: DecodedBatches) -> dict[str, Any]:
     """Return a column with one value per batch for each batch field. Positions are absolute."""
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
@@ -64,13 +64,13 @@ def build_batch_columns(chunk: Decoded) -> dict[str, Any]:
         "leader_epoch": batches.column("leader_epoch"),
         "transactional": batches.is_transactional,
         "control": chunk.batches.is_control,
-        "delete_horizon": _format_delete_horizons(batches.flag(DELETE_HORIZON), batches.column("base_timestamp")),
+        "delete_horizon": _format_delete_horizons(batches.mask_flag(DELETE_HORIZON), batches.column("base_timestamp")),
         "base_ts": batches.column("base_timestamp"),
-        "count": np.where(is_v2, batches.column("count"), chunk.reached),
+        "count": np.where(is_v2, batches.column("count"), chunk.reached_counts),
     }
 
 
-def build_record_columns(chunk: Decoded) -> dict[str, Any]:
+def build_record_columns(chunk: DecodedBatches) -> dict[str, Any]:
     """Return columns with one value per record: offset, timestamp and its type, sequence, key, value and sizes."""
     index, batches = chunk.index, chunk.batches
     types = scan.timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
@@ -149,7 +149,7 @@ class ChunkHeaders:
         return BytesSlices(rendered_headers.data, starts, np.maximum(stops - starts - 1, 0).astype(np.int32))
 
 
-def index_headers(chunk: Decoded) -> ChunkHeaders:
+def index_headers(chunk: DecodedBatches) -> ChunkHeaders:
     """Find the headers of all records of a chunk."""
     index = chunk.index
     count = int(index.header_counts.sum(dtype=np.int64))
@@ -165,7 +165,7 @@ def _empty_slices(data: Bytes, count: int) -> BytesSlices:
     return BytesSlices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 
 
-def _render_headers(chunk: Decoded, render: Callable[[ChunkHeaders], BytesSlices]) -> BytesSlices:
+def _render_headers(chunk: DecodedBatches, render: Callable[[ChunkHeaders], BytesSlices]) -> BytesSlices:
     """Return a value for each record. If no record has headers, ``render`` is not called."""
     if chunk.index.header_counts.any():
         return render(index_headers(chunk))
@@ -173,17 +173,17 @@ def _render_headers(chunk: Decoded, render: Callable[[ChunkHeaders], BytesSlices
     return BytesSlices(chunk.sections.buf, no_headers, no_headers.astype(np.int32))
 
 
-def render_header_keys(chunk: Decoded) -> BytesSlices:
+def render_header_keys(chunk: DecodedBatches) -> BytesSlices:
     """Return each record's header keys, separated by commas (kafka-dump-log)."""
     return _render_headers(chunk, lambda headers: headers.join_headers(_HEADER_KEYS_LINE))
 
 
-def render_header_pairs(chunk: Decoded) -> BytesSlices:
+def render_header_pairs(chunk: DecodedBatches) -> BytesSlices:
     """Return each record's headers as ``name=value,name=value`` (kcat's ``%h``)."""
     return _render_headers(chunk, lambda headers: headers.join_headers(_HEADER_PAIRS_LINE))
 
 
-def render_header_json(chunk: Decoded) -> BytesSlices:
+def render_header_json(chunk: DecodedBatches) -> BytesSlices:
     """Return each record's headers as the elements of a JSON array: [key, value in base64 or null]."""
     return _render_headers(
         chunk, lambda headers: headers.join_headers(_HEADER_JSON_LINE, json_key=_quote_header_keys(headers.keys))

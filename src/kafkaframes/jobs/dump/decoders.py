@@ -19,7 +19,7 @@ from kafkaframes.jobs.dump.chunks import keys_of, values_of
 from kafkaframes.jobs.dump.lines import BytesSlices, slices_of
 from kafkaframes.jobs.dump.remote_log_metadata import Decoder, Texts, remote_log_metadata
 from kafkaframes.jobs.dump.styles import OutputStyle
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 
 DELETED_VALUE_TEXT = "<DELETE>"
 _TRANSACTION_STATES = (
@@ -35,13 +35,13 @@ _MARKER_LABELS = {
 }
 
 
-def find_decoder(name: str, style: OutputStyle) -> Callable[[Decoded], tuple[BytesSlices, BytesSlices]]:
+def find_decoder(name: str, style: OutputStyle) -> Callable[[DecodedBatches], tuple[BytesSlices, BytesSlices]]:
     """Return the decoder of a chunk's keys and values for a name in ``DECODERS``."""
     if name not in DECODERS:
         raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
     decode = DECODERS[name](style)
 
-    def decode_chunk(chunk: Decoded) -> tuple[BytesSlices, BytesSlices]:
+    def decode_chunk(chunk: DecodedBatches) -> tuple[BytesSlices, BytesSlices]:
         keys, values = keys_of(chunk), values_of(chunk)
         offsets, control = chunk.index.offsets.tolist(), chunk.batches.is_control[chunk.owners].tolist()
         no_text: Texts = (None, None)

@@ -24,7 +24,7 @@ from kafkaframes.jobs.dump.ranges import RequestedFile, merge_file_copies, selec
 from kafkaframes.jobs.dump.styles import TextOptions, style_of_version
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.settings import PartitionSettings
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
@@ -245,7 +245,7 @@ class LogDump(Iterator[bytes | memoryview]):
             for fault in dump.faults:
                 self._add_error(fault)
 
-    def _chunks(self) -> Iterator[tuple[Decoded, SegmentOrigin]]:
+    def _chunks(self) -> Iterator[tuple[DecodedBatches, SegmentOrigin]]:
         """Yield the requested part of every segment."""
         for request in self._requests:
             reader = ChunkReader(request.file, self._settings.text.max_bytes)
@@ -259,7 +259,7 @@ class LogDump(Iterator[bytes | memoryview]):
             if reader.fault is not None:
                 self._add_error(reader.fault)
 
-    def _lines(self, plan: Callable[[SegmentOrigin], Any], write: Callable[[Decoded, Any], Part]) -> Parts:
+    def _lines(self, plan: Callable[[SegmentOrigin], Any], write: Callable[[DecodedBatches, Any], Part]) -> Parts:
         origin_and_plan: tuple[SegmentOrigin, Any] | None = None
         for chunk, origin in self._chunks():
             if origin_and_plan is None or origin_and_plan[0] is not origin:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.jobs.dump.styles import FileFindings, TextOptions, style_of_version
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import FILE, scan
+from kafkaframes.records.scan import FILE, scan_batches
 from kafkaframes.storage.files import indexes
 from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
 from kafkaframes.storage.files.names import FileName, segment_file_name
@@ -59,9 +59,9 @@ class IndexWithSegment:
         if not 0 <= position <= self.log_size:
             raise CorruptRecordError("an entry's position is outside the log", position=position, file=self.log_path)
         raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
-        result = scan(raw, end=end - position, rules=FILE, includes_data=False)
+        result = scan_batches(raw, end=end - position, rules=FILE, includes_data=False)
         if len(result) == 0:
-            if result.end.corrupt:
+            if result.end.is_corrupt:
                 raise CorruptRecordError(result.end.reason, position=position, file=self.log_path)
             return None
         return int(result.column("last_offset")[0]), int(result.column("size")[0])

@@ -52,8 +52,8 @@ from kafkaframes.jobs.dump.lines import (
 )
 from kafkaframes.jobs.dump.names import MAX_PRINTED_VALUE_BYTES, RECORD_FILES
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
+from kafkaframes.records.decoded import DecodedBatches
+from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type, parse_coordinator_epoch
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
 _BOOLEANS = (b"false", b"true")
@@ -177,7 +177,7 @@ def dump_json_lines(paths: Iterable[str], options: JsonLinesOptions | None = Non
         yield from JsonLinesDump(file, options or JsonLinesOptions())
 
 
-def _render_chunk(chunk: Decoded, ending: _LineEnding, options: JsonLinesOptions) -> bytes:
+def _render_chunk(chunk: DecodedBatches, ending: _LineEnding, options: JsonLinesOptions) -> bytes:
     columns = build_batch_columns(chunk)
     fields, unreadable_records = _build_control_fields(chunk)
     records = _RECORD_LINE.render_lines(_build_record_columns(chunk, options, fields), len(chunk.index.offsets))
@@ -192,7 +192,7 @@ def _render_chunk(chunk: Decoded, ending: _LineEnding, options: JsonLinesOptions
         stop = first + count
         if count or not skip_empty:
             chunks.append(_render_special_batch(chunk, batch, ending) if batch in specials else lines[batch])
-            problem: KafkaframesError | None = chunk.error(batch)
+            problem: KafkaframesError | None = chunk.to_error(batch)
             last = stop
             if batch in unreadable_records:
                 last, problem = unreadable_records[batch]
@@ -217,7 +217,7 @@ def _render_batches(columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], endin
     return lines
 
 
-def _build_record_columns(chunk: Decoded, options: JsonLinesOptions, control_fields: pa.Array) -> dict[str, Any]:
+def _build_record_columns(chunk: DecodedBatches, options: JsonLinesOptions, control_fields: pa.Array) -> dict[str, Any]:
     columns = build_record_columns(chunk)
     is_large = columns["value_size"] > (2**31 if options.value_limit is None else options.value_limit)
     columns["value_digest"] = _digest_large_values(chunk, is_large)
@@ -226,7 +226,7 @@ def _build_record_columns(chunk: Decoded, options: JsonLinesOptions, control_fie
     return columns
 
 
-def _digest_large_values(chunk: Decoded, is_large: npt.NDArray[np.bool_]) -> pa.Array:
+def _digest_large_values(chunk: DecodedBatches, is_large: npt.NDArray[np.bool_]) -> pa.Array:
     """Return SHA-256 and length of large values, and null for other values."""
     if not is_large.any():
         return pa.nulls(len(is_large), pa.binary())
@@ -238,7 +238,7 @@ def _digest_large_values(chunk: Decoded, is_large: npt.NDArray[np.bool_]) -> pa.
     return pa.array(digests, pa.binary())
 
 
-def _build_control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
+def _build_control_fields(chunk: DecodedBatches) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
     """Return the additional fields of control records, and by batch the first unreadable record with its error."""
     of_control = chunk.batches.is_control[chunk.owners]
     if not of_control.any():
@@ -248,29 +248,29 @@ def _build_control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int
     keys, values = keys_of(chunk), values_of(chunk)
     for row in np.flatnonzero(of_control).tolist():
         try:
-            kind = control_type(keys.value_at(row))
-            fields_of_record: dict[str, Any] = {"control_type": kind}
+            kind = parse_control_type(keys.value_at(row))
+            fields_of_record: dict[str, Any] = {"parse_control_type": kind}
             if kind in END_MARKER_TYPES:
-                fields_of_record["coordinator_epoch"] = coordinator_epoch(values.value_at(row))
+                fields_of_record["parse_coordinator_epoch"] = parse_coordinator_epoch(values.value_at(row))
             fields[row] = b"," + _json(fields_of_record)[1:-1]
         except CorruptRecordError as error:
             unreadable_records.setdefault(int(chunk.owners[row]), (row, error))
     return pa.array(fields, pa.binary()), unreadable_records
 
 
-def _find_special_batches(chunk: Decoded) -> set[int]:
+def _find_special_batches(chunk: DecodedBatches) -> set[int]:
     """Return the batches with a header field that cannot be printed."""
     batches = chunk.batches
     has_unknown_format = batches.codecs >= len(CODECS)
     is_truncated = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
     is_later_format = batches.column("magic") > MAX_KNOWN_MAGIC
-    is_unopened = batches.is_wrapper & (chunk.reached == 0)
+    is_unopened = batches.is_wrapper & (chunk.reached_counts == 0)
     return set(np.flatnonzero(has_unknown_format | is_truncated | is_later_format | is_unopened).tolist())
 
 
-def _render_special_batch(chunk: Decoded, batch: int, ending: _LineEnding) -> bytes:
+def _render_special_batch(chunk: DecodedBatches, batch: int, ending: _LineEnding) -> bytes:
     fields: dict[str, Any] = {"type": "batch"}
-    count = int(chunk.reached[batch])
+    count = int(chunk.reached_counts[batch])
     try:
         for name, value in _iterate_readable_fields(chunk, batch):
             if name == "count":
@@ -282,7 +282,7 @@ def _render_special_batch(chunk: Decoded, batch: int, ending: _LineEnding) -> by
     return ending.line(**fields, count=count)
 
 
-def _iterate_readable_fields(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
+def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tuple[str, Any]]:
     """Yield a batch's fields in order.
 
     Kafka reads a header from as many bytes as the batch's size field declares. Therefore a batch of format 2 that is

@@ -30,7 +30,7 @@ from kafkaframes.jobs.dump.lines import (
     WordPart,
     plan_line,
 )
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.wire.primitives import decode_java_text
 
 Meaning = TypeVar("Meaning")
@@ -93,7 +93,7 @@ def parse_format(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | 
             )
 
 
-def render_records(chunk: Decoded, line: CompiledLine) -> memoryview:
+def render_records(chunk: DecodedBatches, line: CompiledLine) -> memoryview:
     """Return a chunk's records in a planned format."""
     columns = build_record_columns(chunk)
     if "value_size_bytes" in line.bytes_columns:
@@ -125,7 +125,7 @@ def plan_envelope(origin: SegmentOrigin) -> CompiledLine:
     )
 
 
-def render_envelopes(chunk: Decoded, line: CompiledLine) -> memoryview:
+def render_envelopes(chunk: DecodedBatches, line: CompiledLine) -> memoryview:
     """Return a chunk's records in JSON envelopes. Invalid UTF-8 is replaced, as in kcat."""
     columns = build_record_columns(chunk)
     columns["key_json"] = _json_column(keys_of(chunk))
@@ -142,7 +142,7 @@ def _json_column(values: BytesSlices) -> pa.Array:
     return pa.array([json.dumps(_json_text(values.value_at(row))).encode() for row in range(len(values))], pa.binary())
 
 
-def _build_header_members(chunk: Decoded) -> pa.Array:
+def _build_header_members(chunk: DecodedBatches) -> pa.Array:
     """Return a ``headers`` member for each record with headers: alternating names and values, as in kcat."""
     if not chunk.index.header_counts.any():
         return pa.array([b""] * len(chunk.index.offsets), pa.binary())

@@ -118,7 +118,7 @@ def _make_timestamp_reader(filesystem: FileSystem, path: str) -> Callable[[int, 
 
     def largest(position: int, size: int) -> int:
         chunk = next(iter(ChunkReader(DumpFile(filesystem, path, "log", position + size), bytes_read=position)))
-        error = chunk.error(0)
+        error = chunk.to_error(0)
         if error is not None:
             raise error
         return int(np.max(chunk.index.timestamps, initial=index_text.NO_TIMESTAMP))

@@ -36,7 +36,7 @@ from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, ScanEnd
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, BatchHeaders, ScanEnd
 from kafkaframes.scan.fingerprints import Fingerprint, create_collector
 from kafkaframes.storage.copies.reading import AlternateRange, BatchHealer
 from kafkaframes.storage.files.filesystem import split_path
@@ -172,7 +172,7 @@ TEMPORARY_DIRECTORY = f"{OWN_DIRECTORY}/tmp"
 JOURNAL_DIRECTORY = f"{OWN_DIRECTORY}/journal"
 SUCCESS_FILE = "_SUCCESS"
 FileTasks = tuple[ExportTask, ...]
-Look = Callable[[Batches], None]
+Look = Callable[[BatchHeaders], None]
 Write = Callable[[pa.RecordBatch], None]
 ABORTED_RECORDS_REASON = "records of aborted transactions"
 Flags = npt.NDArray[np.bool_]
@@ -418,14 +418,14 @@ def _copy_segment(
         log.warning("%s", text)
 
 
-def _mask_aborted_batches(result: SegmentResult, observe_batches: Look | None) -> Callable[[Batches], Flags] | None:
+def _mask_aborted_batches(result: SegmentResult, observe_batches: Look | None) -> Callable[[BatchHeaders], Flags] | None:
     """Return a function that masks and counts the batches of aborted transactions; None if there is nothing to do."""
     task = result.task
     if observe_batches is None and not task.aborted:
         return None
     state = TransactionState(task.aborted)
 
-    def mask_batches(batches: Batches) -> Flags:
+    def mask_batches(batches: BatchHeaders) -> Flags:
         if observe_batches is not None:
             observe_batches(batches)
         if not task.aborted:
@@ -454,7 +454,7 @@ def _count_unread_bytes(result: SegmentResult, end: ScanEnd | None, gaps: list[D
         lost_bytes = (size_bytes if gap.end is None else gap.end) - gap.start
         result.tally.count_dropped("a chunk of a tiered segment cannot be read", RecordCounts(1, None, lost_bytes))
     is_cut_off = bool(gaps) and gaps[-1].end is None
-    if end is not None and end.position < size_bytes and not end.corrupt and not is_cut_off:
+    if end is not None and end.position < size_bytes and not end.is_corrupt and not is_cut_off:
         result.tally.count_dropped(end.reason, RecordCounts(1, None, size_bytes - end.position))
 
 

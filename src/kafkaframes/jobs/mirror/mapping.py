@@ -23,7 +23,7 @@ from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from kafkaframes.records.scan import Batches, as_array, check_crcs, scan_all
+from kafkaframes.records.scan import BatchHeaders, as_array, check_crcs, scan_all
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
@@ -302,13 +302,13 @@ def renumber_fetched_batches(
     return result
 
 
-def _find_reasons(transactions: TransactionState, batches: Batches, start: int, is_damaged: Flags) -> list[str | None]:
+def _find_reasons(transactions: TransactionState, batches: BatchHeaders, start: int, is_damaged: Flags) -> list[str | None]:
     """Return the reason for omitting or decoding each batch; None for a batch that keeps its payload."""
     base, last, is_new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     reasons = np.full(len(batches), None, object)
     for condition, reason in (  # later reasons take precedence
         (is_new & (batches.column("count") != last - base + 1), HOLES),
-        (is_new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
+        (is_new & batches.mask_flag(LOG_APPEND_TIME), APPEND_TIME),
         (is_new & (base < start), CUT),
         (~is_new, OLD_FORMAT),
         (transactions.mask_aborted_batches(batches), ABORTED),
@@ -324,7 +324,7 @@ def _find_reasons(transactions: TransactionState, batches: Batches, start: int, 
 def _add_batches(
     result: RenumberedBatches,
     fetched_batches: FetchedBatches,
-    batches: Batches,
+    batches: BatchHeaders,
     reason: str | None,
     start: int,
     batch_bytes: int,

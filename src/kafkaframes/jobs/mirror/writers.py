@@ -36,7 +36,7 @@ from kafkaframes.jobs.mirror.mapping import (
 from kafkaframes.jobs.mirror.settings import MirroredPartition
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.divide import divide_batch
-from kafkaframes.records.scan import Batches, scan_all
+from kafkaframes.records.scan import BatchHeaders, scan_all
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.primitives import NIL_UUID
 
@@ -229,7 +229,7 @@ class OffsetKeepingWriter:
             await self._send_parcel(fetched_batches, batches_to_copy, report)
 
     async def _send_parcel(
-        self, fetched_batches: FetchedBatches, batches_to_copy: Batches, report: MirroredPartition
+        self, fetched_batches: FetchedBatches, batches_to_copy: BatchHeaders, report: MirroredPartition
     ) -> None:
         partition = fetched_batches.partition
         positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
@@ -278,7 +278,7 @@ class OffsetKeepingWriter:
         return min(max(offset, self.first_offsets.get(partition, offset)), self._next.get(partition, offset))
 
 
-def _check_order(partition: TopicPartition, batches: Batches) -> None:
+def _check_order(partition: TopicPartition, batches: BatchHeaders) -> None:
     """Reject batches with decreasing offsets, because a log cannot store them."""
     last = batches.column("last_offset")
     decreases = np.flatnonzero(last[1:] <= last[:-1])

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
-from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_crcs, scan
+from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, Ints, as_array, check_crcs, scan_batches
 from kafkaframes.storage.files.scan import SegmentWindow
 
 _MAGIC_POSITION = 16
@@ -105,7 +105,7 @@ def find_valid_batches(data: bytes | Bytes, *, base_offset: int, end_offset: int
 def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[ValidRange]:
     position, budget = 0, _MAX_CRC_BYTES_PER_BYTE * data.size
     while 0 <= position < data.size and budget > 0:
-        batches = scan(data, position=position, rules=FILE)
+        batches = scan_batches(data, position=position, rules=FILE)
         is_valid = check_batches(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
         trusted_count = _count_before_doubt(
@@ -121,7 +121,7 @@ def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> It
         position = _find_valid_batch(data, broken_position + 1, base_offset, end_offset)
 
 
-def check_batches(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
+def check_batches(data: Bytes, batches: BatchHeaders, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
     """Return whether each batch has a right CRC, and offsets from ``base_offset`` to ``end_offset`` (exclusive)."""
     magic, first_offset, last_offset = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
     is_valid: npt.NDArray[np.bool_] = (
@@ -142,7 +142,7 @@ def _count_before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
     return int(is_doubtful[0]) if len(is_doubtful) else len(good)
 
 
-def _iterate_batch_ranges(batches: Batches, rows: Ints) -> Iterator[ValidRange]:
+def _iterate_batch_ranges(batches: BatchHeaders, rows: Ints) -> Iterator[ValidRange]:
     columns = [batches.column(name)[rows].tolist() for name in ("position", "size", "base_offset", "last_offset")]
     for position, size, first, last in zip(*columns, strict=True):
         yield ValidRange(position, position + size, first, last + 1)
@@ -152,7 +152,7 @@ def _find_valid_batch(data: Bytes, position: int, base_offset: int, end_offset: 
     """Return the next position of a valid batch; -1 if no batch is valid, or if the search exceeds its limit."""
     budget = _MAX_CRC_BYTES_PER_BYTE * data.size
     for candidate, size in _find_candidates(data, position, base_offset, end_offset):
-        batches = scan(data[candidate : candidate + size], rules=FILE)
+        batches = scan_batches(data[candidate : candidate + size], rules=FILE)
         if len(batches) == 1 and check_batches(data[candidate : candidate + size], batches, base_offset, end_offset)[0]:
             return candidate
         budget -= size

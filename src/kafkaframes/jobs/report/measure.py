@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kafkaframes.jobs.report.histograms import DistinctCounter, SizeHistogram, TimeHistogram, hash_keys
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records import decode
-from kafkaframes.records.decoded import Decoded, Index
+from kafkaframes.records.decoded import DecodedBatches, RecordIndex
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODECS,
@@ -26,7 +26,7 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import Batches, Chunk, Ints, as_array, split_chunk
+from kafkaframes.records.scan import BatchHeaders, Chunk, Ints, as_array, split_chunk
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import SegmentWindow
@@ -208,10 +208,10 @@ class _WindowMeasurer:
         return self._segment
 
     def _measure_chunk(self, whole: Chunk) -> None:
-        for part in decode.decode_steps(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
+        for part in decode.decode_steps(whole.data, whole.batches, allocate=self._memory.new_array, base=whole.base):
             self._measure_part(part)
 
-    def _measure_part(self, part: Decoded) -> None:
+    def _measure_part(self, part: DecodedBatches) -> None:
         batches, sections, index = part.batches, part.sections, part.index
         raw = sections.ends - sections.starts
         self._ratio = max(float(raw.sum()) / max(int(batches.column("size").sum()), 1), 1.0)
@@ -225,12 +225,12 @@ class _WindowMeasurer:
         is_data = sound & ~batches.is_control
         measure = self._segment.measure
         _add_batches(measure, batches, index.rows, raw, sound, is_data)
-        data_index = index if is_data.all() else index.take(part.of_batch(is_data), part.owners)
+        data_index = index if is_data.all() else index.take(part.repeat_per_record(is_data), part.owners)
         _add_records(measure, data_index, sections.buf)
-        append = batches.flag(LOG_APPEND_TIME) & is_data
+        append = batches.mask_flag(LOG_APPEND_TIME) & is_data
         measure.append_time += int(index.rows[append].sum())
 
-    def _add_damaged_batch(self, part: Decoded, row: int, readable: int, reason: str) -> None:
+    def _add_damaged_batch(self, part: DecodedBatches, row: int, readable: int, reason: str) -> None:
         def value(name: str) -> int:
             return int(part.batches.column(name)[row])
 
@@ -246,7 +246,7 @@ class _WindowMeasurer:
 
 def _add_batches(
     measure: RecordCounts,
-    batches: Batches,
+    batches: BatchHeaders,
     rows: Ints,
     raw: Ints,
     is_valid: npt.NDArray[np.bool_],
@@ -272,7 +272,7 @@ def _add_batches(
     _add_producers(measure, batches, rows, is_data)
 
 
-def _add_producers(measure: RecordCounts, batches: Batches, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
+def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
     table = batches.table[:, is_data]
     ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]
@@ -295,7 +295,7 @@ def _has_delete_horizon(table: Ints) -> npt.NDArray[np.bool_]:
     return result
 
 
-def _add_records(measure: RecordCounts, index: Index, buf: npt.NDArray[np.uint8]) -> None:
+def _add_records(measure: RecordCounts, index: RecordIndex, buf: npt.NDArray[np.uint8]) -> None:
     has_key = index.key_size >= 0
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     measure.record_sizes.add_values(sizes)

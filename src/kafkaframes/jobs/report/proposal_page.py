@@ -27,8 +27,8 @@ from kafkaframes.jobs.report.tables import (
     make_tag,
 )
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_size
-from kafkaframes.protocol.spec.changes import SEVERITY
-from kafkaframes.protocol.spec.evolution import check_sets
+from kafkaframes.protocol.spec.changes import SEVERITY_OF_VERDICT
+from kafkaframes.protocol.spec.evolution import compare_sets
 
 _MAX_CHANGES, _MAX_FINDINGS, _MAX_PATHS = 400, 400, 6
 _Card: TypeAlias = tuple[str, Markup]  # its title in the list of sections, and the card
@@ -112,9 +112,9 @@ def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
         return {}
     specs = question.specs_before
     findings = [
-        finding for finding in check_sets(specs, specs | dict(question.after)) if finding.verdict != "compatible"
+        finding for finding in compare_sets(specs, specs | dict(question.after)) if finding.verdict != "compatible"
     ]
-    findings.sort(key=lambda finding: -SEVERITY[finding.verdict])
+    findings.sort(key=lambda finding: -SEVERITY_OF_VERDICT[finding.verdict])
     fields = [
         TableColumn("Verdict", lambda finding: make_tag("b", finding.verdict)),
         TableColumn("Message", lambda finding: finding.message),

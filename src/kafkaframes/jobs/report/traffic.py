@@ -21,7 +21,7 @@ from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, UsesOfInputs, audit_uses
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
-from kafkaframes.protocol.spec.releases import release
+from kafkaframes.protocol.spec.releases import find_release
 
 _CALL_COLUMNS: Final = (
     "requestTime",
@@ -161,8 +161,8 @@ def make_traffic_report(
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
     report.kip_636 = weigh_share(WeighingTask(TrafficTask(tuple(files), ports=tuple(ports)), question))
     uses = UsesOfInputs()
-    count_uses(files, release(target), uses, ports=ports, apis=question.apis)
-    report.audit = audit_uses(uses, release(target), question.apis)
+    count_uses(files, find_release(target), uses, ports=ports, apis=question.apis)
+    report.audit = audit_uses(uses, find_release(target), question.apis)
     return report
 
 

@@ -26,13 +26,13 @@ from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE
 from kafkaframes.jobs.convert.trim import build_part
 from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
-from kafkaframes.records.decode import count_records, decode, decode_steps
-from kafkaframes.records.decoded import Decoded, Index
+from kafkaframes.records.decode import count_records, decode_batches, decode_steps
+from kafkaframes.records.decoded import DecodedBatches, RecordIndex
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.reasons import DROP
 from kafkaframes.records.rows import Rows
-from kafkaframes.records.scan import Batches, Bytes
+from kafkaframes.records.scan import BatchHeaders, Bytes
 
 
 class OffsetTranslator:
@@ -126,7 +126,7 @@ class BatchRewriter:
         """Whether no record has reached the first selected time yet."""
         return self._from_time is not None
 
-    def rewrite_batches(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+    def rewrite_batches(self, data: Bytes, batches: BatchHeaders) -> Iterator[bytes]:
         """Yield the bytes to write for a run of batches.
 
         Raises:
@@ -144,7 +144,7 @@ class BatchRewriter:
                 else self._rewrite_with_same_offsets(data, selected_batches)
             )
 
-    def _select_batches(self, batches: Batches) -> Batches:
+    def _select_batches(self, batches: BatchHeaders) -> BatchHeaders:
         """Return the batches with selected offsets. Only the last batch may also have offsets after the range."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         is_selected = np.full(len(batches), not self.is_waiting_for_time and not self.is_done)
@@ -163,7 +163,7 @@ class BatchRewriter:
 
     # ------------------------------------------------------------------------------------------------- kept offsets
 
-    def _rewrite_with_same_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+    def _rewrite_with_same_offsets(self, data: Bytes, batches: BatchHeaders) -> Iterator[bytes]:
         for start, stop, opened_batch in self._iterate_runs(
             data, batches, batches.column("last_offset") >= self.end_offset
         ):
@@ -176,14 +176,14 @@ class BatchRewriter:
 
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
-    def _rewrite_with_new_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+    def _rewrite_with_new_offsets(self, data: Bytes, batches: BatchHeaders) -> Iterator[bytes]:
         for start, stop, opened_batch in self._iterate_runs(data, batches, self._find_batches_to_decode(batches)):
             if opened_batch is None:
                 yield self._renumber_run(data, _part(batches, start, stop))
             elif opened_batch.stop > opened_batch.start:
                 yield self._renumber_batch(data, batches, start, opened_batch)
 
-    def _find_batches_to_decode(self, batches: Batches) -> Flags:
+    def _find_batches_to_decode(self, batches: BatchHeaders) -> Flags:
         """Return the batches whose records must be decoded."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         is_v2 = batches.is_v2
@@ -192,7 +192,7 @@ class BatchRewriter:
         decodes: Flags = has_holes | crosses_limit | batches.is_wrapper
         return decodes
 
-    def _renumber_run(self, data: Bytes, batches: Batches) -> bytes:
+    def _renumber_run(self, data: Bytes, batches: BatchHeaders) -> bytes:
         counts = np.where(batches.is_v2, batches.column("count"), 1)
         last_offsets = self.next_offset + np.cumsum(counts) - 1
         self._translation.add_runs(
@@ -201,7 +201,7 @@ class BatchRewriter:
         self.next_offset = int(last_offsets[-1]) + 1
         return self._copy_batches(data, batches, last_offsets)
 
-    def _renumber_batch(self, data: Bytes, batches: Batches, row: int, opened_batch: DecodedRows) -> bytes:
+    def _renumber_batch(self, data: Bytes, batches: BatchHeaders, row: int, opened_batch: DecodedRows) -> bytes:
         old_offsets = opened_batch.offsets
         new_offsets = self.next_offset + np.arange(len(old_offsets))
         self._translation.add_runs(old_offsets, old_offsets, new_offsets)
@@ -216,7 +216,7 @@ class BatchRewriter:
 
     # --------------------------------------------------------------------------------------------------- the bytes
 
-    def _copy_batches(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
+    def _copy_batches(self, data: Bytes, batches: BatchHeaders, last_offsets: Ints | None) -> bytes:
         """Return the bytes of neighboring batches after their offsets and leader epochs are replaced in place."""
         start = int(batches.column("position")[0])
         end = int(batches.column("position")[-1] + batches.column("size")[-1])
@@ -225,7 +225,7 @@ class BatchRewriter:
             return data[start:end].tobytes()
         output, table = bytearray(data[start:end]), batches.table.copy()
         table[COLUMN["position"]] -= start
-        relative_offsets = Batches(table, batches.end)
+        relative_offsets = BatchHeaders(table, batches.end)
         if last_offsets is not None:
             set_offsets(output, relative_offsets, last_offsets)
         if leader_epoch is not None:
@@ -233,7 +233,7 @@ class BatchRewriter:
         return bytes(output)
 
     def _build_batch(
-        self, batches: Batches, row: int, opened_batch: DecodedRows, *, base_offset: int | None = None
+        self, batches: BatchHeaders, row: int, opened_batch: DecodedRows, *, base_offset: int | None = None
     ) -> bytes:
         """Build a batch of the selected records. ``base_offset`` is that of the source if offsets are kept."""
         return build_part(
@@ -250,7 +250,7 @@ class BatchRewriter:
     # ---------------------------------------------------------------------------------------------------- decoding
 
     def _iterate_runs(
-        self, data: Bytes, batches: Batches, decodes: Flags
+        self, data: Bytes, batches: BatchHeaders, decodes: Flags
     ) -> Iterator[tuple[int, int, DecodedRows | None]]:
         """Yield runs of batches that are not decoded, and each decoded batch with its records, in order.
 
@@ -265,7 +265,7 @@ class BatchRewriter:
             if opened_batch is not None:
                 yield start, stop, opened_batch
 
-    def _decode_batches(self, data: Bytes, batches: Batches, decodes: Flags) -> Iterator[DecodedRows | None]:
+    def _decode_batches(self, data: Bytes, batches: BatchHeaders, decodes: Flags) -> Iterator[DecodedRows | None]:
         """Decode batches in order, within the memory budget. ``None`` is a batch that cannot be decoded."""
         for content in decode_steps(data, batches.select(decodes)):
             damage_reasons = self._find_undecodable_batches(content)
@@ -280,7 +280,7 @@ class BatchRewriter:
             )
             yield from _iterate_decoded_batches(content, index, damage_reasons)
 
-    def _find_undecodable_batches(self, content: Decoded) -> set[int]:
+    def _find_undecodable_batches(self, content: DecodedBatches) -> set[int]:
         """Return the batches that cannot be decoded.
 
         Raises:
@@ -297,7 +297,7 @@ class BatchRewriter:
             self.dropped["batches that cannot be decoded"] += len(damage_reasons)
         return set(damage_reasons)
 
-    def _count_omitted_records(self, data: Bytes, batches: Batches, damage_reasons: set[int]) -> None:
+    def _count_omitted_records(self, data: Bytes, batches: BatchHeaders, damage_reasons: set[int]) -> None:
         """Count all records of the decoded batches as omitted. Later, the selected records are subtracted."""
         flags = np.zeros(len(batches), np.bool_)
         flags[list(damage_reasons)] = True
@@ -305,7 +305,7 @@ class BatchRewriter:
             if is_omitted.any():
                 self.left_out[reason] += count_records(data, batches.select(is_omitted))
 
-    def _resolve_times(self, data: Bytes, batches: Batches) -> None:
+    def _resolve_times(self, data: Bytes, batches: BatchHeaders) -> None:
         """Replace each requested time with an offset as soon as a record reaches it."""
         if self._from_time is not None:
             offset = _find_first_offset_at_time(data, batches, self._from_time, self.first_offset)
@@ -318,7 +318,7 @@ class BatchRewriter:
 
 
 def _iterate_decoded_batches(
-    content: Decoded, index: Index, damage_reasons: Collection[int]
+    content: DecodedBatches, index: RecordIndex, damage_reasons: Collection[int]
 ) -> Iterator[DecodedRows | None]:
     """Yield the selected records of each batch. ``index`` contains only selected records."""
     rows = rows_of_index(content.sections, index, offsets=index.offsets.copy())
@@ -331,11 +331,11 @@ def _iterate_decoded_batches(
         )
 
 
-def _part(batches: Batches, start: int, stop: int) -> Batches:
-    return Batches(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
+def _part(batches: BatchHeaders, start: int, stop: int) -> BatchHeaders:
+    return BatchHeaders(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
 
 
-def _split_into_runs(batches: Batches, decoded_rows: Collection[int]) -> Iterator[tuple[int, int]]:
+def _split_into_runs(batches: BatchHeaders, decoded_rows: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield runs of consecutive batches. Each decoded batch is a run of its own."""
     positions, sizes = batches.column("position"), batches.column("size")
     is_separate = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
@@ -343,12 +343,12 @@ def _split_into_runs(batches: Batches, decoded_rows: Collection[int]) -> Iterato
     yield from pairwise(edges)
 
 
-def _find_first_offset_at_time(data: Bytes, batches: Batches, timestamp_ms: int, min_offset: int) -> int | None:
+def _find_first_offset_at_time(data: Bytes, batches: BatchHeaders, timestamp_ms: int, min_offset: int) -> int | None:
     """Return the first offset from ``min_offset`` on at which a record's timestamp is ``timestamp_ms`` or later."""
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
         if int(batches.column("last_offset")[row]) < min_offset:
             continue
-        index = decode(data, _part(batches, row, row + 1)).index
+        index = decode_batches(data, _part(batches, row, row + 1)).index
         reaching_rows = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= min_offset))
         if len(reaching_rows):
             return int(index.offsets[reaching_rows[0]])

@@ -25,8 +25,8 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
 from kafkaframes.records.decode import decode_steps
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import control_type
+from kafkaframes.records.decoded import DecodedBatches
+from kafkaframes.records.fields import parse_control_type
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 from kafkaframes.storage.log.segment_writer import PartitionWriter
@@ -145,14 +145,14 @@ def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Re
                 yield from _order_records(content, pending_records, partition.log_start_offset)
 
 
-def _order_records(content: Decoded, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
+def _order_records(content: DecodedBatches, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
     producers = content.batches.column("producer_id").tolist()
     control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
     for batch, offset, key, value in _iterate_rows(content):
         producer = producers[batch]
         if control[batch]:
             ended_records = pending_records.pop(producer, [])
-            if control_type(key) == "COMMIT":
+            if parse_control_type(key) == "COMMIT":
                 yield from ended_records
         elif key is not None and offset >= start:
             if transactional[batch]:
@@ -161,7 +161,7 @@ def _order_records(content: Decoded, pending_records: dict[int, list[_Record]], 
                 yield offset, key, value
 
 
-def _iterate_rows(content: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+def _iterate_rows(content: DecodedBatches) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
     index, whole = content.index, content.sections.buf.data
     columns = (content.owners, index.offsets, index.key_at, index.key_size, index.value_at, index.value_size)
     for owner, offset, key_at, key_size, value_at, value_size in zip(

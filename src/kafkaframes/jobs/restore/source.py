@@ -21,7 +21,7 @@ from kafkaframes.jobs.repair.salvage import check_batches, find_valid_batches
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.reasons import TORN
-from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan_all
+from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, as_array, scan_all
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
@@ -67,7 +67,7 @@ class BatchRun(NamedTuple):
     """
 
     data: Bytes
-    batches: Batches
+    batches: BatchHeaders
     start: int
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.makers import HEADERS
+from kafkaframes.records.makers import HEADERS_TYPE
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import DecodingOptions
@@ -35,7 +35,7 @@ _BASE_COLUMNS = pa.schema(
         ("value", pa.binary()),
     ]
 )
-HEADERS_COLUMN = pa.field("headers", HEADERS)
+HEADERS_COLUMN = pa.field("headers", HEADERS_TYPE)
 FAR_TIMESTAMPS_FIELD = pa.field(
     FAR_TIMESTAMPS_COLUMN, pa.int64()
 )  # added to a table with the first record that needs it

@@ -30,7 +30,7 @@ from kafkaframes.jobs.export.topic_task import TopicTask
 from kafkaframes.jobs.export.writers import OutputFile, to_output_rows
 from kafkaframes.jobs.tables.content import FAR_TIMESTAMPS_FIELD, RAW_CONTENT, TableContent
 from kafkaframes.records.memory import Recycler, borrow_memory
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import BatchHeaders
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
@@ -128,7 +128,7 @@ class _EndOffsetObserver:
     def __init__(self) -> None:
         self.end_offset: int | None = None
 
-    def __call__(self, batches: Batches) -> None:
+    def __call__(self, batches: BatchHeaders) -> None:
         end_offset = int(batches.column("last_offset").max(initial=-1)) + 1
         self.end_offset = max(end_offset, self.end_offset or 0)
 

@@ -18,11 +18,11 @@ from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.verify.record_checks import UNKNOWN_TIMESTAMP, RecordCheckResult, check_records
 from kafkaframes.records import scan
-from kafkaframes.records.batch import Batch, read_values
+from kafkaframes.records.batch import Batch, read_batches
 from kafkaframes.records.fields import END_MARKER_TYPES
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.reasons import END_REASONS, TORN
-from kafkaframes.records.scan import Batches, Ints
+from kafkaframes.records.scan import BatchHeaders, Ints
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, narrow_segment
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
@@ -168,7 +168,7 @@ def _read_records(window: SegmentWindow, facts: SegmentFacts, deep: bool) -> Non
     for row in rows[is_control].tolist():
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])].tobytes()
-        for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MAX_CONTROL_BYTES):
+        for batch in read_batches(raw, rules=scan.FILE, limit_bytes=_MAX_CONTROL_BYTES):
             _collect_markers(batch, int(positions[row]), facts)
 
 
@@ -195,7 +195,7 @@ def _collect_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
             facts.markers.append((record.offset, batch.producer_id, kind))
 
 
-def _select_producer_batches(batches: Batches) -> Ints:
+def _select_producer_batches(batches: BatchHeaders) -> Ints:
     idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
     return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 

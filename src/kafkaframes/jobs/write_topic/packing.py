@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.arrays import add_timestamps
-from kafkaframes.records.build import build_apart
+from kafkaframes.records.build import build_separate_batches
 from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
 
 MIN_PACKED_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
@@ -105,7 +105,9 @@ class Packer:
     def _pack_partition(self, index: TopicPartition, rows: pa.RecordBatch) -> PackedBatches:
         batch_format = self.form
         batches = list(
-            build_apart(rows, codec=batch_format.codec, level=batch_format.level, batch_bytes=batch_format.batch_bytes)
+            build_separate_batches(
+                rows, codec=batch_format.codec, level=batch_format.level, batch_bytes=batch_format.batch_bytes
+            )
         )
         max_record_bytes = max(len(data) for data, _ in batches)
         if max_record_bytes > batch_format.max_bytes:

@@ -14,18 +14,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.protocol.messages._program import BufferKind, Op, Program, TypeNode
+from kafkaframes.protocol.messages._program import BufferKind, ColumnProgram, Op, TypeNode
 from kafkaframes.wire.integers import MAX_INT32
 
 MAX_ROWS: Final = MAX_INT32 - 1  # Arrow's offsets are int32
-_ALIGN: Final = 64
-_FIRST_BYTES: Final = 1 << 18  # initial capacities assume this much input and are then scaled by the real input size
+_ALIGNMENT_BYTES: Final = 64
+_INITIAL_INPUT_BYTES: Final = (
+    1 << 18
+)  # initial capacities assume this much input and are then scaled by the real input size
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
-class Shape:
+class BufferShape:
     """Buffer properties of a program, as arrays over its columns; computed once per program."""
 
     width: Array  # bytes of a row's value, 4 for offsets, 0 for bits and structs
@@ -39,11 +41,11 @@ class Shape:
 
 
 @lru_cache(maxsize=1024)
-def shape_of(program: Program) -> Shape:
+def shape_of(program: ColumnProgram) -> BufferShape:
     kind = program.columns[:, 0]
     offsets = (kind == BufferKind.VAR) | (kind == BufferKind.LIST)
     width = np.where(kind <= BufferKind.FIXED16, kind, np.where(offsets, 4, 0))
-    return Shape(
+    return BufferShape(
         width=width,
         has_offsets=offsets,
         is_bit=kind == BufferKind.BIT,
@@ -55,14 +57,14 @@ def shape_of(program: Program) -> Shape:
     )
 
 
-class Arena:
+class DecodeArena:
     """The memory of one decode. ``rows`` (per level) and ``data`` (per column, in bytes) are capacities."""
 
-    def __init__(self, program: Program, shape: Shape, *, messages: int, size_bytes: int) -> None:
+    def __init__(self, program: ColumnProgram, shape: BufferShape, *, messages: int, size_bytes: int) -> None:
         self.program = program
         self.shape = shape
         self.size_bytes = size_bytes
-        first = min(size_bytes, _FIRST_BYTES)
+        first = min(size_bytes, _INITIAL_INPUT_BYTES)
         self.rows = first // np.maximum(shape.min_sizes, 1) + 8
         self.rows[shape.min_sizes == 0] = MAX_ROWS
         self.rows[0] = messages
@@ -71,7 +73,7 @@ class Arena:
         self._allocate()
 
     @classmethod
-    def exact(cls, program: Program, *, rows: Array, data: Array) -> Arena:
+    def with_exact_size(cls, program: ColumnProgram, *, rows: Array, data: Array) -> DecodeArena:
         """Return an arena for known numbers of rows (per level) and bytes of data (per column)."""
         arena = cls.__new__(cls)
         arena.program, arena.shape, arena.size_bytes = program, shape_of(program), 0
@@ -87,13 +89,13 @@ class Arena:
 
     def _allocate(self) -> None:
         shape = self.shape
-        sizes = self._sizes(self.rows, self.data)
-        aligned_sizes = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
+        sizes = self._buffer_sizes(self.rows, self.data)
+        aligned_sizes = (sizes.ravel() + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES
         ends = np.cumsum(aligned_sizes)
         self.addresses = np.empty((len(sizes), 4), np.int64)
         self.addresses[:, :3] = (ends - aligned_sizes).reshape(-1, 3)
         self.addresses[:, 3] = self.data
-        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + _ALIGN)
+        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + _ALIGNMENT_BYTES)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.bytes[: len(self.bytes) & -4].view(np.int32)[self.addresses[shape.has_offsets, 0] >> 2] = 0
 
@@ -105,7 +107,7 @@ class Arena:
             ops[self.shape.element_ops, 7] = self.addresses[ops[self.shape.element_ops, 3], 0]
         return ops.ravel()
 
-    def _sizes(self, rows_by_level: Array, data: Array) -> Array:
+    def _buffer_sizes(self, rows_by_level: Array, data: Array) -> Array:
         """Return the sizes in bytes of each column's three buffers for these numbers of rows and data bytes."""
         shape = self.shape
         rows = rows_by_level[shape.level]
@@ -116,7 +118,7 @@ class Arena:
         sizes[:, 2] = data
         return sizes
 
-    def grow(
+    def grow_buffers(
         self, messages: int, consumed_bytes: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
     ) -> None:
         """Grow the level or column that is full, and all others in proportion to the remaining input.
@@ -127,9 +129,9 @@ class Arena:
             level: level that needs space for ``rows`` rows.
             column: column that needs space for ``data`` bytes.
         """
-        lengths = self.lengths(messages)
+        lengths = self.level_lengths(messages)
         ends = [
-            self.offset(one, lengths[self.shape.level[one]]) if self.shape.is_var[one] else 0
+            self.read_offset(one, lengths[self.shape.level[one]]) if self.shape.is_var[one] else 0
             for one in range(len(self.data))
         ]
         self.rows[1:] = self._extrapolate(self.rows[1:], np.array(lengths[1:], np.int64), consumed_bytes)
@@ -138,7 +140,7 @@ class Arena:
         self.data[column] = min(max(int(self.data[column]), 2 * data), MAX_ROWS)
         old_bytes, old_addresses = self.bytes, self.addresses
         self._allocate()
-        used_sizes = self._sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
+        used_sizes = self._buffer_sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
         for column, part in np.argwhere(used_sizes > 0).tolist():
             start, target, size = (
                 int(old_addresses[column, part]),
@@ -152,15 +154,15 @@ class Arena:
         expected_sizes = used_sizes * (self.size_bytes / max(consumed_bytes, 1)) * 1.05
         return np.clip(expected_sizes.astype(np.int64), current_sizes, np.maximum(current_sizes, MAX_ROWS))
 
-    def lengths(self, messages: int) -> list[int]:
+    def level_lengths(self, messages: int) -> list[int]:
         """Return the number of rows in each level after ``messages`` decoded messages."""
         lengths = [messages]
         for level in self.program.levels[1:]:
             parent = int(self.program.columns[level.parent_column, 1])
-            lengths.append(self.offset(level.parent_column, lengths[parent]))
+            lengths.append(self.read_offset(level.parent_column, lengths[parent]))
         return lengths
 
-    def offset(self, column: int, row: int) -> int:
+    def read_offset(self, column: int, row: int) -> int:
         """Return the offset of a row in a list or string column."""
         at = int(self.addresses[column, 0]) + row * 4
         return int(self.bytes[at : at + 4].view(np.int32)[0])
@@ -174,32 +176,32 @@ class Arena:
             valid: whether each message has a value; all columns of the other messages are null.
             texts: functions that convert a raw binary array to text, by column, for columns with invalid UTF-8.
         """
-        lengths = self.lengths(messages)
+        lengths = self.level_lengths(messages)
         bitmap = None if valid.all() else np.packbits(valid, bitorder="little")
-        children = [self._array(node, lengths, texts, bitmap) for node in self.program.root.children]
+        children = [self._make_array(node, lengths, texts, bitmap) for node in self.program.root.children]
         return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))
 
-    def _array(
+    def _make_array(
         self, node: TypeNode, lengths: list[int], texts: dict[int, Any], bitmap: Array | None = None
     ) -> pa.Array:
         length = lengths[node.level]
-        children = [self._array(child, lengths, texts) for child in node.children]
-        validity = self._validity(node, length, bitmap)
+        children = [self._make_array(child, lengths, texts) for child in node.children]
+        validity = self._validity_buffer(node, length, bitmap)
         if node.column in texts:
             return texts[node.column](self._binary(node.column, length, validity))
         buffers = [validity]
         if node.column >= 0 and not pa.types.is_struct(node.type):
-            buffers += self._values(node.column, length)
+            buffers += self._values_buffer(node.column, length)
         return pa.Array.from_buffers(node.type, length, buffers, children=children)
 
-    def _validity(self, node: TypeNode, length: int, bitmap: Array | None) -> pa.Buffer | None:
+    def _validity_buffer(self, node: TypeNode, length: int, bitmap: Array | None) -> pa.Buffer | None:
         size = (length + 7) >> 3
         start = int(self.addresses[node.column, 1]) if node.column >= 0 and self.shape.nullable[node.column] else -1
         if bitmap is not None:
             return pa.py_buffer(bitmap if start < 0 else bitmap & self.bytes[start : start + size])
         return None if start < 0 else self.buffer.slice(start, size)
 
-    def _values(self, column: int, length: int) -> list[pa.Buffer]:
+    def _values_buffer(self, column: int, length: int) -> list[pa.Buffer]:
         start = int(self.addresses[column, 0])
         kind = int(self.program.columns[column, 0])
         if kind == BufferKind.BIT:
@@ -209,7 +211,7 @@ class Arena:
         offsets = self.buffer.slice(start, (length + 1) * 4)
         if kind == BufferKind.LIST:
             return [offsets]
-        return [offsets, self.buffer.slice(int(self.addresses[column, 2]), self.offset(column, length))]
+        return [offsets, self.buffer.slice(int(self.addresses[column, 2]), self.read_offset(column, length))]
 
     def _binary(self, column: int, length: int, validity: pa.Buffer | None) -> pa.Array:
-        return pa.Array.from_buffers(pa.binary(), length, [validity, *self._values(column, length)])
+        return pa.Array.from_buffers(pa.binary(), length, [validity, *self._values_buffer(column, length)])

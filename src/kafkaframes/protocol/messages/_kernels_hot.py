@@ -23,24 +23,24 @@ from kafkaframes.kernels import demand, directories, workers
 from kafkaframes.kernels.deferred import Kernel
 from kafkaframes.kernels.workers import Job
 from kafkaframes.protocol.messages import _kernels_decode
-from kafkaframes.protocol.messages._program import COMPACT, NULLABLE, STRING, Op, Program, compile_program
+from kafkaframes.protocol.messages._program import COMPACT, NULLABLE, STRING, ColumnProgram, Op, compile_program
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, types
 
 # Speed-up of these: 1.5 to 2.9 times. Produce requests and Fetch responses, which are nearly all records, gain only
 # 1.1, Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
-HOT: Final = (
+HOT_MESSAGES: Final = (
     "MetadataRequest", "MetadataResponse", "ProduceResponse", "FetchRequest", "ListOffsetsRequest",
     "ListOffsetsResponse", "OffsetCommitRequest", "OffsetCommitResponse", "OffsetFetchResponse", "ApiVersionsResponse",
 )  # fmt: skip
 _SIGNATURE = types.UniTuple(types.int64, 4)(
     INT64S, BYTES, INT64S, INT64S, BYTES, INT64S, types.int64, types.int64, OUT_BYTES, OUT_BYTES, OUT_INT64S, OUT_BYTES
 )  # fmt: skip
-_SIZES: Final = {
+_WIDTHS: Final = {
     Op.INT8: 1, Op.INT16: 2, Op.INT32: 4, Op.INT64: 8, Op.UINT16: 2, Op.UINT32: 4, Op.BOOL: 1, Op.UUID: 16,
 }  # fmt: skip
-_STORES: Final = {
+_STORE_CODE: Final = {
     Op.INT8: "put8(arena, {base} + {row}, load_u8(buf, {at}))",
     Op.INT16: "put16(arena, {base} + {row} * 2, load_i16(buf, {at}))",
     Op.INT32: "put32(arena, {base} + {row} * 4, load_i32(buf, {at}))",
@@ -52,8 +52,8 @@ _STORES: Final = {
 }
 
 
-class _Writer:
-    def __init__(self, program: Program) -> None:
+class _DecoderSourceWriter:
+    def __init__(self, program: ColumnProgram) -> None:
         self.ops = program.ops.tolist()
         self.tags = program.tags.tolist()
         self.levels = program.columns[:, 1].tolist()
@@ -65,38 +65,38 @@ class _Writer:
     def put(self, text: str) -> None:
         self.lines.extend("    " * self.indent + line for line in text.splitlines())
 
-    def local(self, letter: str, column: int) -> str:
+    def address_local(self, letter: str, column: int) -> str:
         """Return the name of the local for a column's address: b(ase), v(alidity), d(ata) or c(apacity of data)."""
         name = f"{letter}{column}"
         self.locals[name] = f"{name} = at(addresses, {column * 4 + 'bvdc'.index(letter)})"
         return name
 
-    def fresh(self, letter: str) -> str:
+    def make_name(self, letter: str) -> str:
         self.names += 1
         return f"{letter}{self.names}"
 
-    def block(self, start: int, stop: int, row: str) -> None:
+    def write_operations(self, start: int, stop: int, row: str) -> None:
         """Write the operations ``start:stop`` of one level."""
         pc = start
         while pc < stop:
             op = self.ops[pc][0]
-            pc = self.fixed_run(pc, stop, row) if op in _SIZES else _WRITERS[op](self, pc, row)
+            pc = self.write_fixed_run(pc, stop, row) if op in _WIDTHS else _WRITER_METHODS[op](self, pc, row)
 
-    def fixed_run(self, pc: int, stop: int, row: str) -> int:
+    def write_fixed_run(self, pc: int, stop: int, row: str) -> int:
         """Write a run of fixed-width fields: one bounds check, then loads and stores."""
         stores, size = [], 0
-        while pc < stop and self.ops[pc][0] in _SIZES:
+        while pc < stop and self.ops[pc][0] in _WIDTHS:
             op, column = self.ops[pc][:2]
             at = f"pos + {size}" if size else "pos"
-            stores.append(_STORES[op].format(base=self.local("b", column), row=row, at=at))
-            size += _SIZES[op]
+            stores.append(_STORE_CODE[op].format(base=self.address_local("b", column), row=row, at=at))
+            size += _WIDTHS[op]
             pc += 1
         self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break")
         self.put("\n".join(stores))
         self.put(f"pos += {size}")
         return pc
 
-    def varint(self, name: str) -> None:
+    def write_varint_read(self, name: str) -> None:
         """Write code that reads an unsigned varint into ``name``; nearly all varints have one byte."""
         self.put(
             f"{name} = load_u8(buf, pos) if pos < end else 255\n"
@@ -105,29 +105,33 @@ class _Writer:
             f"    if after < 0:\n        code = -after\n        break\n    pos = after"
         )
 
-    def length(self, name: str, flags: int) -> None:
+    def write_length_read(self, name: str, flags: int) -> None:
         if flags & COMPACT:
-            self.varint(name)
+            self.write_varint_read(name)
             self.put(f"{name} -= 1\nif {name} < -2147483648:\n    {name} = 2147483647")
             return
         size, load = (2, "load_i16") if flags & STRING else (4, "load_i32")
         self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break\n{name} = {load}(buf, pos)\npos += {size}")
 
-    def null(self, name: str, column: int, flags: int, row: str) -> None:
+    def write_null_handling(self, name: str, column: int, flags: int, row: str) -> None:
         """Write code that handles a negative length; after it, ``name`` is not negative."""
         if flags & NULLABLE:
-            valid = self.local("v", column)
+            valid = self.address_local("v", column)
             self.put(f"if {name} < 0:\n    {name} = 0\n    put_bit(arena, {valid}, {row}, 0)")
             self.put(f"else:\n    put_bit(arena, {valid}, {row}, 1)")
         else:
             self.put(f"if {name} < 0:\n    code = NULL\n    break")
 
-    def var(self, pc: int, row: str) -> int:
+    def write_variable_size(self, pc: int, row: str) -> int:
         _, column, flags = self.ops[pc][:3]
-        size, offset = self.fresh("n"), self.fresh("o")
-        base, data, capacity = self.local("b", column), self.local("d", column), self.local("c", column)
-        self.length(size, flags)
-        self.null(size, column, flags, row)
+        size, offset = self.make_name("n"), self.make_name("o")
+        base, data, capacity = (
+            self.address_local("b", column),
+            self.address_local("d", column),
+            self.address_local("c", column),
+        )
+        self.write_length_read(size, flags)
+        self.write_null_handling(size, column, flags, row)
         if flags & STRING:
             self.put(f"if {size} > 32767:\n    code = TOO_LONG\n    break")
         self.put(f"if {size} > end - pos:\n    code = TRUNCATED\n    break")
@@ -146,12 +150,12 @@ class _Writer:
     def full(self, needed: str, capacity: str, what: str, which: int) -> None:
         self.put(f"if {needed} > {capacity}:\n    code, which, need = -{what}, {which}, {needed}\n    break")
 
-    def count(self, pc: int, row: str) -> tuple[str, str]:
+    def write_count_read(self, pc: int, row: str) -> tuple[str, str]:
         """Write code for an array's count, bounds check and offset; return the names of the count and the first row."""
         _, column, flags, _, child = self.ops[pc][:5]
-        count, first, base = self.fresh("n"), self.fresh("s"), self.local("b", column)
-        self.length(count, flags & ~STRING)
-        self.null(count, column, flags, row)
+        count, first, base = self.make_name("n"), self.make_name("s"), self.address_local("b", column)
+        self.write_length_read(count, flags & ~STRING)
+        self.write_null_handling(count, column, flags, row)
         size = max(flags >> 8, 1)
         self.put(f"if {count} * {size} > end - pos:\n    code = TRUNCATED\n    break")
         self.put(f"{first} = get32(arena, {base} + {row} * 4)")
@@ -159,49 +163,49 @@ class _Writer:
         self.put(f"put32(arena, {base} + {row} * 4 + 4, {first} + {count})")
         return count, first
 
-    def array(self, pc: int, row: str) -> int:
-        count, first = self.count(pc, row)
-        inner = self.fresh("r")
+    def write_array(self, pc: int, row: str) -> int:
+        count, first = self.write_count_read(pc, row)
+        inner = self.make_name("r")
         self.put(f"for {inner} in range({first}, {first} + {count}):")
         self.indent += 1
         stop = self.ops[pc][3]
-        self.block(pc + 1, stop - 1, inner)
+        self.write_operations(pc + 1, stop - 1, inner)
         self.indent -= 1
         self.put("if code != 0:\n    break")
         return int(stop)
 
-    def fixed_array(self, pc: int, row: str) -> int:
-        count, first = self.count(pc, row)
+    def write_fixed_array(self, pc: int, row: str) -> int:
+        count, first = self.write_count_read(pc, row)
         values, width = self.ops[pc][3], self.ops[pc][2] >> 8
         if width:
-            base = self.local("b", values)
+            base = self.address_local("b", values)
             self.put(f"copy_fixed(arena, {base} + {first} * {width}, buf, pos, {count}, {width})")
             self.put(f"pos += {count} * {width}")
         return pc + 1
 
-    def single_struct(self, pc: int, row: str) -> int:
+    def write_single_struct(self, pc: int, row: str) -> int:
         _, column, is_varint, stop, last = self.ops[pc][:5]
-        marker = self.fresh("m")
+        marker = self.make_name("m")
         if is_varint:
-            self.varint(marker)
+            self.write_varint_read(marker)
             self.put(f"{marker} -= 1")
         else:
             self.put(f"if pos >= end:\n    code = TRUNCATED\n    break\n{marker} = load_i8(buf, pos)\npos += 1")
-        self.put(f"put_bit(arena, {self.local('v', column)}, {row}, 0 if {marker} < 0 else 1)")
+        self.put(f"put_bit(arena, {self.address_local('v', column)}, {row}, 0 if {marker} < 0 else 1)")
         self.put(f"if {marker} < 0:")
         self.indent += 1
-        self.fill(column + 1, last, row)
+        self.write_fill(column + 1, last, row)
         self.indent -= 1
         self.put("else:")
         self.indent += 1
         before = len(self.lines)
-        self.block(pc + 1, stop, row)
+        self.write_operations(pc + 1, stop, row)
         if len(self.lines) == before:
             self.put("pass")
         self.indent -= 1
         return int(stop)
 
-    def fill(self, first: int, last: int, row: str) -> None:
+    def write_fill(self, first: int, last: int, row: str) -> None:
         if first >= last:
             self.put("pass")
             return
@@ -210,23 +214,23 @@ class _Writer:
             "if full:\n    code, which, need = -FULL_DATA, full - 1, at(addresses, (full - 1) * 4 + 3) + 1\n    break"
         )
 
-    def fill_op(self, pc: int, row: str) -> int:
-        self.fill(self.ops[pc][1], self.ops[pc][2], row)
+    def write_fill_operation(self, pc: int, row: str) -> int:
+        self.write_fill(self.ops[pc][1], self.ops[pc][2], row)
         return pc + 1
 
-    def tag_section(self, pc: int, row: str) -> int:
+    def write_tag_section(self, pc: int, row: str) -> int:
         _, column, table, size, after = self.ops[pc][:5]
         child = self.ops[pc + 1][4]
-        left, tag, length = self.fresh("t"), self.fresh("k"), self.fresh("z")
-        base = self.local("b", column)
+        left, tag, length = self.make_name("t"), self.make_name("k"), self.make_name("z")
+        base = self.address_local("b", column)
         self.put(f"put32(arena, {base} + {row} * 4 + 4, get32(arena, {base} + {row} * 4))")
-        self.varint(left)
+        self.write_varint_read(left)
         self.put(f"if {left} < 0:\n    code = NEGATIVE_COUNT\n    break")
         self.put(f"while {left} > 0:")
         self.indent += 1
         self.put(f"{left} -= 1")
-        self.varint(tag)
-        self.varint(length)
+        self.write_varint_read(tag)
+        self.write_varint_read(length)
         for number in range(size):
             self.put(f"{'el' if number else ''}if {tag} == {number}:")
             self.indent += 1
@@ -234,7 +238,7 @@ class _Writer:
             if entry < 0:
                 self.put("code = REFUSED_TAG\nbreak")
             else:
-                self.block(entry, self.end_of_tag(entry), row)
+                self.write_operations(entry, self.find_tag_end(entry), row)
             self.indent -= 1
         self.put("else:" if size else "if True:")
         self.indent += 1
@@ -247,30 +251,30 @@ class _Writer:
         self.put("if code != 0:\n    break")
         return int(after)
 
-    def end_of_tag(self, pc: int) -> int:
+    def find_tag_end(self, pc: int) -> int:
         """Return the end of a tagged field's operations: the position of its TAG_BACK."""
         while self.ops[pc][0] != Op.TAG_BACK:
             op = self.ops[pc][0]
             pc = self.ops[pc][4] if op == Op.TAGS else self.ops[pc][3] if op in (Op.ARRAY, Op.STRUCT) else pc + 1
         return pc
 
-    def end(self, pc: int, row: str) -> int:
+    def write_end(self, pc: int, row: str) -> int:
         self.put("if pos != end:\n    code = TRAILING\nbreak")
         return pc + 1
 
 
-_WRITERS: Final = {
-    Op.VAR: _Writer.var,
-    Op.ARRAY: _Writer.array,
-    Op.FIXED_ARRAY: _Writer.fixed_array,
-    Op.STRUCT: _Writer.single_struct,
-    Op.FILL: _Writer.fill_op,
-    Op.TAGS: _Writer.tag_section,
-    Op.END: _Writer.end,
+_WRITER_METHODS: Final = {
+    Op.VAR: _DecoderSourceWriter.write_variable_size,
+    Op.ARRAY: _DecoderSourceWriter.write_array,
+    Op.FIXED_ARRAY: _DecoderSourceWriter.write_fixed_array,
+    Op.STRUCT: _DecoderSourceWriter.write_single_struct,
+    Op.FILL: _DecoderSourceWriter.write_fill_operation,
+    Op.TAGS: _DecoderSourceWriter.write_tag_section,
+    Op.END: _DecoderSourceWriter.write_end,
 }
 
 
-_HEAD: Final = """\
+_HEAD_CODE: Final = """\
 def {name}(columns_, consts_, addresses_, capacities_, buf_, starts_, first, last, arena_, status, positions, bad_text):
     columns, consts, addresses = address_of(columns_), address_of(consts_), address_of(addresses_)
     capacities, buf = address_of(capacities_), address_of(buf_)
@@ -284,7 +288,7 @@ def {name}(columns_, consts_, addresses_, capacities_, buf_, starts_, first, las
         which = need = 0
         while code == 0:
 """
-_TAIL: Final = """\
+_TAIL_CODE: Final = """\
         if code < 0:
             return -code, r0, which, need
         if code > 0:
@@ -297,25 +301,25 @@ _TAIL: Final = """\
 """
 
 
-def source_of(program: Program, name: str) -> str:
+def decoder_source(program: ColumnProgram, name: str) -> str:
     """Return the source of a decoder called ``name``, with the contract of ``_kernels_decode.decode``.
 
     A failure sets ``code`` and leaves the innermost loop, and each loop checks ``code`` at its end. A function per
     message would cost more than decoding a small message, because each array argument is seven words of a call.
     """
-    writer = _Writer(program)
-    writer.block(0, len(writer.ops), "r0")
+    writer = _DecoderSourceWriter(program)
+    writer.write_operations(0, len(writer.ops), "r0")
     lines = "\n".join(f"    {line}" for line in writer.locals.values())
-    return "\n".join([_HEAD.format(name=name, addresses=lines) + writer.lines[0], *writer.lines[1:], _TAIL])
+    return "\n".join([_HEAD_CODE.format(name=name, addresses=lines) + writer.lines[0], *writer.lines[1:], _TAIL_CODE])
 
 
 @lru_cache(maxsize=512)
-def _named_source(program: Program) -> tuple[str, str]:
+def _named_source(program: ColumnProgram) -> tuple[str, str]:
     """Return (name, source) of a program's decoder; the name ends with a digest of the source.
 
     A library in the cache matches if its name, the digest of this file and those of the imported kernel files do.
     """
-    source = source_of(program, "NAME")
+    source = decoder_source(program, "NAME")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     name = f"decode_{program.plan.name}_{program.plan.version}_{digest}"
     return name, source.replace("NAME", name, 1)
@@ -325,13 +329,13 @@ def _unit(name: str) -> str:
     return f"messages.{name}"
 
 
-def file_name(program: Program) -> str:
+def file_name(program: ColumnProgram) -> str:
     """Return the file name of a decoder's library."""
     return directories.file_name(__name__, _unit(_named_source(program)[0]))
 
 
 @lru_cache(maxsize=512)
-def is_compiled(program: Program) -> bool:
+def is_compiled(program: ColumnProgram) -> bool:
     """Return whether a program's decoder is in the cache and may be loaded, without loading it."""
     if directories.requires_plain():
         return False
@@ -342,19 +346,23 @@ def is_compiled(program: Program) -> bool:
 
 
 @lru_cache(maxsize=512)
-def compile_decoder(program: Program) -> Any:
+def compile_decoder(program: ColumnProgram) -> Any:
     """Return a program's decoder from the cache; compile it first if it is missing, which takes seconds."""
     name, source = _named_source(program)
-    return directories.load_kernel(__name__, name, _unit(name)) or demand.load_without_library(_decoder(name, source))
+    return directories.load_kernel(__name__, name, _unit(name)) or demand.load_without_library(
+        _make_kernel(name, source)
+    )
 
 
-def _decoder(name: str, source: str) -> Kernel:
+def _make_kernel(name: str, source: str) -> Kernel:
     scope: dict[str, Any] = {**vars(_kernels_decode), "__name__": __name__}
     exec(compile(source, __file__, "exec"), scope)
     return Kernel(scope[name], (_SIGNATURE,))
 
 
-def make(programs: Sequence[Program], progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
+def compile_missing(
+    programs: Sequence[ColumnProgram], progress: Callable[[int], Callable[[Job], None]] | None = None
+) -> int:
     """Compile the missing decoders into the cache, on all cores; return their number.
 
     ``progress`` is called with the number of decoders. The function that it returns is called after each compilation.
@@ -365,37 +373,37 @@ def make(programs: Sequence[Program], progress: Callable[[int], Callable[[Job], 
         return 0
     with demand.hold_cache_lock(folder, demand.print_progress):
         tell = progress(len(missing)) if progress else lambda job: None
-        workers.run_jobs([job(program, folder) for program in missing], on_done=tell)
+        workers.run_jobs([make_job(program, folder) for program in missing], on_done=tell)
     is_compiled.cache_clear()
     compile_decoder.cache_clear()
     demand.clear_caches()
     return len(missing)
 
 
-def job(program: Program, folder: Path) -> Job:
+def make_job(program: ColumnProgram, folder: Path) -> Job:
     """Return the job that compiles a program's decoder into ``folder``."""
     return (f"{__name__}:build_decoder", *_named_source(program), str(folder))
 
 
 def build_decoder(name: str, source: str, folder: str) -> None:
     """Compile a decoder from its source; runs in a separate process."""
-    demand.write_kernels([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
+    demand.write_kernels([_make_kernel(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
 
 
 def hot_messages() -> list[tuple[str, int]]:
     """Return the (message, version) pairs that are compiled ahead of time."""
-    return [(name, catalog.load(name).latest_stable_version) for name in HOT]
+    return [(name, catalog.load_spec(name).latest_stable_version) for name in HOT_MESSAGES]
 
 
-def hot_programs() -> list[Program]:
-    return [compile_program(plan_message(catalog.load(name), version)) for name, version in hot_messages()]
+def hot_programs() -> list[ColumnProgram]:
+    return [compile_program(plan_message(catalog.load_spec(name), version)) for name, version in hot_messages()]
 
 
-def jobs(folder: Path) -> list[tuple[str, Job]]:
+def make_jobs(folder: Path) -> list[tuple[str, Job]]:
     """Return each decoder's library file name and compile job."""
-    return [(file_name(program), job(program, folder)) for program in hot_programs()]
+    return [(file_name(program), make_job(program, folder)) for program in hot_programs()]
 
 
-def make_hot(progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
+def compile_hot_messages(progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
     """Compile the missing decoders of ``hot_messages``, on all cores; return their number."""
-    return make(hot_programs(), progress)
+    return compile_missing(hot_programs(), progress)

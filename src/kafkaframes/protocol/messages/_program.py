@@ -25,8 +25,8 @@ from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPla
 
 OP_WIDTH: Final = 8
 COLUMN_WIDTH: Final = 8
-UNKNOWN_TAGS: Final = "_unknown_tags"
-ERROR: Final = "_error"
+UNKNOWN_TAGS_COLUMN: Final = "_unknown_tags"
+ERROR_COLUMN: Final = "_error"
 TAG_TYPE: Final = pa.list_(pa.struct([("tag", pa.int32()), ("data", pa.binary())]))
 
 
@@ -91,7 +91,7 @@ PRIMITIVES: Final[dict[str, tuple[Op, BufferKind, pa.DataType]]] = {
     "records": (Op.VAR, BufferKind.VAR, pa.binary()),
 }
 #: Element sizes in bytes of the arrays that one tight loop copies (``FIXED_ARRAY``), without an operation per element.
-_BULK: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
+_BULK_WIDTHS: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class TypeNode:
 
 
 @dataclass(slots=True)
-class Level:
+class ListLevel:
     """One nesting of lists: the offsets column that counts its rows, and the minimum encoded size of a row in bytes."""
 
     parent_column: int
@@ -116,7 +116,7 @@ class Level:
 
 
 @dataclass(slots=True, eq=False)
-class Program:
+class ColumnProgram:
     """A plan compiled for the column kernels; see the module's docstring."""
 
     plan: MessagePlan
@@ -124,36 +124,36 @@ class Program:
     columns: np.ndarray[Any, Any]
     tags: np.ndarray[Any, Any]
     consts: np.ndarray[Any, Any]
-    levels: list[Level]
+    levels: list[ListLevel]
     root: TypeNode
     type: pa.StructType
     depth: int
     decoded_bytes: int = 0  # total of this process
 
 
-class _Compiler:
+class _ProgramCompiler:
     def __init__(self, plan: MessagePlan) -> None:
         self.plan = plan
         self.ops: list[list[int]] = []
         self.columns: list[list[int]] = []
         self.tags: list[int] = []
         self.consts = bytearray()
-        self.levels = [Level(-1, plan.root.min_size)]
+        self.levels = [ListLevel(-1, plan.root.min_size)]
         self.depth = self.deepest = 0
 
     def emit(self, op: Op, column: int = -1, a: int = 0, b: int = 0, c: int = 0) -> int:
         self.ops.append([op, column, a, b, c, 0, 0, 0])
         return len(self.ops) - 1
 
-    def column(
+    def add_column(
         self, kind: BufferKind, level: int, *, nullable: bool = False, child: int = -1, default: Any = None
     ) -> int:
-        bits, offset, size = self.default(default, kind)
+        bits, offset, size = self.store_default(default, kind)
         self.levels[level].columns.append(len(self.columns))
         self.columns.append([kind, level, child, nullable, bits, offset, size, default is None])
         return len(self.columns) - 1
 
-    def default(self, value: Any, kind: BufferKind) -> tuple[int, int, int]:
+    def store_default(self, value: Any, kind: BufferKind) -> tuple[int, int, int]:
         """Return a default as (bits, offset in ``consts``, size)."""
         raw = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b""
         if kind == BufferKind.FIXED16 and value is not None:
@@ -165,17 +165,17 @@ class _Compiler:
             return struct.unpack("<q", struct.pack("<d", value))[0], FLOAT, 0
         return (int(value) if isinstance(value, bool | int) else 0), 0, 0
 
-    def struct(self, plan: StructPlan, level: int) -> list[TypeNode]:
+    def compile_struct(self, plan: StructPlan, level: int) -> list[TypeNode]:
         """Emit a struct's fields and tag section; return the nodes in declared order, unknown tags last."""
-        nodes = [self.field(one, level) for one in plan.fields]
+        nodes = [self.compile_field(one, level) for one in plan.fields]
         if plan.flexible:
-            nodes += self.tag_section(plan, level)
+            nodes += self.compile_tag_section(plan, level)
         return nodes
 
-    def tag_section(self, plan: StructPlan, level: int) -> list[TypeNode]:
+    def compile_tag_section(self, plan: StructPlan, level: int) -> list[TypeNode]:
         """Emit ``FILL TAGS TAG_STEP {a field, TAG_BACK} ...``: defaults first, then the tags that are present."""
         fill = self.emit(Op.FILL) if plan.tagged_fields else -1
-        unknown = self.unknown_tags(level)
+        unknown = self.add_unknown_tags(level)
         first = len(self.columns)
         size = (
             max([*(one.tag for one in plan.tagged_fields if one.tag is not None), *plan.refused_tags], default=-1) + 1
@@ -186,11 +186,11 @@ class _Compiler:
         start = self.emit(Op.TAGS, **about)
         step = self.emit(Op.TAG_STEP, **about, c=self.columns[unknown.column][2])
         nodes = []
-        self.enter()
+        self.enter_level()
         for member in plan.tagged_fields:
             mark = self.emit(Op.TAG_FIELD, len(self.columns))
             self.tags[table + (member.tag or 0)] = len(self.ops)
-            nodes.append(self.field(member, level))
+            nodes.append(self.compile_field(member, level))
             self.ops[mark][2] = len(self.columns)
             self.emit(Op.TAG_BACK, self.ops[mark][1], step, len(self.columns))
         self.depth -= 1
@@ -199,61 +199,61 @@ class _Compiler:
             self.ops[fill][1:3] = [first, len(self.columns)]
         return [*nodes, unknown]
 
-    def unknown_tags(self, level: int) -> TypeNode:
-        child = self.level(-1, 2)
-        column = self.column(BufferKind.LIST, level, child=child)
+    def add_unknown_tags(self, level: int) -> TypeNode:
+        child = self.add_level(-1, 2)
+        column = self.add_column(BufferKind.LIST, level, child=child)
         self.levels[child].parent_column = column
-        tag = TypeNode("tag", pa.int32(), self.column(BufferKind.FIXED4, child), child)
-        data = TypeNode("data", pa.binary(), self.column(BufferKind.VAR, child), child)
+        tag = TypeNode("tag", pa.int32(), self.add_column(BufferKind.FIXED4, child), child)
+        data = TypeNode("data", pa.binary(), self.add_column(BufferKind.VAR, child), child)
         item = TypeNode("item", TAG_TYPE.value_type, -1, child, [tag, data])
-        return TypeNode(UNKNOWN_TAGS, TAG_TYPE, column, level, [item])
+        return TypeNode(UNKNOWN_TAGS_COLUMN, TAG_TYPE, column, level, [item])
 
-    def level(self, parent_column: int, min_size: int) -> int:
-        self.levels.append(Level(parent_column, min_size))
+    def add_level(self, parent_column: int, min_size: int) -> int:
+        self.levels.append(ListLevel(parent_column, min_size))
         return len(self.levels) - 1
 
-    def enter(self) -> None:
+    def enter_level(self) -> None:
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
 
-    def field(self, plan: FieldPlan, level: int) -> TypeNode:
+    def compile_field(self, plan: FieldPlan, level: int) -> TypeNode:
         """Emit one field of any kind."""
         if plan.array:
-            return self.array(plan, level)
+            return self.compile_array(plan, level)
         if plan.type == "struct":
-            return self.single_struct(plan, level)
-        return self.primitive(plan, level, plan.json_name, nullable=plan.nullable, default=plan.default)
+            return self.compile_single_struct(plan, level)
+        return self.compile_primitive(plan, level, plan.json_name, nullable=plan.nullable, default=plan.default)
 
-    def primitive(self, plan: FieldPlan, level: int, name: str, *, nullable: bool, default: Any) -> TypeNode:
+    def compile_primitive(self, plan: FieldPlan, level: int, name: str, *, nullable: bool, default: Any) -> TypeNode:
         op, kind, type_ = PRIMITIVES[plan.type]
         flags = COMPACT * plan.compact | NULLABLE * nullable | STRING * (plan.type == "string")
-        column = self.column(kind, level, nullable=nullable, default=default)
+        column = self.add_column(kind, level, nullable=nullable, default=default)
         self.emit(op, column, flags if op == Op.VAR else 0)
         return TypeNode(name, type_, column, level, plan=plan)
 
-    def single_struct(self, plan: FieldPlan, level: int) -> TypeNode:
+    def compile_single_struct(self, plan: FieldPlan, level: int) -> TypeNode:
         assert plan.struct is not None
         column, start = -1, -1
         if plan.nullable:
             default = None if plan.default is None else b""
-            column = self.column(BufferKind.STRUCT, level, nullable=True, default=default)
+            column = self.add_column(BufferKind.STRUCT, level, nullable=True, default=default)
             start = self.emit(Op.STRUCT, column, COMPACT * (plan.tag is not None))
-        children = self.struct(plan.struct, level)
+        children = self.compile_struct(plan.struct, level)
         if start >= 0:
             self.ops[start][3:5] = [len(self.ops), len(self.columns)]
             self.columns[column][2] = len(self.columns)
         return TypeNode(plan.json_name, _struct_type(children), column, level, children, plan)
 
-    def array(self, plan: FieldPlan, level: int) -> TypeNode:
+    def compile_array(self, plan: FieldPlan, level: int) -> TypeNode:
         flags = COMPACT * plan.compact | NULLABLE * plan.nullable
-        child = self.level(-1, _element_size(plan))
+        child = self.add_level(-1, _element_size(plan))
         default = None if plan.default is None else b""
-        column = self.column(BufferKind.LIST, level, nullable=plan.nullable, child=child, default=default)
+        column = self.add_column(BufferKind.LIST, level, nullable=plan.nullable, child=child, default=default)
         self.levels[child].parent_column = column
-        if plan.type in _BULK:
+        if plan.type in _BULK_WIDTHS:
             _, kind, type_ = PRIMITIVES[plan.type]
-            values = self.column(kind, child)
-            self.emit(Op.FIXED_ARRAY, column, flags | _BULK[plan.type] << 8, values, child)
+            values = self.add_column(kind, child)
+            self.emit(Op.FIXED_ARRAY, column, flags | _BULK_WIDTHS[plan.type] << 8, values, child)
             item = TypeNode("item", type_, values, child, plan=plan)
         elif self.levels[child].min_size == 0:
             # Elements of zero bytes: no loop, because the remaining bytes do not limit the count.
@@ -261,17 +261,17 @@ class _Compiler:
             item = TypeNode("item", pa.struct([]), -1, child, plan=plan)
         else:
             start = self.emit(Op.ARRAY, column, flags | self.levels[child].min_size << 8, 0, child)
-            self.enter()
-            item = self.element(plan, child)
+            self.enter_level()
+            item = self.compile_element(plan, child)
             self.depth -= 1
             self.emit(Op.NEXT, a=start + 1)
             self.ops[start][3] = len(self.ops)
         return TypeNode(plan.json_name, pa.list_(item.type), column, level, [item], plan)
 
-    def element(self, plan: FieldPlan, level: int) -> TypeNode:
+    def compile_element(self, plan: FieldPlan, level: int) -> TypeNode:
         if plan.struct is None:
-            return self.primitive(plan, level, "item", nullable=False, default=None)
-        children = self.struct(plan.struct, level)
+            return self.compile_primitive(plan, level, "item", nullable=False, default=None)
+        children = self.compile_struct(plan.struct, level)
         return TypeNode("item", _struct_type(children), -1, level, children, plan)
 
 
@@ -289,17 +289,17 @@ def _element_size(plan: FieldPlan) -> int:
 
 
 @lru_cache(maxsize=1024)
-def compile_program(plan: MessagePlan) -> Program:
+def compile_program(plan: MessagePlan) -> ColumnProgram:
     """Compile a plan. Later calls return the same object.
 
     >>> compile_program(plan).type            # doctest: +SKIP
     struct<throttleTimeMs: int32, ..., _unknown_tags: list<item: struct<tag: int32, data: binary>>, _error: string>
     """
-    compiler = _Compiler(plan)
-    children = compiler.struct(plan.root, 0)
+    compiler = _ProgramCompiler(plan)
+    children = compiler.compile_struct(plan.root, 0)
     compiler.emit(Op.END)
     root = TypeNode(plan.name, _struct_type(children), -1, 0, children)
-    return Program(
+    return ColumnProgram(
         plan=plan,
         ops=np.array(compiler.ops, np.int64),
         columns=np.array(compiler.columns, np.int64).reshape(-1, COLUMN_WIDTH),
@@ -307,6 +307,6 @@ def compile_program(plan: MessagePlan) -> Program:
         consts=np.frombuffer(bytes(compiler.consts) or b"\0", np.uint8),
         levels=compiler.levels,
         root=root,
-        type=pa.struct([*root.type, pa.field(ERROR, pa.string())]),
+        type=pa.struct([*root.type, pa.field(ERROR_COLUMN, pa.string())]),
         depth=compiler.deepest,
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
-from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
+from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MessagePlan, MutableDefault, StructPlan
 from kafkaframes.wire import primitives as wire
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import DeferredBytes
@@ -28,9 +28,9 @@ Trace: TypeAlias = Callable[[int, int, tuple[str | int, ...], str, Any], None]  
 
 def make_default(field: FieldPlan | AbsentField, classes: Classes) -> Any:
     """Return a field's default. A mutable default is a new object."""
-    if field.default is Empty.ARRAY:
+    if field.default is MutableDefault.ARRAY:
         return []
-    if field.default is Empty.STRUCT:
+    if field.default is MutableDefault.STRUCT:
         name = field.struct.name if isinstance(field.struct, StructPlan) else field.struct
         return classes[str(name)]()
     return field.default
@@ -46,9 +46,9 @@ def is_default(field: FieldPlan | AbsentField, value: Any, classes: Classes) -> 
         return value is None
     if value is None:
         return False
-    if field.default is Empty.STRUCT:
+    if field.default is MutableDefault.STRUCT:
         return bool(value == make_default(field, classes))
-    if field.default is Empty.ARRAY or field.type == "bytes":
+    if field.default is MutableDefault.ARRAY or field.type == "bytes":
         return len(value) == 0
     return bool(value == field.default)
 
@@ -66,19 +66,19 @@ class PlanReader:
         self.tag_header = TAG_HEADERS[tag_header]
         self.path: list[str | int] = []
 
-    def message(self, plan: MessagePlan, position: int) -> tuple[Any, int]:
+    def read_message(self, plan: MessagePlan, position: int) -> tuple[Any, int]:
         """Decode the message at ``position``, and return it and its end.
 
         Raises:
             DecodeError: the data is invalid; the error has the path of the field and the position.
         """
         try:
-            return self.struct(plan.root, position)
+            return self.read_struct(plan.root, position)
         except DecodeError as error:
             error.path = (*self.path, *error.path)
             raise
 
-    def struct(self, plan: StructPlan, position: int) -> tuple[Any, int]:
+    def read_struct(self, plan: StructPlan, position: int) -> tuple[Any, int]:
         """Decode a struct."""
         value = object.__new__(self.classes[plan.name])
         for absent in plan.absent:
@@ -88,48 +88,48 @@ class PlanReader:
         value._tags = None
         for field in plan.fields:
             self.path.append(field.name)
-            item, position = self.field(field, position, is_tag=False)
+            item, position = self.read_field(field, position, is_tag=False)
             setattr(value, field.attribute, item)
             self.path.pop()
         if plan.flexible:
-            position = self.tags(plan, value, position)
+            position = self.read_tags(plan, value, position)
         return value, position
 
-    def tags(self, plan: StructPlan, value: Any, position: int) -> int:
+    def read_tags(self, plan: StructPlan, value: Any, position: int) -> int:
         """Decode the tag section of a struct into ``value``, and return its end."""
         fields = {field.tag: field for field in plan.tagged_fields}
         start = position
-        count, position = self.varint(start, "number of tagged fields")
+        count, position = self.read_varint(start, "number of tagged fields")
         if count < 0:  # Kafka's readers treat it as 0 before 4.4, and reject it since
             raise DecodeError(f"negative number of tagged fields: {count}", position=start)
         last = -1
         for _ in range(count):
-            tag, size, start = self.header(position)
+            tag, size, start = self.read_tag_header(position)
             if self.strict and tag <= last:
                 raise DecodeError(f"tag {tag} follows tag {last}; tags must be in ascending order", position=position)
             last = tag
             if tag in plan.refused_tags:
                 raise DecodeError(f"tag {tag} of {plan.name} is not valid at this version", position=position)
             if tag in fields:
-                position = self.decode_known_tag(fields[tag], value, start, size)
+                position = self.read_known_tag(fields[tag], value, start, size)
             else:
-                position = self.decode_unknown_tag(tag, value, start, size)
+                position = self.read_unknown_tag(tag, value, start, size)
         return position
 
-    def header(self, position: int) -> tuple[int, int, int]:
+    def read_tag_header(self, position: int) -> tuple[int, int, int]:
         """Decode a tag's header, and return the tag, the size and the start of its payload."""
         if self.tag_header.name == "adopted":
-            tag, start = self.varint(position, "tag")
-            return tag, *self.varint(start, f"size of tag {tag}")
+            tag, start = self.read_varint(position, "tag")
+            return tag, *self.read_varint(start, f"size of tag {tag}")
         tag, size, start = self.tag_header.read(self.buf, position)
-        self.note(position, start, f"header of tag {tag}", size)
+        self.trace_run(position, start, f"header of tag {tag}", size)
         if self.strict and start - position != self.tag_header.size(tag, size):
             raise DecodeError("varlong longer than necessary", position=position)
         return tag, size, start
 
-    def decode_known_tag(self, field: FieldPlan, value: Any, position: int, size: int) -> int:
+    def read_known_tag(self, field: FieldPlan, value: Any, position: int, size: int) -> int:
         self.path.append(field.name)
-        item, end = self.field(field, position, is_tag=True)
+        item, end = self.read_field(field, position, is_tag=True)
         if self.strict and end - position != size:
             raise DecodeError(f"tag {field.tag} has size {size}, but {end - position} bytes", position=position)
         if self.strict and is_default(field, item, self.classes):
@@ -138,29 +138,29 @@ class PlanReader:
         self.path.pop()
         return end
 
-    def decode_unknown_tag(self, tag: int, value: Any, position: int, size: int) -> int:
+    def read_unknown_tag(self, tag: int, value: Any, position: int, size: int) -> int:
         if size < 0:
             raise DecodeError(f"negative size {size} of tag {tag}", position=position)
         payload, end = wire.read_raw(self.buf, position, size, f"tag {tag}")
         value.unknown_tags.append((tag, payload))
-        self.note(position, end, f"tag {tag} (unknown)", payload)
+        self.trace_run(position, end, f"tag {tag} (unknown)", payload)
         return end
 
-    def field(self, field: FieldPlan, position: int, *, is_tag: bool) -> tuple[Any, int]:
+    def read_field(self, field: FieldPlan, position: int, *, is_tag: bool) -> tuple[Any, int]:
         """Decode a field's value: an array, a struct or a primitive."""
         if field.array:
-            value, end = self.array(field, position)
+            value, end = self.read_array(field, position)
         elif field.struct is not None:
-            value, end = self.one_struct(field, field.struct, position, is_tag=is_tag)
+            value, end = self.read_single_struct(field, field.struct, position, is_tag=is_tag)
         else:
-            value, end = self.primitive(field, position)
+            value, end = self.read_primitive(field, position)
         if value is None and not field.nullable:
             raise DecodeError("null in a field that is not nullable", position=position)
         return value, end
 
-    def array(self, field: FieldPlan, position: int) -> tuple[Any, int]:
-        count, start = self.length(position, field.compact)
-        self.note(position, start, "count", count)
+    def read_array(self, field: FieldPlan, position: int) -> tuple[Any, int]:
+        count, start = self.read_length(position, field.compact)
+        self.trace_run(position, start, "count", count)
         if count < 0:
             return None, start
         if count > len(self.buf) - start:  # Kafka's check: an element has at least one byte, even an empty struct
@@ -170,37 +170,37 @@ class PlanReader:
         for index in range(count):
             self.path.append(index)
             if field.struct is not None:
-                item, position = self.struct(field.struct, position)
+                item, position = self.read_struct(field.struct, position)
             else:
                 start = position
-                item, position = self.primitive(field, position)
+                item, position = self.read_primitive(field, position)
                 if item is None:
                     raise DecodeError("null as an element of an array", position=start)
             items.append(item)
             self.path.pop()
         return items, position
 
-    def one_struct(self, field: FieldPlan, plan: StructPlan, position: int, *, is_tag: bool) -> tuple[Any, int]:
+    def read_single_struct(self, field: FieldPlan, plan: StructPlan, position: int, *, is_tag: bool) -> tuple[Any, int]:
         if not field.nullable:
-            return self.struct(plan, position)
+            return self.read_struct(plan, position)
         if is_tag:
-            marker, start = self.varint(position, "null marker")
+            marker, start = self.read_varint(position, "null marker")
             is_present, is_canonical = marker > 0, marker in (0, 1)
         else:
             marker, start = wire.read_int8(self.buf, position)
-            self.note(position, start, "null marker", marker)
+            self.trace_run(position, start, "null marker", marker)
             is_present, is_canonical = marker >= 0, marker in (-1, 1)
         if self.strict and not is_canonical:
             raise DecodeError(f"invalid null marker {marker} of a struct", position=position)
-        return self.struct(plan, start) if is_present else (None, start)
+        return self.read_struct(plan, start) if is_present else (None, start)
 
-    def primitive(self, field: FieldPlan, position: int) -> tuple[Any, int]:
+    def read_primitive(self, field: FieldPlan, position: int) -> tuple[Any, int]:
         compact = field.compact
         read, _ = (wire.COMPACT_PRIMITIVE_CODECS if compact else wire.PRIMITIVE_CODECS)[field.type]
         value, end = read(self.buf, position)
         if self.strict:
             self.check_canonical(field, position, end)
-        self.note(position, end, field.type, value)
+        self.trace_run(position, end, field.type, value)
         return value, end
 
     def check_canonical(self, field: FieldPlan, position: int, end: int) -> None:
@@ -209,7 +209,7 @@ class PlanReader:
         if field.type not in ("string", "bytes", "records"):
             return
         if field.compact:
-            _, start = self.length(position, compact=True)
+            _, start = self.read_length(position, compact=True)
         else:
             read_length = wire.read_int16 if field.type == "string" else wire.read_int32
             length, start = read_length(self.buf, position)
@@ -221,7 +221,7 @@ class PlanReader:
             except UnicodeDecodeError as error:
                 raise DecodeError(f"not UTF-8: {error.reason}", position=start + error.start) from None
 
-    def length(self, position: int, compact: bool) -> tuple[int, int]:
+    def read_length(self, position: int, compact: bool) -> tuple[int, int]:
         length, end = (wire.read_compact_length if compact else wire.read_int32)(self.buf, position)
         if self.strict and length < -1:
             raise DecodeError(f"invalid length {length}", position=position)
@@ -229,11 +229,11 @@ class PlanReader:
             raise DecodeError("varint is not canonical", position=position)
         return length, end
 
-    def varint(self, position: int, label: str) -> tuple[int, int]:
+    def read_varint(self, position: int, label: str) -> tuple[int, int]:
         value, end = read_unsigned_varint(self.buf, position)
         if self.strict and not self.is_canonical(position, end, value):
             raise DecodeError(f"{label}: varint is not canonical", position=position)
-        self.note(position, end, label, value)
+        self.trace_run(position, end, label, value)
         return value, end
 
     def is_canonical(self, position: int, end: int, value: int) -> bool:
@@ -241,7 +241,7 @@ class PlanReader:
         size = end - position
         return value >= 0 and size == size_of_unsigned_varint(value) and (size < 5 or self.buf[end - 1] < 8)
 
-    def note(self, start: int, end: int, label: str, value: Any) -> None:
+    def trace_run(self, start: int, end: int, label: str, value: Any) -> None:
         if self.trace is not None:
             self.trace(start, end, tuple(self.path), label, value)
 
@@ -254,7 +254,7 @@ class PlanWriter:
         self.tag_header = TAG_HEADERS[tag_header]
         self.path: list[str | int] = []
 
-    def message(self, plan: MessagePlan, value: Any) -> bytes:
+    def write_message(self, plan: MessagePlan, value: Any) -> bytes:
         """Encode a message.
 
         Raises:
@@ -262,13 +262,13 @@ class PlanWriter:
         """
         out = bytearray()
         try:
-            self.struct(plan.root, value, out, plan.version)
+            self.write_struct(plan.root, value, out, plan.version)
         except EncodeError as error:
             error.path = (*self.path, *error.path)
             raise
         return bytes(out)
 
-    def struct(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
+    def write_struct(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
         """Append a struct."""
         if not isinstance(value, self.classes[plan.name]):
             raise EncodeError(f"expected a {plan.name}, not {type(value).__name__}")
@@ -276,10 +276,10 @@ class PlanWriter:
             self.check_absent(absent, getattr(value, absent.attribute), version)
         for field in plan.fields:
             self.path.append(field.name)
-            self.field(field, getattr(value, field.attribute), out, version, is_tag=False)
+            self.write_field(field, getattr(value, field.attribute), out, version, is_tag=False)
             self.path.pop()
         if plan.flexible:
-            self.tags(plan, value, out, version)
+            self.write_tags(plan, value, out, version)
         elif value._tags:
             raise EncodeError(f"tagged fields are set, but version {version} of this message does not support them")
 
@@ -289,14 +289,14 @@ class PlanWriter:
         self.path.append(field.name)
         raise EncodeError(reason_for_missing_field(field, version))
 
-    def tags(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
+    def write_tags(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
         section: list[tuple[int, bytes]] = []
         for field in plan.tagged_fields:
             item = getattr(value, field.attribute)
             if not is_default(field, item, self.classes):
                 self.path.append(field.name)
                 payload = bytearray()
-                self.field(field, item, payload, version, is_tag=True)
+                self.write_field(field, item, payload, version, is_tag=True)
                 section.append((field.tag or 0, bytes(payload)))
                 self.path.pop()
         raw = check_tags(value._tags or (), plan)
@@ -305,24 +305,24 @@ class PlanWriter:
             self.tag_header.write(out, tag, len(data))
             out += data
 
-    def field(self, field: FieldPlan, value: Any, out: bytearray, version: int, *, is_tag: bool) -> None:
+    def write_field(self, field: FieldPlan, value: Any, out: bytearray, version: int, *, is_tag: bool) -> None:
         """Append a field's value."""
         if value is None and not field.nullable:
             raise EncodeError("null in a field that is not nullable")
         if field.array:
-            self.array(field, value, out, version)
+            self.write_array(field, value, out, version)
         elif field.struct is not None:
             if field.nullable and is_tag:
                 write_unsigned_varint(out, 0 if value is None else 1)
             elif field.nullable:
                 wire.write_int8(out, -1 if value is None else 1)
             if value is not None:
-                self.struct(field.struct, value, out, version)
+                self.write_struct(field.struct, value, out, version)
         else:
             data = bytes(value) if isinstance(value, DeferredBytes) else value
             (wire.COMPACT_PRIMITIVE_CODECS if field.compact else wire.PRIMITIVE_CODECS)[field.type][1](out, data)
 
-    def array(self, field: FieldPlan, value: Any, out: bytearray, version: int) -> None:
+    def write_array(self, field: FieldPlan, value: Any, out: bytearray, version: int) -> None:
         write_length = wire.write_compact_length if field.compact else wire.write_int32
         if value is None:
             write_length(out, -1)
@@ -338,7 +338,7 @@ class PlanWriter:
             if item is None:
                 raise EncodeError("null as an element of an array")
             if field.struct is not None:
-                self.struct(field.struct, item, out, version)
+                self.write_struct(field.struct, item, out, version)
             elif write is not None:
                 write(out, item)
             self.path.pop()

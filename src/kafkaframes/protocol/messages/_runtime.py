@@ -1,7 +1,7 @@
 """Functions that generated code calls for parts of the wire format that are too long to inline.
 
 All functions here are for canonical data only. Unusual data (a varint that is longer than needed, an invalid null,
-broken UTF-8, a value of the wrong type) raises one of ``MALFORMED``. The caller then starts again with the plain
+broken UTF-8, a value of the wrong type) raises one of ``MALFORMED_ERRORS``. The caller then starts again with the plain
 interpreter, which applies the mode's rules and reports the position. Generated code therefore never has to explain an
 error.
 
@@ -20,20 +20,20 @@ from uuid import UUID, SafeUUID
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import STRUCT_FORMATS, DeferredBytes
 
-MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
+MALFORMED_ERRORS: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
-BOOLS: Final = (False, True)  # any other byte is not canonical and raises IndexError
-_SHORT: Final = 64  # arrays with fewer elements use a prepared struct.Struct
+BOOL_VALUES: Final = (False, True)  # any other byte is not canonical and raises IndexError
+_MAX_PREPARED_COUNT: Final = 64  # arrays with fewer elements use a prepared struct.Struct
 _MAX_SHAPES: Final = 1024
 new = object.__new__
 set_attribute = object.__setattr__
 
 
-class MalformedError(ValueError):
+class NotCanonicalError(ValueError):
     """The data is not canonical; decode it with the plain interpreter."""
 
 
-def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
+def read_varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned varint of two to five bytes that is no longer than needed and below 2^31."""
     value = buf[position] & 0x7F
     shift = 0
@@ -42,9 +42,9 @@ def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
         shift += 7
         value |= (buf[position] & 0x7F) << shift
         if shift > 28:
-            raise MalformedError
+            raise NotCanonicalError
     if (shift and not buf[position]) or value > MAX_INT32:
-        raise MalformedError
+        raise NotCanonicalError
     return value, position + 1
 
 
@@ -60,112 +60,114 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def uuid(raw: bytes | memoryview) -> UUID:
+def make_uuid(raw: bytes | memoryview) -> UUID:
     """Return a UUID from 16 bytes, in a third of the time of ``UUID(bytes=raw)``."""
     value = new(UUID)
     set_attribute(value, "int", int.from_bytes(raw))
     set_attribute(value, "is_safe", SafeUUID.unknown)
     if len(raw) != 16:
-        raise MalformedError
+        raise NotCanonicalError
     return value
 
 
-def number_readers(type_name: str) -> tuple[Callable[[bytes, int], tuple[Any, ...]], ...]:
+def make_number_readers(type_name: str) -> tuple[Callable[[bytes, int], tuple[Any, ...]], ...]:
     """Return the ``unpack_from`` functions for 0 to 63 numbers of a type."""
-    return tuple(struct.Struct(f">{count}{STRUCT_FORMATS[type_name]}").unpack_from for count in range(_SHORT))
+    return tuple(
+        struct.Struct(f">{count}{STRUCT_FORMATS[type_name]}").unpack_from for count in range(_MAX_PREPARED_COUNT)
+    )
 
 
-def many_numbers(buf: bytes | memoryview, position: int, count: int, type_name: str) -> tuple[Any, ...]:
+def read_numbers(buf: bytes | memoryview, position: int, count: int, type_name: str) -> tuple[Any, ...]:
     """Read ``count`` numbers of a type; truncated data raises an error before any allocation."""
     return struct.unpack_from(f">{count}{STRUCT_FORMATS[type_name]}", buf, position)
 
 
-def many_bools(buf: bytes | memoryview, position: int, count: int) -> list[bool]:
+def read_bools(buf: bytes | memoryview, position: int, count: int) -> list[bool]:
     """Read ``count`` canonical bools."""
-    return [BOOLS[byte] for byte in buf[position : position + count]]
+    return [BOOL_VALUES[byte] for byte in buf[position : position + count]]
 
 
-def many_uuids(buf: bytes | memoryview, position: int, count: int) -> list[UUID]:
+def read_uuids(buf: bytes | memoryview, position: int, count: int) -> list[UUID]:
     """Read ``count`` uuids."""
     end = position + 16 * count
     if end > len(buf):
-        raise MalformedError
-    return [uuid(buf[start : start + 16]) for start in range(position, end, 16)]
+        raise NotCanonicalError
+    return [make_uuid(buf[start : start + 16]) for start in range(position, end, 16)]
 
 
-def compact_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
+def read_compact_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
     """Read ``count`` compact strings."""
-    raw, position = compact_blobs(buf, position, count)
+    raw, position = read_compact_blobs(buf, position, count)
     if raw and max(map(len, raw)) > 0x7FFF:
-        raise MalformedError
+        raise NotCanonicalError
     return [str(one, "utf-8") for one in raw], position
 
 
-def compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
+def read_compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
     """Read ``count`` compact bytes."""
     if count > len(buf) - position:
-        raise MalformedError
+        raise NotCanonicalError
     items = []
     for _ in repeat(None, count):
         length = buf[position]
         if length > 0x7F:
-            length, position = varint(buf, position)
+            length, position = read_varint(buf, position)
         else:
             position += 1
         if not length:
-            raise MalformedError
+            raise NotCanonicalError
         end = position + length - 1
         items.append(bytes(buf[position:end]))
         position = end
     return items, position
 
 
-def plain_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
+def read_plain_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
     """Read ``count`` strings with int16 lengths."""
-    raw, position = _plain_blobs(buf, position, count, ">h")
+    raw, position = _read_plain_blobs(buf, position, count, ">h")
     return [str(one, "utf-8") for one in raw], position
 
 
-def plain_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
+def read_plain_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
     """Read ``count`` byte strings with int32 lengths."""
-    return _plain_blobs(buf, position, count, ">i")
+    return _read_plain_blobs(buf, position, count, ">i")
 
 
-def _plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -> tuple[list[bytes], int]:
+def _read_plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -> tuple[list[bytes], int]:
     if count > len(buf) - position:
-        raise MalformedError
+        raise NotCanonicalError
     size = struct.calcsize(fmt)
     items = []
     for _ in repeat(None, count):
         (length,) = struct.unpack_from(fmt, buf, position)
         if length < 0:
-            raise MalformedError
+            raise NotCanonicalError
         position += size
         items.append(bytes(buf[position : position + length]))
         position += length
     return items, position
 
 
-def bytes_of(value: Any) -> bytes | DeferredBytes:
+def require_bytes(value: Any) -> bytes | DeferredBytes:
     """Return a value that is exactly ``bytes``, or a ``DeferredBytes``; the interpreter checks all other values."""
     if value.__class__ is bytes or isinstance(value, DeferredBytes):
         data: bytes | DeferredBytes = value
         return data
-    raise MalformedError
+    raise NotCanonicalError
 
 
-def utf8_of(value: Any) -> bytes:
+def encode_utf8(value: Any) -> bytes:
     """Return the UTF-8 encoding of a string that is not too long."""
     raw: bytes = value.encode()
     if len(raw) > 0x7FFF or value.__class__ is not str:
-        raise MalformedError
+        raise NotCanonicalError
     return raw
 
 
-def list_of(value: Any) -> Any:
+def require_list(value: Any) -> Any:
     """Return the value if it is a list or a tuple."""
     if value.__class__ is not list and value.__class__ is not tuple:
-        raise MalformedError
+        raise NotCanonicalError
     return value
 
 
@@ -176,24 +178,24 @@ def write_blobs(raw: Sequence[bytes], write: Callable[[bytes], None], *, compact
         write(element)
 
 
-def unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> int:
+def read_unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> int:
     """Read the tag section of a struct that declares no tags; return its end."""
-    count, position = _varint(buf, position)
+    count, position = _read_varint(buf, position)
     last = -1
     for _ in repeat(None, count):
-        tag, position = _varint(buf, position)
-        size, position = _varint(buf, position)
+        tag, position = _read_varint(buf, position)
+        size, position = _read_varint(buf, position)
         if tag <= last or size > end - position:
-            raise MalformedError
+            raise NotCanonicalError
         last = tag
         o.unknown_tags.append((tag, bytes(buf[position : position + size])))
         position += size
     return position
 
 
-def _varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
+def _read_varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
     value = buf[position]
-    return varint(buf, position) if value > 0x7F else (value, position + 1)
+    return read_varint(buf, position) if value > 0x7F else (value, position + 1)
 
 
 def write_tags(
@@ -212,7 +214,7 @@ def write_tags(
             or payload.__class__ is not bytes
             or tag.__class__ is not int
         ):
-            raise MalformedError
+            raise NotCanonicalError
         last = tag
     for tag, payload in (*declared_tags, *raw_tags):
         write(encode_varint(tag))
@@ -220,7 +222,7 @@ def write_tags(
         write(payload)
 
 
-def run_format(
+def make_run_format(
     before: Sequence[str], elements: Sequence[str], after: str, counts: Sequence[int], *, compact: bool
 ) -> str:
     """Return the ``struct`` format of a run with arrays of these counts."""
@@ -229,7 +231,7 @@ def run_format(
     return "".join(f"{one}{length}{count}{element}" for one, count, element in runs) + after
 
 
-class Shapes(dict[Any, Callable[..., bytes]]):
+class ShapePackers(dict[Any, Callable[..., bytes]]):
     """The packers of a run of fixed-size fields and arrays of numbers, by the counts of its arrays.
 
     ``parts`` are the formats of the run: one before each array's count, one for each array's elements, one at the end.
@@ -247,7 +249,7 @@ class Shapes(dict[Any, Callable[..., bytes]]):
         counts = key if isinstance(key, tuple) else (key,)
         if self.compact and max(counts) > 126:
             return self._long(counts)
-        fmt = run_format(self.before, self.elements, self.after, counts, compact=self.compact)
+        fmt = make_run_format(self.before, self.elements, self.after, counts, compact=self.compact)
         packer = struct.Struct(f">{fmt}").pack
         if len(self) < _MAX_SHAPES:
             self[key] = packer

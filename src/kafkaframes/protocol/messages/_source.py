@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
+from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MessagePlan, MutableDefault, StructPlan
 from kafkaframes.wire.primitives import NIL_UUID, SIZE_OF_FIXED_TYPE
 
 
@@ -34,14 +34,14 @@ class SourceText:
         self.lines.append("    " * self.depth + line if line else "")
 
     @contextmanager
-    def block(self, line: str) -> Iterator[None]:
+    def open_block(self, line: str) -> Iterator[None]:
         """Add a line that opens a block; lines added inside the context manager are indented."""
         self.add(line)
         self.depth += 1
         yield
         self.depth -= 1
 
-    def constant(self, prefix: str, key: str, value: Any) -> str:
+    def add_constant(self, prefix: str, key: str, value: Any) -> str:
         """Return the name of the constant ``value`` in the source."""
         name = f"{prefix}_{key}".replace("?", "t")
         self.constants.setdefault(name, value)
@@ -51,7 +51,7 @@ class SourceText:
         return "\n".join(self.lines) + "\n"
 
 
-def uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
+def list_uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
     """Yield each (struct plan, used as an array's element) that the message needs a function for, children first."""
     struct_uses: set[tuple[str, bool]] = set()
     for struct in plan.structs:
@@ -64,9 +64,9 @@ def uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
 
 def default_text(field: FieldPlan | AbsentField, text: SourceText) -> str:
     """Return an expression for a field's default."""
-    if field.default is Empty.ARRAY:
+    if field.default is MutableDefault.ARRAY:
         return "[]"
-    if field.default is Empty.STRUCT:
+    if field.default is MutableDefault.STRUCT:
         return f"{field.struct.name if isinstance(field.struct, StructPlan) else field.struct}()"
     return constant_text(field.default, text)
 
@@ -74,12 +74,12 @@ def default_text(field: FieldPlan | AbsentField, text: SourceText) -> str:
 def constant_text(value: Any, text: SourceText) -> str:
     """Return an expression for an immutable value."""
     if value == NIL_UUID:
-        return text.constant("uuid", "zero", value)
+        return text.add_constant("uuid", "zero", value)
     if isinstance(value, float) and repr(value) in ("nan", "inf", "-inf"):
         return f'float("{value!r}")'
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return repr(value)
-    return text.constant("uuid", str(value).replace("-", ""), value)
+    return text.add_constant("uuid", str(value).replace("-", ""), value)
 
 
 def is_fixed(field: FieldPlan) -> bool:
@@ -90,27 +90,27 @@ def is_fixed(field: FieldPlan) -> bool:
 def is_simple(plan: StructPlan) -> bool:
     """Return whether all defaults of the struct are immutable."""
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
-    return not any(isinstance(one.default, Empty) for one in parts)
+    return not any(isinstance(one.default, MutableDefault) for one in parts)
 
 
-def not_default(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
+def not_default_text(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
     """Return an expression that is true if ``value`` is not the field's default, as in ``_reference.is_default``."""
     if field.default is None:
         return f"{value} is not None"
-    if field.default is Empty.ARRAY or field.type == "bytes":
+    if field.default is MutableDefault.ARRAY or field.type == "bytes":
         return f"{value} is None or len({value})"
-    if field.default is Empty.STRUCT:
-        return _not_default_struct(field, value, text)
+    if field.default is MutableDefault.STRUCT:
+        return _not_default_struct_text(field, value, text)
     return f"{value} != {constant_text(field.default, text)}"
 
 
-def _not_default_struct(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
+def _not_default_struct_text(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
     """Compare simple structs field by field, because a call of ``__eq__`` costs more than all comparisons."""
     plan = field.struct
     if not isinstance(plan, StructPlan):
-        return f"{value} != {text.constant('default', str(plan), str(plan))}"
+        return f"{value} != {text.add_constant('default', str(plan), str(plan))}"
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
     if not is_simple(plan):
-        return f"{value} != {text.constant('default', plan.name, plan.name)}"
+        return f"{value} != {text.add_constant('default', plan.name, plan.name)}"
     checks = [f"{value}.{one.attribute} != {constant_text(one.default, text)}" for one in parts]
     return " or ".join([f"{value} is None", *checks, f"{value}._tags"])

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from struct import calcsize
 
-from kafkaframes.protocol.messages._source import SourceText, default_text, is_fixed, is_simple, not_default, uses
-from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
+from kafkaframes.protocol.messages._source import (
+    SourceText,
+    default_text,
+    is_fixed,
+    is_simple,
+    list_uses,
+    not_default_text,
+)
+from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MessagePlan, MutableDefault, StructPlan
 from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE, STRUCT_FORMATS
 
 # Expressions for the value between p and x: for a bytes buffer, and for a memoryview.
-_SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
-_SLICES_OF_A_VIEW = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x])", "records": "buf[p:x]"}
+_SLICE_CODE = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
+_VIEW_SLICE_CODE = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x])", "records": "buf[p:x]"}
 
 
 def decoder_source(plan: MessagePlan, *, views: bool = False) -> SourceText:
@@ -22,11 +29,11 @@ def decoder_source(plan: MessagePlan, *, views: bool = False) -> SourceText:
     With ``views``, it reads a memoryview, and record fields are views of it. Otherwise it reads bytes.
     """
     text = SourceText()
-    for struct, is_array in uses(plan):
-        _DecoderWriter(struct, text, views=views).function(is_array)
+    for struct, is_array in list_uses(plan):
+        _DecoderWriter(struct, text, views=views).write_function(is_array)
     for struct in plan.structs:
         if struct.tagged_fields or struct.refused_tags:
-            _DecoderWriter(struct, text, views=views).tags_function()
+            _DecoderWriter(struct, text, views=views).write_tags_function()
     return text
 
 
@@ -54,30 +61,30 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
     lists: list[str] = []
     for field in plan.fields:
         if is_fixed(field):
-            reader.read_fixed_size(field, f"o.{field.attribute}")
+            reader.write_fixed_size(field, f"o.{field.attribute}")
             continue
         index = len(checks)
         checks.append(f"n{index} == {counts[index]}")
-        reader.number("B", f"n{index}")
+        reader.add_number("B", f"n{index}")
         names = [f"v{index}_{one}" for one in range(counts[index] - 1)]
         for name in names:
-            reader.number(STRUCT_FORMATS[field.type], name)
+            reader.add_number(STRUCT_FORMATS[field.type], name)
         lists.append(f"o.{field.attribute} = [{', '.join(names)}]")
-    reader.number("B", "n")
+    reader.add_number("B", "n")
     layout = "".join(reader.formats)
     size = calcsize(f">{layout}")
-    text.constant("unpack", "shape", layout)
-    with text.block("def read_shape(items, i, buf, p):"):
-        with text.block("for o in islice(items, i, None):"):
-            with text.block(f"if p + {size} > len(buf):"):
+    text.add_constant("unpack", "shape", layout)
+    with text.open_block("def read_shape(items, i, buf, p):"):
+        with text.open_block("for o in islice(items, i, None):"):
+            with text.open_block(f"if p + {size} > len(buf):"):
                 text.add("break")
             text.add(f"{', '.join(reader.targets)} = unpack_shape(buf, p)")
-            with text.block(f"if not ({' and '.join(checks)} and n == 0):"):
+            with text.open_block(f"if not ({' and '.join(checks)} and n == 0):"):
                 text.add("break")
             for line in (*reader.after, *lists, "o._tags = None"):
                 text.add(line)
             reader.text = text
-            reader.defaults()
+            reader.write_defaults()
             text.add(f"p += {size}")
             text.add("i += 1")
         text.add("return i, p")
@@ -90,56 +97,60 @@ class _DecoderWriter:
     def __init__(self, plan: StructPlan, text: SourceText, *, views: bool = False) -> None:
         self.plan = plan
         self.text = text
-        self.slices = _SLICES_OF_A_VIEW if views else _SLICES
+        self.slices = _VIEW_SLICE_CODE if views else _SLICE_CODE
         self.formats: list[str] = []  # formats of the pending run of fixed-size values; ``targets`` are its variables
         self.targets: list[str] = []
         self.after: list[str] = []
 
-    def function(self, is_array: bool) -> None:
+    def write_function(self, is_array: bool) -> None:
         name, add = self.plan.name, self.text.add
         if is_array:
-            with self.text.block(f"def read_{name}_array(buf, p, end, count):"):
-                with self.text.block(f"if count * {max(1, self.plan.min_size)} > end - p:"):
+            with self.text.open_block(f"def read_{name}_array(buf, p, end, count):"):
+                with self.text.open_block(f"if count * {max(1, self.plan.min_size)} > end - p:"):
                     add("raise malformed")
                 add(f"items = [*map(new, repeat({name}, count))]")
                 if has_shapes(self.plan):
-                    self.shape_loop()
+                    self.write_shape_loop()
                 else:
-                    with self.text.block("for o in items:"):
-                        self.body()
+                    with self.text.open_block("for o in items:"):
+                        self.write_body()
                 add("return items, p")
         else:
-            with self.text.block(f"def read_{name}(buf, p, end):"):
+            with self.text.open_block(f"def read_{name}(buf, p, end):"):
                 add(f"o = new({name})")
-                self.body()
+                self.write_body()
                 add("return o, p")
         add("")
 
-    def body(self) -> None:
-        self.defaults()
+    def write_body(self) -> None:
+        self.write_defaults()
         self.text.add("o._tags = None")
         for field in self.plan.fields:
-            self.field(field, f"o.{field.attribute}")
+            self.write_field(field, f"o.{field.attribute}")
         if not self.plan.flexible:
-            self.flush()
+            self.flush_run()
             return
-        self.number("B", "n")
-        self.flush()
-        with self.text.block("if n:"):
+        self.add_number("B", "n")
+        self.flush_run()
+        with self.text.open_block("if n:"):
             has_declared_tags = self.plan.tagged_fields or self.plan.refused_tags
             reader = f"read_{self.plan.name}_tags" if has_declared_tags else "unknown_tags"
             self.text.add(f"p = {reader}(o, buf, p - 1, end)")
 
-    def defaults(self) -> None:
+    def write_defaults(self) -> None:
         """Assign the defaults of the fields that this version lacks and of all tagged fields."""
         others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged_fields)
         for field in others:
-            if field.default is Empty.STRUCT and isinstance(field.struct, StructPlan) and is_simple(field.struct):
-                self.default_struct(field.attribute, field.struct)
+            if (
+                field.default is MutableDefault.STRUCT
+                and isinstance(field.struct, StructPlan)
+                and is_simple(field.struct)
+            ):
+                self.write_default_struct(field.attribute, field.struct)
             else:
                 self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
 
-    def default_struct(self, attribute: str, plan: StructPlan) -> None:
+    def write_default_struct(self, attribute: str, plan: StructPlan) -> None:
         """Create a struct of defaults inline, in half the time of a call; Fetch has three in each partition."""
         self.text.add(f"o.{attribute} = d = new({plan.name})")
         parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
@@ -147,11 +158,11 @@ class _DecoderWriter:
             self.text.add(f"d.{part.attribute} = {default_text(part, self.text)}")
         self.text.add("d._tags = None")
 
-    def shape_loop(self) -> None:
+    def write_shape_loop(self) -> None:
         """Compare the array counts of the next element; if its shape has a reader, use that."""
         add = self.text.add
         add("i = 0")
-        with self.text.block("while i < count:"):
+        with self.text.open_block("while i < count:"):
             offset, before = 0, ""
             counts: list[str] = []
             for field in self.plan.fields:
@@ -161,21 +172,21 @@ class _DecoderWriter:
                     add(f"{counts[-1]} = buf[p + {offset - 1}{before}]")
                     offset -= SIZE_OF_FIXED_TYPE[field.type]  # the encoded count is n + 1
                     before += f" + {counts[-1]} * {SIZE_OF_FIXED_TYPE[field.type]}"
-            name = self.text.constant("hot", self.plan.name, self.plan)
+            name = self.text.add_constant("hot", self.plan.name, self.plan)
             add(f"reader = {name}[{', '.join(counts)}]")
-            with self.text.block("if reader is not None:"):
+            with self.text.open_block("if reader is not None:"):
                 add("i, p = reader(items, i, buf, p)")
-                with self.text.block("if i == count:"):
+                with self.text.open_block("if i == count:"):
                     add("break")
             add("o = items[i]")
             add("i += 1")
-            self.body()
+            self.write_body()
 
-    def number(self, fmt: str, target: str) -> None:
+    def add_number(self, fmt: str, target: str) -> None:
         self.formats.append(fmt)
         self.targets.append(target)
 
-    def flush(self) -> None:
+    def flush_run(self) -> None:
         """Read the pending run with one call."""
         if not self.formats:
             return
@@ -184,63 +195,63 @@ class _DecoderWriter:
             self.text.add(f"{self.targets[0]} = buf[p]")
         else:
             comma = "," if len(self.targets) == 1 else ""
-            self.text.add(f"{', '.join(self.targets)}{comma} = {self.text.constant('unpack', fmt, fmt)}(buf, p)")
+            self.text.add(f"{', '.join(self.targets)}{comma} = {self.text.add_constant('unpack', fmt, fmt)}(buf, p)")
         self.text.add(f"p += {calcsize(f'>{fmt}')}")
         for line in self.after:
             self.text.add(line)
         self.formats, self.targets, self.after = [], [], []
 
-    def field(self, field: FieldPlan, target: str, *, is_tag: bool = False) -> None:
+    def write_field(self, field: FieldPlan, target: str, *, is_tag: bool = False) -> None:
         if is_fixed(field):
-            self.read_fixed_size(field, target)
+            self.write_fixed_size(field, target)
         elif field.struct is not None and not field.array:
-            self.one_struct(field, field.struct, target, is_tag=is_tag)
+            self.write_single_struct(field, field.struct, target, is_tag=is_tag)
         else:
-            self.length(field)
-            self.read_variable_size(field, target)
+            self.write_length(field)
+            self.write_variable_size(field, target)
 
-    def read_fixed_size(self, field: FieldPlan, target: str) -> None:
+    def write_fixed_size(self, field: FieldPlan, target: str) -> None:
         if field.type in ("bool", "uuid"):
             temporary = f"x{len(self.after)}"
-            self.number("B" if field.type == "bool" else "16s", temporary)
+            self.add_number("B" if field.type == "bool" else "16s", temporary)
             make = f"bools[{temporary}]" if field.type == "bool" else f"uuid({temporary})"
             self.after.append(f"{target} = {make}")
         else:
-            self.number(STRUCT_FORMATS[field.type], target)
+            self.add_number(STRUCT_FORMATS[field.type], target)
 
-    def length(self, field: FieldPlan) -> None:
+    def write_length(self, field: FieldPlan) -> None:
         """Read a length or count into ``n``; a compact one stays encoded, as length + 1."""
-        self.number("B" if field.compact else "h" if field.type == "string" and not field.array else "i", "n")
-        self.flush()
+        self.add_number("B" if field.compact else "h" if field.type == "string" and not field.array else "i", "n")
+        self.flush_run()
         if field.compact:
-            with self.text.block("if n > 127:"):
+            with self.text.open_block("if n > 127:"):
                 self.text.add("x = buf[p]")
-                with self.text.block("if 0 < x < 128:"):
+                with self.text.open_block("if 0 < x < 128:"):
                     self.text.add("n += (x << 7) - 128")
                     self.text.add("p += 1")
-                with self.text.block("else:"):
+                with self.text.open_block("else:"):
                     self.text.add("n, p = varint(buf, p - 1)")
                     if field.type == "string" and not field.array:
-                        with self.text.block("if n > 32768:"):
+                        with self.text.open_block("if n > 32768:"):
                             self.text.add("raise malformed")
 
-    def read_variable_size(self, field: FieldPlan, target: str) -> None:
+    def write_variable_size(self, field: FieldPlan, target: str) -> None:
         """Read the value with the length or count ``n``."""
         add = self.text.add
-        with self.text.block("if n > 0:" if field.compact else "if n >= 0:"):
+        with self.text.open_block("if n > 0:" if field.compact else "if n >= 0:"):
             if field.array:
-                self.array(field, target)
+                self.write_array(field, target)
             else:
                 add(f"x = p + n{' - 1' * field.compact}")
                 add(f"{target} = {self.slices[field.type]}")
                 add("p = x")
         if field.nullable:
-            with self.text.block("elif n == 0:" if field.compact else "elif n == -1:"):
+            with self.text.open_block("elif n == 0:" if field.compact else "elif n == -1:"):
                 add(f"{target} = None")
-        with self.text.block("else:"):
+        with self.text.open_block("else:"):
             add("raise malformed")
 
-    def array(self, field: FieldPlan, target: str) -> None:
+    def write_array(self, field: FieldPlan, target: str) -> None:
         add, count, kind = self.text.add, "n - 1" if field.compact else "n", field.type
         if field.struct is not None:
             add(f"{target}, p = read_{field.struct.name}_array(buf, p, end, {count})")
@@ -250,46 +261,46 @@ class _DecoderWriter:
         elif kind in ("bool", "uuid"):
             add(f"{target} = many_{kind}s(buf, p, {count})")
             add(f"p += ({count}) * {SIZE_OF_FIXED_TYPE[kind]}")
-            with self.text.block("if p > end:"):
+            with self.text.open_block("if p > end:"):
                 add("raise malformed")
         else:
             if field.compact:
                 add("n -= 1")
-            table = self.text.constant("unpack", kind, kind)
+            table = self.text.add_constant("unpack", kind, kind)
             add(f'{target} = [*{table}[n](buf, p)] if n < 64 else [*many_numbers(buf, p, n, "{kind}")]')
             add(f"p += n * {SIZE_OF_FIXED_TYPE[kind]}" if SIZE_OF_FIXED_TYPE[kind] > 1 else "p += n")
 
-    def one_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, is_tag: bool) -> None:
+    def write_single_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, is_tag: bool) -> None:
         call = f"{target}, p = read_{struct.name}(buf, p, end)"
         if not field.nullable:
-            self.flush()
+            self.flush_run()
             self.text.add(call)
             return
-        self.number("B" if is_tag else "b", "n")
-        self.flush()
-        with self.text.block("if n == 1:"):
+        self.add_number("B" if is_tag else "b", "n")
+        self.flush_run()
+        with self.text.open_block("if n == 1:"):
             self.text.add(call)
-        with self.text.block(f"elif n == {0 if is_tag else -1}:"):
+        with self.text.open_block(f"elif n == {0 if is_tag else -1}:"):
             self.text.add(f"{target} = None")
-        with self.text.block("else:"):
+        with self.text.open_block("else:"):
             self.text.add("raise malformed")
 
-    def tags_function(self) -> None:
-        add, block = self.text.add, self.text.block
+    def write_tags_function(self) -> None:
+        add, block = self.text.add, self.text.open_block
         with block(f"def read_{self.plan.name}_tags(o, buf, p, end):"):
-            self.varint("count")
+            self.write_varint("count")
             add("last = -1")
             with block("for _ in repeat(None, count):"):
-                self.varint("tag")
-                self.varint("size")
+                self.write_varint("tag")
+                self.write_varint("size")
                 with block("if tag <= last:"):
                     add("raise malformed")
                 add("last = tag")
                 add("start = p")
                 for index, field in enumerate(self.plan.tagged_fields):
                     with block(f"{'el' if index else ''}if tag == {field.tag}:"):
-                        self.field(field, "x1" if is_fixed(field) else "value", is_tag=True)
-                        self.assign_tag(field)
+                        self.write_field(field, "x1" if is_fixed(field) else "value", is_tag=True)
+                        self.write_tag_assignment(field)
                 if self.plan.refused_tags:
                     with block(f"{'el' if self.plan.tagged_fields else ''}if tag in {set(self.plan.refused_tags)}:"):
                         add("raise malformed")
@@ -301,16 +312,16 @@ class _DecoderWriter:
             add("return p")
         add("")
 
-    def varint(self, name: str) -> None:
+    def write_varint(self, name: str) -> None:
         self.text.add(f"{name} = buf[p]")
-        with self.text.block(f"if {name} > 127:"):
+        with self.text.open_block(f"if {name} > 127:"):
             self.text.add(f"{name}, p = varint(buf, p)")
-        with self.text.block("else:"):
+        with self.text.open_block("else:"):
             self.text.add("p += 1")
 
-    def assign_tag(self, field: FieldPlan) -> None:
-        self.flush()
+    def write_tag_assignment(self, field: FieldPlan) -> None:
+        self.flush_run()
         value = "x1" if is_fixed(field) else "value"
-        with self.text.block(f"if not ({not_default(field, value, self.text)}):"):
+        with self.text.open_block(f"if not ({not_default_text(field, value, self.text)}):"):
             self.text.add("raise malformed")
         self.text.add(f"o.{field.attribute} = {value}")

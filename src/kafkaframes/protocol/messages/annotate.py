@@ -17,7 +17,7 @@ from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.headers import peek_request, request_header_class, response_header_class
 from kafkaframes.protocol.messages.objects import Message
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.wire.primitives import uuid_to_text
 
 _SIZE_BYTES: Final = 4
@@ -47,7 +47,7 @@ class AnnotatedRange:
 
 
 @dataclass(slots=True)
-class Annotated:
+class AnnotatedMessage:
     """The runs of a message's bytes; ``error`` is the reason if they end before ``size_bytes``, otherwise None."""
 
     size_bytes: int
@@ -65,103 +65,109 @@ class _Annotator:
     def __init__(self, data: bytes, mode: str) -> None:
         self.data = data
         self.strict = check_mode(mode)
-        self.result = Annotated(len(data))
+        self.result = AnnotatedMessage(len(data))
         self.position = 0
 
-    def note(self, title: str) -> Callable[[int, int, tuple[str | int, ...], str, Any], None]:
+    def make_trace(self, title: str) -> Callable[[int, int, tuple[str | int, ...], str, Any], None]:
         def trace(start: int, end: int, path: tuple[str | int, ...], what: str, value: Any) -> None:
             steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
             self.result.runs.append(AnnotatedRange(start, end, f"{title}{steps}", what, value))
 
         return trace
 
-    def size_prefix(self, apis: Apis = CATALOG, *, is_request: bool = False) -> None:
+    def read_size_prefix(self, apis: ApiRegistry = CATALOG, *, is_request: bool = False) -> None:
         """Read a size prefix if its value matches, or if only the bytes after it start a request."""
         if len(self.data) <= _SIZE_BYTES:
             return
         size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
-        behind_only = is_request and _starts(self.data[_SIZE_BYTES:], apis) and not _starts(self.data, apis)
+        behind_only = (
+            is_request
+            and _starts_with_request(self.data[_SIZE_BYTES:], apis)
+            and not _starts_with_request(self.data, apis)
+        )
         if size == len(self.data) - _SIZE_BYTES or behind_only:
             self.result.runs.append(AnnotatedRange(0, _SIZE_BYTES, "Size", "int32", size))
             self.position = _SIZE_BYTES
 
-    def message(self, cls: type[Message], version: int) -> Any:
+    def read_message(self, cls: type[Message], version: int) -> Any:
         name = cls.spec.name
         codec = cls._codec(version, DecodeError)
         try:
-            trace = self.note(name)
+            trace = self.make_trace(name)
             value, self.position = codec.interpret(self.data, self.position, strict=self.strict, trace=trace)
         except DecodeError as error:
             raise error.within(name) from None
         self.result.values.append((name, version, value))
         return value
 
-    def end(self) -> Annotated:
+    def finish(self) -> AnnotatedMessage:
         if self.result.error is None and self.position < len(self.data):
             reason = f"{len(self.data) - self.position} bytes left over"
             self.result.error = DecodeError(reason, position=self.position)
         return self.result
 
 
-def annotate_request(data: bytes, *, mode: str = "reference", apis: Apis = CATALOG) -> Annotated:
+def annotate_request(data: bytes, *, mode: str = "reference", apis: ApiRegistry = CATALOG) -> AnnotatedMessage:
     """Return the runs of a request with its header, with or without size prefix; the header specifies the API."""
     work = _Annotator(data, mode)
-    work.size_prefix(apis, is_request=True)
+    work.read_size_prefix(apis, is_request=True)
     try:
         key, version, _ = peek_request(data[work.position :])
-        cls = _body(key, "request", version, apis)
+        cls = _body_class(key, "request", version, apis)
         valid = cls.spec.valid_versions
         is_supported = valid.contains(version)
-        work.message(request_header_class(), cls.spec.header_version(version if is_supported else valid.highest))
+        work.read_message(request_header_class(), cls.spec.header_version(version if is_supported else valid.highest))
         if is_supported or key != API_VERSIONS:
-            work.message(cls, version)
+            work.read_message(cls, version)
     except DecodeError as error:
         work.result.error = error
-    return work.end()
+    return work.finish()
 
 
 def annotate_response(
-    data: bytes, api_key: int, version: int, *, mode: str = "reference", apis: Apis = CATALOG
-) -> Annotated:
+    data: bytes, api_key: int, version: int, *, mode: str = "reference", apis: ApiRegistry = CATALOG
+) -> AnnotatedMessage:
     """Return the runs of a response with its header, with or without size prefix."""
     work = _Annotator(data, mode)
-    work.size_prefix()
+    work.read_size_prefix()
     try:
-        cls = _body(api_key, "response", version, apis)
-        work.message(response_header_class(), cls.spec.header_version(version))
-        work.message(cls, version)
+        cls = _body_class(api_key, "response", version, apis)
+        work.read_message(response_header_class(), cls.spec.header_version(version))
+        work.read_message(cls, version)
     except DecodeError as error:
         work.result.error = error
-    return work.end()
+    return work.finish()
 
 
-def annotate_body(data: bytes, cls: type[Message], version: int, *, mode: str = "reference") -> Annotated:
+def annotate_body(data: bytes, cls: type[Message], version: int, *, mode: str = "reference") -> AnnotatedMessage:
     """Return the runs of a message body without size prefix and header."""
     work = _Annotator(data, mode)
     try:
-        work.message(cls, version)
+        work.read_message(cls, version)
     except DecodeError as error:
         work.result.error = error
-    return work.end()
+    return work.finish()
 
 
-def _starts(data: bytes, apis: Apis) -> bool:
+def _starts_with_request(data: bytes, apis: ApiRegistry) -> bool:
     """Return whether the bytes start with the header of a request in ``apis``."""
     try:
         key, version, _ = peek_request(data)
-        return _body(key, "request", version, apis).spec.valid_versions.contains(version)
+        return _body_class(key, "request", version, apis).spec.valid_versions.contains(version)
     except DecodeError:
         return False
 
 
-def _body(key: int, type_: str, version: int, apis: Apis) -> type[Message]:
+def _body_class(key: int, type_: str, version: int, apis: ApiRegistry) -> type[Message]:
     try:
         return apis.message_class(key, type_, version)
     except SpecError as error:
         raise DecodeError(str(error), position=0) from None
 
 
-def compare(first: Annotated, second: Annotated) -> Iterator[tuple[AnnotatedRange | None, AnnotatedRange | None]]:
+def pair_runs(
+    first: AnnotatedMessage, second: AnnotatedMessage
+) -> Iterator[tuple[AnnotatedRange | None, AnnotatedRange | None]]:
     """Yield the runs of two encodings in pairs, matched by field; a field that one side lacks is paired with None."""
     fields = [(run.path, run.what.split()[0]) for run in first.runs]
     other = [(run.path, run.what.split()[0]) for run in second.runs]

@@ -25,29 +25,29 @@ from kafkaframes.wire.primitives import STRUCT_FORMATS, DeferredBytes
 from kafkaframes.wire.varint import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")
-_SHARED: Final = {
-    "bools": runtime.BOOLS,
-    "bytes_of": runtime.bytes_of,
-    "compact_blobs": runtime.compact_blobs,
-    "compact_strings": runtime.compact_strings,
+_SHARED_NAMES: Final = {
+    "bools": runtime.BOOL_VALUES,
+    "bytes_of": runtime.require_bytes,
+    "compact_blobs": runtime.read_compact_blobs,
+    "compact_strings": runtime.read_compact_strings,
     "islice": islice,
-    "list_of": runtime.list_of,
-    "many_bools": runtime.many_bools,
-    "many_numbers": runtime.many_numbers,
-    "many_uuids": runtime.many_uuids,
+    "list_of": runtime.require_list,
+    "many_bools": runtime.read_bools,
+    "many_numbers": runtime.read_numbers,
+    "many_uuids": runtime.read_uuids,
     "new": runtime.new,
-    "malformed": runtime.MalformedError,
+    "malformed": runtime.NotCanonicalError,
     "pack": struct.pack,
-    "plain_blobs": runtime.plain_blobs,
-    "plain_strings": runtime.plain_strings,
+    "plain_blobs": runtime.read_plain_blobs,
+    "plain_strings": runtime.read_plain_strings,
     "write_blobs": runtime.write_blobs,
     "write_tags": runtime.write_tags,
     "encode_varint": runtime.encode_varint,
     "repeat": repeat,
-    "unknown_tags": runtime.unknown_tags,
-    "utf8_of": runtime.utf8_of,
-    "uuid": runtime.uuid,
-    "varint": runtime.varint,
+    "unknown_tags": runtime.read_unknown_tags,
+    "utf8_of": runtime.encode_utf8,
+    "uuid": runtime.make_uuid,
+    "varint": runtime.read_varint,
 }
 
 
@@ -109,7 +109,7 @@ class Codec:
             value, last = (self._read if isinstance(buf, bytes) else self._read_view)(buf, position, end)
             if last <= end:
                 return value, last
-        except runtime.MALFORMED:
+        except runtime.MALFORMED_ERRORS:
             pass
         return self.interpret(bytes(buf), position, strict=strict)
 
@@ -118,7 +118,7 @@ class Codec:
     ) -> tuple[Any, int]:
         """Decode like :meth:`decode`, with the interpreter. ``trace`` receives each run of bytes."""
         reader = PlanReader(buf, self.classes, strict=strict, trace=trace, tag_header=tag_header)
-        return reader.message(self.plan, position)
+        return reader.read_message(self.plan, position)
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of ``value``.
@@ -137,15 +137,15 @@ class Codec:
         parts: list[bytes | DeferredBytes] = []
         try:
             self._write(value, parts.append)
-        except runtime.MALFORMED:
+        except runtime.MALFORMED_ERRORS:
             return [self.interpret_encode(value)]
         return parts
 
     def interpret_encode(self, value: Any, *, tag_header: str = "adopted") -> bytes:
         """Encode like :meth:`encode`, with the interpreter."""
-        return PlanWriter(self.classes, tag_header=tag_header).message(self.plan, value)
+        return PlanWriter(self.classes, tag_header=tag_header).write_message(self.plan, value)
 
-    def show(self) -> str:
+    def source_text(self) -> str:
         """Return the source of the generated functions."""
         return f"{decoder_source(self.plan)}\n{encoder_source(self.plan)}"
 
@@ -153,8 +153,8 @@ class Codec:
 def compile_text(text: SourceText, title: str, classes: Classes) -> dict[str, Any]:
     """Run generated source, register it with ``linecache``, and return its namespace."""
     source, file = str(text), f"<kafkaframes {title}>"
-    constants = {name: _constant(name, value, classes) for name, value in text.constants.items()}
-    names = _SHARED | classes | constants
+    constants = {name: _make_constant(name, value, classes) for name, value in text.constants.items()}
+    names = _SHARED_NAMES | classes | constants
     exec(compile(source, file, "exec"), names)
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return names
@@ -197,16 +197,16 @@ def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
 
 def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
     def make(counts: tuple[int, ...]) -> Any:
-        return compile_text(shape.source(counts), f"pack {shape.values} of {counts}", classes)["pack_shape"]
+        return compile_text(shape.make_source(counts), f"pack {shape.values} of {counts}", classes)["pack_shape"]
 
     return HotShapes(make, lowest=0)
 
 
-def _constant(name: str, value: Any, classes: Classes) -> Any:
+def _make_constant(name: str, value: Any, classes: Classes) -> Any:
     """Return the value of a constant in generated source."""
     prefix = name.split("_", 1)[0]
     if prefix == "unpack":
-        return runtime.number_readers(value) if value in STRUCT_FORMATS else struct.Struct(f">{value}").unpack_from
+        return runtime.make_number_readers(value) if value in STRUCT_FORMATS else struct.Struct(f">{value}").unpack_from
     if prefix == "pack":
         return struct.Struct(f">{value}").pack
     if prefix == "default":
@@ -217,11 +217,11 @@ def _constant(name: str, value: Any, classes: Classes) -> Any:
         return _shape_packer(value, classes)
     if prefix == "shapes":
         before, elements, after, compact = value
-        return runtime.Shapes(before, elements, after, compact=compact)
+        return runtime.ShapePackers(before, elements, after, compact=compact)
     return value
 
 
-def all_of(buf: bytes | memoryview, value: Any, position: int) -> Any:
+def reject_surplus(buf: bytes | memoryview, value: Any, position: int) -> Any:
     """Return ``value`` if it ends where ``buf`` does.
 
     Raises:

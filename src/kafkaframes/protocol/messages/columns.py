@@ -25,7 +25,7 @@ import pyarrow as pa
 from kafkaframes.errors import DecodeError, EncodeError, OptionError
 from kafkaframes.protocol.messages import _kernels_decode as kernels
 from kafkaframes.protocol.messages import _kernels_hot as hot
-from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array, shape_of
+from kafkaframes.protocol.messages._arena import MAX_ROWS, Array, DecodeArena, shape_of
 from kafkaframes.protocol.messages._gather import Gatherer
 from kafkaframes.protocol.messages._kernels_encode import encode
 from kafkaframes.protocol.messages._program import compile_program
@@ -33,9 +33,9 @@ from kafkaframes.protocol.messages.plan import MessagePlan
 from kafkaframes.wire.primitives import decode_java_text
 
 _IS_NULL: Final = partial(operator.is_, None)
-_SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes some 100 ms and saves 1 ms per megabyte
+_MIN_SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes some 100 ms and saves 1 ms per megabyte
 Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until it is done or a buffer is full
-_REASONS: Final = {
+_ERROR_TEXTS: Final = {
     kernels.TRUNCATED: "the message is truncated",
     kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
     kernels.NULL: "null in a version that does not allow it",
@@ -73,21 +73,21 @@ def decode_columns(
         OptionError: the messages have more than 2 GiB; split them.
     """
     program = compile_program(plan)
-    buf, starts, present = _input(messages)
+    buf, starts, present = _join_messages(messages)
     count = len(starts) - 1
     status = np.zeros(count, np.uint8)
     status[~present] = kernels.SKIPPED
     positions = np.zeros(count, np.int64)
-    arena = Arena(program, shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
+    arena = DecodeArena(program, shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
     strict = mode == "strict"
     program.decoded_bytes += arena.size_bytes
     if specialized is None:
-        specialized = program.decoded_bytes >= _SPECIALIZED_BYTES
-    step = _run_specialized if specialized and not strict and hot.is_compiled(program) else _table_driven
-    bad_text = _run(arena, buf, starts, status, positions, step=partial(step, strict=strict))
-    texts = {int(column): _mend for column in np.flatnonzero(bad_text)}
+        specialized = program.decoded_bytes >= _MIN_SPECIALIZED_BYTES
+    step = _run_specialized if specialized and not strict and hot.is_compiled(program) else _run_table_driven
+    bad_text = _run_kernel(arena, buf, starts, status, positions, step=partial(step, strict=strict))
+    texts = {int(column): _decode_as_java for column in np.flatnonzero(bad_text)}
     valid = status == kernels.OK
-    return arena.to_arrow(count, errors=_errors(status, positions, buf, starts, decode), valid=valid, texts=texts)
+    return arena.to_arrow(count, errors=_make_errors(status, positions, buf, starts, decode), valid=valid, texts=texts)
 
 
 def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
@@ -106,9 +106,9 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     program = compile_program(plan)
     present = np.ones(len(array), bool) if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
     gatherer = Gatherer(program, len(array))
-    gatherer.structs(program.root, plan.root, array, present, "")
-    arena = gatherer.arena()
-    out = np.empty(gatherer.most_bytes(), np.uint8)
+    gatherer.gather_structs(program.root, plan.root, array, present, "")
+    arena = gatherer.build_arena()
+    out = np.empty(gatherer.max_encoded_bytes(), np.uint8)
     ends = np.zeros(len(array) + 1, np.int64)
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     size = encode(
@@ -122,13 +122,13 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(array), [valid, pa.py_buffer(ends.astype(np.int32)), data])
 
 
-def specialize(plan: MessagePlan) -> bool:
+def compile_specialized(plan: MessagePlan) -> bool:
     """Compile the specialized decoder of a message and version into the cache; return False if it existed.
 
     Compilation takes seconds, once per machine. Afterwards, :func:`decode_columns` uses it in all processes, in
     ``reference`` mode.
     """
-    return hot.make([compile_program(plan)]) > 0
+    return hot.compile_missing([compile_program(plan)]) > 0
 
 
 def is_specialized(plan: MessagePlan) -> bool:
@@ -136,12 +136,12 @@ def is_specialized(plan: MessagePlan) -> bool:
     return hot.is_compiled(compile_program(plan))
 
 
-def _input(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
+def _join_messages(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
     """Return the bytes of all messages, their starts and the last end, and whether each is not null."""
     if isinstance(messages, pa.Array):
-        buf, starts, present = _arrow_input(messages)
+        buf, starts, present = _join_arrow_messages(messages)
     elif any(map(_IS_NULL, messages)):
-        buf, starts, present = _arrow_input(pa.array(messages, pa.large_binary()))
+        buf, starts, present = _join_arrow_messages(pa.array(messages, pa.large_binary()))
     else:  # without pa.array, which imports pandas
         starts = np.zeros(len(messages) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)), out=starts[1:])
@@ -151,7 +151,7 @@ def _input(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
     return buf, starts, present
 
 
-def _arrow_input(array: pa.Array) -> tuple[Array, Array, Array]:
+def _join_arrow_messages(array: pa.Array) -> tuple[Array, Array, Array]:
     wide = pa.types.is_large_binary(array.type)
     if not wide and not pa.types.is_binary(array.type):
         array, wide = array.cast(pa.large_binary()), True
@@ -168,7 +168,7 @@ def _arrow_input(array: pa.Array) -> tuple[Array, Array, Array]:
     return buf, starts, present
 
 
-def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Array, *, step: Step) -> Array:
+def _run_kernel(arena: DecodeArena, buf: Array, starts: Array, status: Array, positions: Array, *, step: Step) -> Array:
     """Run the kernel over all messages, growing the arena as required; return which text columns have invalid UTF-8."""
     program = arena.program
     count = len(starts) - 1
@@ -182,14 +182,21 @@ def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Arra
                 raise OptionError("the defaults of all these messages do not fit into an Arrow array: split them")
             status[at] = kernels.TOO_MANY
         elif what == kernels.FULL_ROWS:
-            arena.grow(at, consumed_bytes, level=column, rows=needed_rows)
+            arena.grow_buffers(at, consumed_bytes, level=column, rows=needed_rows)
         elif what == kernels.FULL_DATA:
-            arena.grow(at, consumed_bytes, column=column, data=needed_rows)
+            arena.grow_buffers(at, consumed_bytes, column=column, data=needed_rows)
     return bad_text
 
 
-def _table_driven(
-    arena: Arena, buf: Array, starts: Array, at: int, status: Array, positions: Array, bad_text: Array, strict: bool
+def _run_table_driven(
+    arena: DecodeArena,
+    buf: Array,
+    starts: Array,
+    at: int,
+    status: Array,
+    positions: Array,
+    bad_text: Array,
+    strict: bool,
 ) -> tuple[int, int, int, int]:
     program = arena.program
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
@@ -201,7 +208,14 @@ def _table_driven(
 
 
 def _run_specialized(
-    arena: Arena, buf: Array, starts: Array, at: int, status: Array, positions: Array, bad_text: Array, strict: bool
+    arena: DecodeArena,
+    buf: Array,
+    starts: Array,
+    at: int,
+    status: Array,
+    positions: Array,
+    bad_text: Array,
+    strict: bool,
 ) -> tuple[int, int, int, int]:
     program = arena.program
     state: tuple[int, int, int, int] = hot.compile_decoder(program)(
@@ -211,22 +225,24 @@ def _run_specialized(
     return state
 
 
-def _errors(status: Array, positions: Array, buf: Array, starts: Array, decode: Callable[[bytes], object]) -> pa.Array:
+def _make_errors(
+    status: Array, positions: Array, buf: Array, starts: Array, decode: Callable[[bytes], object]
+) -> pa.Array:
     bad = np.flatnonzero(status > kernels.SKIPPED)
     if not len(bad):
         return pa.nulls(len(status), pa.string())
     texts = []
     for index in bad.tolist():
-        text = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
+        text = f"{_ERROR_TEXTS[int(status[index])]} (at byte {int(positions[index])})"
         try:
             decode(buf[starts[index] : starts[index + 1]].tobytes())
         except DecodeError as error:
             text = str(error)
         texts.append(text.encode(errors="replace"))
-    return _strings(len(status), bad, texts)
+    return _make_sparse_strings(len(status), bad, texts)
 
 
-def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
+def _make_sparse_strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
     """Return a string array with ``texts`` at the rows ``at``, nulls elsewhere (``pa.array`` would import pandas)."""
     sizes = np.zeros(count, np.int32)
     sizes[at] = [len(text) for text in texts]
@@ -238,6 +254,6 @@ def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [pa.py_buffer(one) for one in buffers])
 
 
-def _mend(raw: pa.Array) -> pa.Array:
+def _decode_as_java(raw: pa.Array) -> pa.Array:
     """Return text for a binary array with invalid UTF-8, decoded as in Java."""
     return pa.array([None if one is None else decode_java_text(one) for one in raw.to_pylist()], pa.string())

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError
-from kafkaframes.protocol.messages.codec import all_of
+from kafkaframes.protocol.messages.codec import reject_surplus
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import message
 from kafkaframes.protocol.spec import catalog
@@ -60,8 +60,8 @@ class MetadataRecord:
 def record_names(module: str, type_: str) -> dict[int, str]:
     """Return a module's record names by type; for a type that was reused, the current name."""
     names: dict[int, str] = {}
-    for number, outline in catalog.records(module):
-        is_current = not catalog.entry(outline.name).current_versions.is_empty
+    for number, outline in catalog.list_records(module):
+        is_current = not catalog.find_entry(outline.name).current_versions.is_empty
         if outline.type == type_ and (number not in names or is_current):
             names[number] = outline.name
     if module == "kafka-group-coordinator":
@@ -79,23 +79,23 @@ def decode_coordinator_record(
         DecodeError: an unknown type or version, or invalid bytes; ``path`` begins with ``key`` or ``value``.
         OptionError: ``topic`` is not a coordinator's topic.
     """
-    module = _module(topic, COORDINATOR_TOPICS)
+    module = _find_module(topic, COORDINATOR_TOPICS)
     number, name, cls = _key_class(module, key)
-    decoded_key = _whole(cls, key, cls.spec.valid_versions.lowest, 2, mode, "key")
+    decoded_key = _decode_whole(cls, key, cls.spec.valid_versions.lowest, 2, mode, "key")
     if value is None:
         return CoordinatorRecord(number, decoded_key, None, None)
-    version, position = _step(value, "value")
+    version, position = _path_step(value, "value")
     value_name = record_names(module, "coordinator-value").get(number)
     if value_name == "LegacyOffsetCommitValue" and version > 0:
         value_name = "OffsetCommitValue"  # key type 0 can also precede a value of a newer version
     if value_name is None:
         raise DecodeError(f"{topic} has no value for records of type {number} ({name})", position=0, path=("value",))
-    decoded_value = _whole(message(value_name), value, version, position, mode, "value")
+    decoded_value = _decode_whole(message(value_name), value, version, position, mode, "value")
     return CoordinatorRecord(number, decoded_key, decoded_value, version)
 
 
 def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
-    number, _ = _step(key, "key")
+    number, _ = _path_step(key, "key")
     name = record_names(module, "coordinator-key").get(number)
     if name is None:
         raise DecodeError(f"{module} has no record of type {number}", position=0, path=("key",))
@@ -124,7 +124,7 @@ def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference")
         DecodeError: another frame version, an unknown type or version, invalid bytes, or trailing bytes.
         OptionError: ``topic`` is neither of the two.
     """
-    module = _module(topic, METADATA_TOPICS)
+    module = _find_module(topic, METADATA_TOPICS)
     frame, position = read_unsigned_varint(value, 0)
     if frame != FRAME_VERSION:
         raise DecodeError(f"frame version {frame}, only {FRAME_VERSION} is known", position=0)
@@ -133,7 +133,7 @@ def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference")
     name = record_names(module, "metadata").get(number)
     if name is None:
         raise DecodeError(f"{topic} has no record of type {number}", position=position)
-    return MetadataRecord(number, version, _whole(message(name), value, version, start, mode, "value"))
+    return MetadataRecord(number, version, _decode_whole(message(name), value, version, start, mode, "value"))
 
 
 def encode_metadata_record(value: Message, version: int) -> bytes:
@@ -160,10 +160,10 @@ def decode_versioned(name: str, data: bytes) -> tuple[Any, int]:
         DecodeError: a negative version, or invalid bytes.
     """
     cls = message(name)
-    version, position = _step(data, name)
+    version, position = _path_step(data, name)
     highest = cls.spec.valid_versions.highest
     value, end = cls.decode_prefix(data, min(version, highest), position=position)
-    return (value if version > highest else all_of(data, value, end)), version
+    return (value if version > highest else reject_surplus(data, value, end)), version
 
 
 def encode_versioned(value: Message, version: int) -> bytes:
@@ -175,13 +175,13 @@ def encode_versioned(value: Message, version: int) -> bytes:
     return version.to_bytes(2, signed=True) + value.encode(version)
 
 
-def _module(topic: str, table: Any) -> str:
+def _find_module(topic: str, table: Any) -> str:
     if topic not in table:
         raise OptionError(f"{topic!r}: one of {', '.join(table)}")
     return str(table[topic])
 
 
-def _step(data: bytes, step: str) -> tuple[int, int]:
+def _path_step(data: bytes, step: str) -> tuple[int, int]:
     try:
         number, position = read_int16(data, 0)
     except DecodeError as error:
@@ -189,9 +189,9 @@ def _step(data: bytes, step: str) -> tuple[int, int]:
     return number, position
 
 
-def _whole(cls: type[Message], data: bytes, version: int, position: int, mode: str, step: str) -> Any:
+def _decode_whole(cls: type[Message], data: bytes, version: int, position: int, mode: str, step: str) -> Any:
     try:
         value, end = cls.decode_prefix(data, version, position=position, mode=mode)
-        return all_of(data, value, end)
+        return reject_surplus(data, value, end)
     except DecodeError as error:
         raise error.within(step) from None

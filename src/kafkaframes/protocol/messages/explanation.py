@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaframes.errors import CorruptRecordError, DecodeError
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.messages.annotate import Annotated, AnnotatedRange, compare
+from kafkaframes.protocol.messages.annotate import AnnotatedMessage, AnnotatedRange, pair_runs
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames
 from kafkaframes.records.annotate import HEADERS, RECORDS, AnnotatedBytes, draw_records
@@ -61,7 +61,7 @@ class MessageExplanation(_ShownLines):
     error: DecodeError | None
 
     @classmethod
-    def of(cls, data: bytes, annotation: Annotated, *, names_of: str | None = None) -> MessageExplanation:
+    def of(cls, data: bytes, annotation: AnnotatedMessage, *, names_of: str | None = None) -> MessageExplanation:
         """Create an explanation. With a release, paths also have the names of fields in this release."""
         runs = annotation.runs
         if names_of is not None:
@@ -140,9 +140,9 @@ class MessageComparison(_ShownLines):
     def of(cls, first: MessageExplanation, second: MessageExplanation) -> MessageComparison:
         """Pair the fields of two explanations."""
         annotations = [
-            Annotated(len(one.data), list(one.fields), list(one.messages), one.error) for one in (first, second)
+            AnnotatedMessage(len(one.data), list(one.fields), list(one.messages), one.error) for one in (first, second)
         ]
-        return cls(first, second, tuple(compare(*annotations)))
+        return cls(first, second, tuple(pair_runs(*annotations)))
 
     @property
     def is_equal(self) -> bool:
@@ -179,9 +179,9 @@ def explain_record_bytes(data: bytes, *, depth: int | None = None) -> RecordsExp
 
 def read_batch_forms(data: bytes) -> tuple[list[dict[str, Any]], CorruptRecordError | None]:
     """Return batches and their records as JSON values, and the first error."""
-    from kafkaframes.records.batch import read_values
+    from kafkaframes.records.batch import read_batches
 
-    walk = read_values(data)
+    walk = read_batches(data)
     batches = list(walk)
     damage = next((batch.damage.reason for batch in batches if batch.damage is not None), None)
     position = 0 if walk.end is None else walk.end.position
@@ -202,7 +202,7 @@ def _json_values(value: Any) -> Any:
 
 def _with_former_name(path: str, names: ReleaseNames, release: str) -> str:
     message, *steps = re.sub(r"\[\d+\]", "", path).split(".")
-    former = names.field(message, steps) if steps else None
+    former = names.former_name(message, steps) if steps else None
     return path if former is None else f"{path} = {former} in {release}"
 
 

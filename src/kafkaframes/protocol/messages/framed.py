@@ -16,40 +16,40 @@ from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages import headers
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.columns import decode_columns
-from kafkaframes.protocol.messages.plan import Empty, FieldPlan, MessagePlan, StructPlan, plan_message
-from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, MutableDefault, StructPlan, plan_message
+from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.spec.model import MessageSpec
 
 
 @lru_cache(maxsize=512)
-def frame_plan(api_key: int, api_version: int, type_: str, apis: Apis = CATALOG) -> MessagePlan:
+def find_frame_plan(api_key: int, api_version: int, type_: str, apis: ApiRegistry = CATALOG) -> MessagePlan:
     """Return the plan of a ``request`` or ``response`` with its header.
 
     Raises:
         OptionError: the API or version does not exist.
     """
     try:
-        spec = apis.spec(api_key, type_, api_version)
+        spec = apis.find_spec(api_key, type_, api_version)
     except SpecError as error:
         raise OptionError(str(error)) from None
-    return plan_frame(spec, api_version, headers.header_class(type_).spec)
+    return make_frame_plan(spec, api_version, headers.header_class(type_).spec)
 
 
-def plan_frame(spec: MessageSpec, version: int, header_spec: MessageSpec) -> MessagePlan:
+def make_frame_plan(spec: MessageSpec, version: int, header_spec: MessageSpec) -> MessagePlan:
     """Return the plan of a request or response with its header; each call returns a new object.
 
     Raises:
         OptionError: the version does not exist.
     """
     body, header = plan_message(spec, version), plan_message(header_spec, spec.header_version(version))
-    fields = (_part("Header", header), _part("Body", body))
+    fields = (_make_part_field("Header", header), _make_part_field("Body", body))
     size = header.root.min_size + body.root.min_size
     root = StructPlan(f"{spec.name}Frame", False, fields, (), (), (), size)
     structs = (*header.structs, *body.structs, root)
     return MessagePlan(root.name, spec.type, spec.api_key, version, body.flexible, root, structs)
 
 
-def _part(name: str, plan: MessagePlan) -> FieldPlan:
+def _make_part_field(name: str, plan: MessagePlan) -> FieldPlan:
     return FieldPlan(
         name=name,
         attribute=name.lower(),
@@ -59,12 +59,17 @@ def _part(name: str, plan: MessagePlan) -> FieldPlan:
         nullable=False,
         compact=False,
         struct=plan.root,
-        default=Empty.STRUCT,
+        default=MutableDefault.STRUCT,
     )
 
 
-def request_columns(
-    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference", apis: Apis = CATALOG
+def decode_request_columns(
+    frames: Sequence[bytes] | pa.Array,
+    api_key: int,
+    api_version: int,
+    *,
+    mode: str = "reference",
+    apis: ApiRegistry = CATALOG,
 ) -> pa.StructArray:
     """Decode requests of one API and version, without size prefixes, to an array of ``header`` and ``body``.
 
@@ -72,13 +77,18 @@ def request_columns(
         OptionError: the API, version or mode does not exist.
     """
     check_mode(mode)
-    plan = frame_plan(api_key, api_version, "request", apis)
-    decode = partial(headers.decode_request, mode=mode, specs=apis.spec(api_key, "request", api_version))
+    plan = find_frame_plan(api_key, api_version, "request", apis)
+    decode = partial(headers.decode_request, mode=mode, specs=apis.find_spec(api_key, "request", api_version))
     return decode_columns(plan, frames, mode=mode, decode=decode)
 
 
-def response_columns(
-    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference", apis: Apis = CATALOG
+def decode_response_columns(
+    frames: Sequence[bytes] | pa.Array,
+    api_key: int,
+    api_version: int,
+    *,
+    mode: str = "reference",
+    apis: ApiRegistry = CATALOG,
 ) -> pa.StructArray:
     """Decode responses to requests of one API and version, without size prefixes.
 
@@ -89,8 +99,8 @@ def response_columns(
         OptionError: the API, version or mode does not exist.
     """
     check_mode(mode)
-    plan = frame_plan(api_key, api_version, "response", apis)
-    spec = apis.spec(api_key, "response", api_version)
+    plan = find_frame_plan(api_key, api_version, "response", apis)
+    spec = apis.find_spec(api_key, "response", api_version)
     decode = partial(headers.decode_response, api_key=api_key, version=api_version, mode=mode, specs=spec)
     columns = decode_columns(plan, frames, mode=mode, decode=decode)
     errors = columns.field("_error")

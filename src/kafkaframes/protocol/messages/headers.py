@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, SpecError, TruncatedError
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.messages.codec import Codec, all_of, check_mode
+from kafkaframes.protocol.messages.codec import Codec, check_mode, reject_surplus
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
 from kafkaframes.protocol.spec import catalog
@@ -26,7 +26,7 @@ from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID, DeferredBytes
 
 KIP_1313_HEADER: Final = 3
-_START: Final = struct.Struct(">hhi")
+_HEADER_START: Final = struct.Struct(">hhi")
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class HeaderValues(TypedDict, total=False):
 @cache
 def request_header_class() -> type[Message]:
     """Return the class of request headers, versions 0 to 3."""
-    spec = catalog.load("RequestHeader")
+    spec = catalog.load_spec("RequestHeader")
     instance = FieldSpec(
         name="ClientInstanceId",
         type=FieldType("uuid"),
@@ -98,7 +98,7 @@ def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[
         SpecError: the API does not exist.
     """
     if specs is None:
-        return message(catalog.api(api_key).half(type_))
+        return message(catalog.find_api(api_key).half(type_))
     for spec in specs_by_name(specs).values():
         if spec.api_key == api_key and spec.type == type_:
             return class_of(spec)
@@ -111,9 +111,9 @@ def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
     Raises:
         TruncatedError: the request has fewer than 8 bytes.
     """
-    if len(data) < _START.size:
+    if len(data) < _HEADER_START.size:
         raise TruncatedError(f"request header of {len(data)} bytes", position=0, path=("RequestHeader",))
-    key, version, correlation_id = _START.unpack_from(data)
+    key, version, correlation_id = _HEADER_START.unpack_from(data)
     return key, version, correlation_id
 
 
@@ -162,7 +162,7 @@ def decode_request(
     if not is_known:
         return Frame(key, version, header_version, header, data[position:])
     body, end = _decode_part(cls, data, version, position, mode)
-    return Frame(key, version, header_version, header, body if allow_surplus else all_of(data, body, end))
+    return Frame(key, version, header_version, header, body if allow_surplus else reject_surplus(data, body, end))
 
 
 def decode_response(
@@ -197,12 +197,12 @@ def decode_response(
     header, position = _decode_part(response_header_class(), data, header_version, 0, mode)
     try:
         body, end = _decode_part(cls, data, version, position, mode)
-        all_of(data, body, end)
+        reject_surplus(data, body, end)
     except DecodeError:
         if api_key != API_VERSIONS or version == 0:
             raise
         body, end = _decode_part(cls, data, 0, position, mode)
-        all_of(data, body, end)
+        reject_surplus(data, body, end)
         version = 0
     return Frame(api_key, version, header_version, header, body)
 

@@ -37,15 +37,19 @@ def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags
     """Return a message's JSON form at the version of ``codec`` (:meth:`Message.to_json`)."""
     if records not in RECORDS_FORMS:
         raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
-    return _JsonEncoder(codec, records, unknown_tags).struct(codec.plan.root, value, ())
+    return _JsonEncoder(codec, records, unknown_tags).encode_struct(codec.plan.root, value, ())
 
 
 def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
     """Return the message of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
-    return _JsonDecoder(codec).struct(cls, codec.plan.root, value, ())
+    return _JsonDecoder(codec).decode_struct(cls, codec.plan.root, value, ())
 
 
-_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")  # JSON numbers cannot represent these; Kafka writes them as texts
+_NON_FINITE_NAMES: Final = (
+    "NaN",
+    "Infinity",
+    "-Infinity",
+)  # JSON numbers cannot represent these; Kafka writes them as texts
 _Path = tuple[str | int, ...]
 
 
@@ -57,7 +61,7 @@ class _JsonEncoder:
         self.records = records
         self.unknown_tags = unknown_tags
 
-    def struct(self, plan: StructPlan, value: Any, path: _Path) -> dict[str, Any]:
+    def encode_struct(self, plan: StructPlan, value: Any, path: _Path) -> dict[str, Any]:
         for absent in plan.absent:
             self.check_absent(absent, getattr(value, absent.attribute), path)
         out: dict[str, Any] = {}
@@ -70,7 +74,7 @@ class _JsonEncoder:
                 continue
             item = getattr(value, field.attribute)
             if field.tag is None or not is_default(field, item, self.codec.classes):
-                self.show(field, item, out, (*path, field.name))
+                self.encode_field(field, item, out, (*path, field.name))
         if value._tags and self.unknown_tags:
             out[UNKNOWN_TAGS] = [_tag_to_json(tag, data, (*path, UNKNOWN_TAGS)) for tag, data in value._tags]
         return out
@@ -81,7 +85,7 @@ class _JsonEncoder:
                 f"not the default, and version {self.codec.plan.version} lacks it", path=(*path, field.name)
             )
 
-    def show(self, field: FieldPlan, value: Any, out: dict[str, Any], path: _Path) -> None:
+    def encode_field(self, field: FieldPlan, value: Any, out: dict[str, Any], path: _Path) -> None:
         if value is None and not field.nullable:
             raise EncodeError("null in a field that is not nullable", path=path)
         if field.type == "records" and self.records == "size":
@@ -89,13 +93,13 @@ class _JsonEncoder:
         elif value is None:
             out[field.json_name] = None
         elif field.array:
-            out[field.json_name] = [self.value_of(field, item, (*path, index)) for index, item in enumerate(value)]
+            out[field.json_name] = [self.encode_value(field, item, (*path, index)) for index, item in enumerate(value)]
         else:
-            out[field.json_name] = self.value_of(field, value, path)
+            out[field.json_name] = self.encode_value(field, value, path)
 
-    def value_of(self, field: FieldPlan, value: Any, path: _Path) -> Any:
+    def encode_value(self, field: FieldPlan, value: Any, path: _Path) -> Any:
         if field.struct is not None:
-            return self.struct(field.struct, value, path)
+            return self.encode_struct(field.struct, value, path)
         if field.type == "records" and self.records == "empty":
             return ""
         if field.type in ("bytes", "records"):
@@ -113,9 +117,9 @@ class _JsonDecoder:
         self.version = codec.plan.version
         self.plans = {plan.name: plan for plan in codec.plan.structs}
 
-    def struct(self, cls: type[Struct], plan: StructPlan | None, value: Any, path: _Path) -> Any:
+    def decode_struct(self, cls: type[Struct], plan: StructPlan | None, value: Any, path: _Path) -> Any:
         if not isinstance(value, dict):
-            raise EncodeError(f"expected an object, found {_kind(value)}", path=path)
+            raise EncodeError(f"expected an object, found {_describe_kind(value)}", path=path)
         if plan is None:
             raise EncodeError(f"version {self.version} has no {cls.__name__}", path=path)
         mandatory = {field.name: field for field in plan.fields}
@@ -123,34 +127,36 @@ class _JsonDecoder:
         for info in cls._fields:
             name = info.spec.json_name
             if name in value:
-                fields[info.attribute] = self.value(info, value[name], (*path, info.spec.name))
+                fields[info.attribute] = self.decode_field(info, value[name], (*path, info.spec.name))
             elif info.spec.name in mandatory:
                 raise EncodeError(
                     f"{name} is missing; version {self.version} requires it", path=(*path, info.spec.name)
                 )
         if UNKNOWN_TAGS in value:
-            fields["unknown_tags"] = _tags(value[UNKNOWN_TAGS], (*path, UNKNOWN_TAGS))
+            fields["unknown_tags"] = _decode_tags(value[UNKNOWN_TAGS], (*path, UNKNOWN_TAGS))
         return cls(**fields)
 
-    def value(self, info: FieldInfo, value: Any, path: _Path) -> Any:
+    def decode_field(self, info: FieldInfo, value: Any, path: _Path) -> Any:
         spec = info.spec
         if value is None:
             if spec.nullable_versions.is_empty:
                 raise EncodeError("null in a field that is not nullable", path=path)
             return None
         if not spec.type.is_array:
-            return self.value_of(info, value, path)
+            return self.decode_value(info, value, path)
         if not isinstance(value, list):
-            raise EncodeError(f"expected an array, found {_kind(value)}", path=path)
-        return [self.value_of(info, item, (*path, index)) for index, item in enumerate(value)]
+            raise EncodeError(f"expected an array, found {_describe_kind(value)}", path=path)
+        return [self.decode_value(info, item, (*path, index)) for index, item in enumerate(value)]
 
-    def value_of(self, info: FieldInfo, value: Any, path: _Path) -> Any:
+    def decode_value(self, info: FieldInfo, value: Any, path: _Path) -> Any:
         if info.struct is not None:
-            return self.struct(info.struct, self.plans.get(info.struct.__name__), value, path)
+            return self.decode_struct(info.struct, self.plans.get(info.struct.__name__), value, path)
         try:
             return _PRIMITIVES[info.spec.type.name](value)
         except (ValueError, binascii.Error) as error:
-            raise EncodeError(f"{_kind(value)} is not a valid {info.spec.type.name}: {error}", path=path) from None
+            raise EncodeError(
+                f"{_describe_kind(value)} is not a valid {info.spec.type.name}: {error}", path=path
+            ) from None
 
 
 def _float_to_json(value: Any) -> Any:
@@ -165,14 +171,16 @@ def _tag_to_json(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
     return {"tag": tag, "data": base64.b64encode(data).decode("ascii")}
 
 
-def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
+def _decode_tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
     """Return the unknown tags of a struct; the encoder validates their order and numbers."""
     if not isinstance(value, list):
-        raise EncodeError(f"expected an array, found {_kind(value)}", path=path)
+        raise EncodeError(f"expected an array, found {_describe_kind(value)}", path=path)
     tags = []
     for index, element in enumerate(value):
         if not isinstance(element, dict) or element.keys() != {"tag", "data"}:
-            raise EncodeError(f'{_kind(element)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index))
+            raise EncodeError(
+                f'{_describe_kind(element)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index)
+            )
         try:
             tags.append((_PRIMITIVES["int32"](element["tag"]), _PRIMITIVES["bytes"](element["data"])))
         except ValueError as error:
@@ -180,12 +188,12 @@ def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
     return tags
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     kinds = {dict: "an object", list: "an array", type(None): "null"}
     return kinds.get(type(value), repr(value)[:60])
 
 
-def _number(name: str) -> Callable[[Any], int]:
+def _make_number_parser(name: str) -> Callable[[Any], int]:
     low, high = INTEGER_RANGES[name]
 
     def take(value: Any) -> int:
@@ -201,7 +209,7 @@ def _number(name: str) -> Callable[[Any], int]:
     return take
 
 
-def _of_type(kind: type, description: str) -> Callable[[Any], Any]:
+def _make_type_check(kind: type, description: str) -> Callable[[Any], Any]:
     def take(value: Any) -> Any:
         if not isinstance(value, kind):
             raise ValueError(f"expected {description}")
@@ -210,19 +218,19 @@ def _of_type(kind: type, description: str) -> Callable[[Any], Any]:
     return take
 
 
-def _float(value: Any) -> float:
-    if value in _NOT_FINITE:
+def _parse_float(value: Any) -> float:
+    if value in _NON_FINITE_NAMES:
         return float(value)
     if not isinstance(value, float):
         raise ValueError("expected a number with a fraction")
     return value
 
 
-_text = _of_type(str, "a text")
+_text = _make_type_check(str, "a text")
 _PRIMITIVES: Final[dict[str, Callable[[Any], Any]]] = {
-    **{name: _number(name) for name in INTEGER_RANGES},
-    "bool": _of_type(bool, "true or false"),
-    "float64": _float,
+    **{name: _make_number_parser(name) for name in INTEGER_RANGES},
+    "bool": _make_type_check(bool, "true or false"),
+    "float64": _parse_float,
     "string": _text,
     "uuid": lambda value: uuid_from_text(_text(value)),
     "bytes": lambda value: base64.b64decode(_text(value), validate=True),

@@ -17,22 +17,22 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import _kernels_json as kernels
-from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
+from kafkaframes.protocol.messages._program import UNKNOWN_TAGS_COLUMN
 from kafkaframes.protocol.messages.codec import Codec
 from kafkaframes.protocol.messages.json_form import RECORDS_FORMS
-from kafkaframes.protocol.messages.plan import Empty, FieldPlan, StructPlan
+from kafkaframes.protocol.messages.plan import FieldPlan, MutableDefault, StructPlan
 from kafkaframes.wire.integers import MAX_INT32
 
 Ints = npt.NDArray[np.int64]
-_NUMBERS: Final = {"int8": 1, "int16": 2, "uint16": 4, "int32": 4, "uint32": 8, "int64": 8}
-_FIRST_BYTES: Final = 256  # initial buffer size per message, in bytes
+_NUMBER_WIDTHS: Final = {"int8": 1, "int16": 2, "uint16": 4, "int32": 4, "uint32": 8, "int64": 8}
+_INITIAL_MESSAGE_BYTES: Final = 256  # initial buffer size per message, in bytes
 
 
 @cache
-def has_text(plan: StructPlan) -> bool:
+def can_write_text(plan: StructPlan) -> bool:
     """Return whether the kernel can write the struct; structs with floats are written in Python."""
     return all(
-        field.type != "float64" and (field.struct is None or has_text(field.struct))
+        field.type != "float64" and (field.struct is None or can_write_text(field.struct))
         for field in (*plan.fields, *plan.tagged_fields)
     )
 
@@ -51,10 +51,10 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
     if records not in RECORDS_FORMS or records == "base64":
         raise OptionError(f"records={records!r}: empty or size")
     marks = np.zeros(len(array), np.uint8) if left_out is None else np.asarray(left_out).astype(np.uint8)
-    if not has_text(codec.plan.root) or array.offset:
+    if not can_write_text(codec.plan.root) or array.offset:
         return pa.nulls(len(array), pa.string())
     program = _JsonProgram(codec, records)
-    program.struct(codec.plan.root, array, b"")
+    program.add_struct(codec.plan.root, array, b"")
     program.emit(kernels.END)
     return _write_texts(program, marks, array.nbytes)
 
@@ -62,7 +62,7 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
 def _write_texts(program: _JsonProgram, left_out: npt.NDArray[np.uint8], size_bytes: int) -> pa.Array:
     count = len(left_out)
     ends = np.zeros(count + 1, np.int64)
-    out = np.empty(size_bytes + count * _FIRST_BYTES + 1024, np.uint8)
+    out = np.empty(size_bytes + count * _INITIAL_MESSAGE_BYTES + 1024, np.uint8)
     stack = np.zeros(kernels.STACK_FRAME * (program.deepest + 1), np.int64)
     tables = (program.table(program.ops, kernels.OP_WIDTH), program.table(program.checks, kernels.CHECK_WIDTH))
     names = np.frombuffer(bytes(program.names), np.uint8)
@@ -104,107 +104,107 @@ class _JsonProgram:
         self.ops.append(row)
         return row
 
-    def here(self) -> int:
+    def next_index(self) -> int:
         """Return the index of the next operation."""
         return len(self.ops) * kernels.OP_WIDTH
 
-    def address(self, array: pa.Array, buffer: int) -> int:
+    def buffer_address(self, array: pa.Array, buffer: int) -> int:
         """Return the address of an array's buffer, 0 if it has none; buffer 0 is the validity if there are several."""
         memory = array.buffers()[buffer]
         self.buffer_owners.append(array)
         return 0 if memory is None else int(memory.address)
 
-    def struct(self, plan: StructPlan, array: pa.StructArray, name: bytes) -> None:
+    def add_struct(self, plan: StructPlan, array: pa.StructArray, name: bytes) -> None:
         """Write a struct's fields in declared order, tagged and untagged fields mixed."""
-        start = self.emit(kernels.OPEN, name, valid=self.address(array, 0))
+        start = self.emit(kernels.OPEN, name, valid=self.buffer_address(array, 0))
         plain_fields = {field.name: field for field in plan.fields}
         tagged_fields = {field.name: field for field in plan.tagged_fields}
         for info in self.codec.classes[plan.name]._fields:
             field = plain_fields.get(info.spec.name) or tagged_fields.get(info.spec.name)
             if field is not None:
-                self.field(field, array.field(field.json_name))
+                self.add_field(field, array.field(field.json_name))
         if plan.flexible:
-            self.emit(kernels.UNKNOWN, values=self.address(array.field(UNKNOWN_TAGS), 1))
+            self.emit(kernels.UNKNOWN, values=self.buffer_address(array.field(UNKNOWN_TAGS_COLUMN), 1))
         self.emit(kernels.CLOSE)
-        start[kernels.O_TARGET] = self.here()  # operation to continue at after a null
+        start[kernels.O_TARGET] = self.next_index()  # operation to continue at after a null
 
-    def field(self, field: FieldPlan, array: pa.Array) -> None:
+    def add_field(self, field: FieldPlan, array: pa.Array) -> None:
         """Write a field with its name; a tagged field only if it differs from its default."""
         check: list[int] | None = None
         if field.tag is not None:
             first = len(self.checks)
-            self.check(field, array)
+            self.add_check(field, array)
             check = self.emit(kernels.UNLESS_DEFAULT, width=first, last=len(self.checks))
         suffix = "SizeInBytes" if field.type == "records" and self.records == "size" else ""
-        self.value(field, array, b'"%s":' % (field.json_name + suffix).encode(), array_of=field.array)
+        self.add_value(field, array, b'"%s":' % (field.json_name + suffix).encode(), array_of=field.array)
         if check is not None:
-            check[kernels.O_TARGET] = self.here()
+            check[kernels.O_TARGET] = self.next_index()
 
-    def value(self, field: FieldPlan, array: pa.Array, name: bytes, *, array_of: bool) -> None:
+    def add_value(self, field: FieldPlan, array: pa.Array, name: bytes, *, array_of: bool) -> None:
         """Write one value, or an array of them."""
         if array_of:
-            self.elements(field, array, name)
+            self.add_elements(field, array, name)
         elif field.struct is not None:
-            self.struct(field.struct, array, name)
+            self.add_struct(field.struct, array, name)
         else:
-            self.primitive(field, array, name)
+            self.add_primitive(field, array, name)
 
-    def elements(self, field: FieldPlan, array: pa.ListArray, name: bytes) -> None:
+    def add_elements(self, field: FieldPlan, array: pa.ListArray, name: bytes) -> None:
         """Write an array."""
-        start = self.emit(kernels.LIST, name, valid=self.address(array, 0), values=self.address(array, 1))
+        start = self.emit(kernels.LIST, name, valid=self.buffer_address(array, 0), values=self.buffer_address(array, 1))
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
-        self.value(field, array.values, b"", array_of=False)
+        self.add_value(field, array.values, b"", array_of=False)
         self.depth -= 1
         self.emit(kernels.NEXT)
-        start[kernels.O_TARGET] = self.here()
+        start[kernels.O_TARGET] = self.next_index()
 
-    def primitive(self, field: FieldPlan, array: pa.Array, name: bytes) -> None:
+    def add_primitive(self, field: FieldPlan, array: pa.Array, name: bytes) -> None:
         """Write a value of a primitive type."""
-        op = kernels.INT if field.type in _NUMBERS else _OPERATIONS[field.type]
+        op = kernels.INT if field.type in _NUMBER_WIDTHS else _OPERATIONS[field.type]
         if field.type == "records":
             op = kernels.SIZE if self.records == "size" else kernels.EMPTY
         buffers = array.buffers()
         row = self.emit(
             op,
             name,
-            valid=self.address(array, 0),
-            values=self.address(array, 1),
-            data=self.address(array, 2) if len(buffers) > 2 else 0,
-            width=_NUMBERS.get(field.type, 0),
+            valid=self.buffer_address(array, 0),
+            values=self.buffer_address(array, 1),
+            data=self.buffer_address(array, 2) if len(buffers) > 2 else 0,
+            width=_NUMBER_WIDTHS.get(field.type, 0),
         )
-        row[kernels.O_TARGET] = self.here()
+        row[kernels.O_TARGET] = self.next_index()
 
-    def check(self, field: FieldPlan, array: pa.Array) -> None:
+    def add_check(self, field: FieldPlan, array: pa.Array) -> None:
         """Add the conditions under which a field has its default; for a struct, those of all its fields."""
-        valid = self.address(array, 0)
+        valid = self.buffer_address(array, 0)
         if field.default is None:
             self.checks.append([kernels.IS_NULL, valid, 0, 0, 0, 0])
         elif field.struct is not None and not field.array:
             for part in (*field.struct.fields, *field.struct.tagged_fields):
-                self.check(part, array.field(part.json_name))
+                self.add_check(part, array.field(part.json_name))
             if field.struct.flexible:
-                unknown = array.field(UNKNOWN_TAGS)
-                self.checks.append([kernels.IS_EMPTY, 0, self.address(unknown, 1), 0, 0, 0])
+                unknown = array.field(UNKNOWN_TAGS_COLUMN)
+                self.checks.append([kernels.IS_EMPTY, 0, self.buffer_address(unknown, 1), 0, 0, 0])
             self.checks.append([kernels.IS_PRESENT, valid, 0, 0, 0, 0])
         else:
-            self.checks.append(self.plain_check(field, array, valid))
+            self.checks.append(self.make_plain_check(field, array, valid))
 
-    def plain_check(self, field: FieldPlan, array: pa.Array, valid: int) -> list[int]:
+    def make_plain_check(self, field: FieldPlan, array: pa.Array, valid: int) -> list[int]:
         """Return the default check of a field that is not a single struct."""
-        values, default = self.address(array, 1), field.default
-        if field.array or default is Empty.ARRAY or field.type in ("bytes", "records"):
+        values, default = self.buffer_address(array, 1), field.default
+        if field.array or default is MutableDefault.ARRAY or field.type in ("bytes", "records"):
             return [kernels.IS_EMPTY, valid, values, 0, 0, 0]
         if isinstance(default, str):
             text = np.frombuffer(default.encode() or b"\0", np.uint8)
             self.buffer_owners.append(text)
             size = len(default.encode())
-            return [kernels.IS_TEXT, valid, values, size, text.ctypes.data, self.address(array, 2)]
+            return [kernels.IS_TEXT, valid, values, size, text.ctypes.data, self.buffer_address(array, 2)]
         if field.type == "bool":
             return [kernels.IS_BIT, valid, values, 0, int(bool(default)), 0]
         if field.type == "uuid":
             return [kernels.IS_UUID, valid, values, 0, 0, 0]
-        return [kernels.IS_NUMBER, valid, values, _NUMBERS[field.type], operator.index(default), 0]  # type: ignore[arg-type]
+        return [kernels.IS_NUMBER, valid, values, _NUMBER_WIDTHS[field.type], operator.index(default), 0]  # type: ignore[arg-type]
 
 
 _COLUMNS: Final = ("valid", "values", "data", "width", "target", "last")

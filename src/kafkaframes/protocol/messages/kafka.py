@@ -20,4 +20,4 @@ def __getattr__(name: str) -> type[Message]:
 
 
 def __dir__() -> list[str]:
-    return [*catalog.names(), "message"]
+    return [*catalog.list_names(), "message"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
 from kafkaframes.protocol.messages import json_form
-from kafkaframes.protocol.messages.codec import Codec, all_of, check_mode, check_tag_header
+from kafkaframes.protocol.messages.codec import Codec, check_mode, check_tag_header, reject_surplus
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.protocol.spec import catalog
@@ -67,7 +67,7 @@ class Message(Struct):
         """
         data = bytes(data)
         value, position = cls.decode_prefix(data, version, mode=mode, tag_header=tag_header)
-        all_of(data, value, position)
+        reject_surplus(data, value, position)
         return value
 
     @classmethod
@@ -238,7 +238,7 @@ def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
     cls: type[Struct] = type(
         struct.name,
         (base,),
-        {"__slots__": tuple(attributes), "__module__": "kafkaframes.protocol.messages", "__reduce__": _reduce},
+        {"__slots__": tuple(attributes), "__module__": "kafkaframes.protocol.messages", "__reduce__": _reduce_value},
     )
     cls._fields = fields
     cls._by_attribute = {info.attribute: info for info in fields}
@@ -262,23 +262,23 @@ def class_in_catalog(name: str) -> type[Message]:
     Raises:
         SpecError: the message does not exist.
     """
-    return class_of(catalog.load(name))
+    return class_of(catalog.load_spec(name))
 
 
-def _reduce(value: Struct) -> tuple[Any, ...]:
+def _reduce_value(value: Struct) -> tuple[Any, ...]:
     """Return the pickled form of a value: ``__reduce__`` of all classes of messages and structs."""
     cls = next(base for base in type(value).__mro__ if "_fields" in vars(base))
     values = [getattr(value, info.attribute) for info in value._fields]
-    return restore, (_reference_to(value._owner.spec), cls.__name__, values, value._tags)
+    return restore_value, (_make_reference(value._owner.spec), cls.__name__, values, value._tags)
 
 
-def _reference_to(spec: MessageSpec) -> str | MessageSpec:
+def _make_reference(spec: MessageSpec) -> str | MessageSpec:
     """Return the pickled form of a spec: its name if it is in the catalog, else the spec itself."""
-    is_in_catalog = spec.name in catalog.names() and catalog.load(spec.name) is spec
+    is_in_catalog = spec.name in catalog.list_names() and catalog.load_spec(spec.name) is spec
     return spec.name if is_in_catalog else spec
 
 
-def restore(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
+def restore_value(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
     """Return the value of a pickle. A process creates its own class for a user's spec."""
     message_class = class_in_catalog(reference) if isinstance(reference, str) else class_of(reference)
     cls = message_class._classes[struct]

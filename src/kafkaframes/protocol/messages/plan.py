@@ -35,14 +35,14 @@ from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
 MAX_DEPTH: Final = 64  # nested structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
 
 
-class Empty(enum.Enum):
+class MutableDefault(enum.Enum):
     """Defaults of mutable types, which need a new object for each value."""
 
     ARRAY = "an empty list"
     STRUCT = "a struct of defaults"
 
 
-Default: TypeAlias = bool | int | float | str | bytes | UUID | Empty | None
+Default: TypeAlias = bool | int | float | str | bytes | UUID | MutableDefault | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,11 +132,11 @@ class MessagePlan:
 def attribute_of(field: FieldSpec) -> str:
     """Return the Python attribute of a field: Kafka's snake case, with a trailing underscore for reserved names."""
     name = field.snake_name
-    return f"{name}_" if keyword.iskeyword(name) or name in _MEMBERS else name
+    return f"{name}_" if keyword.iskeyword(name) or name in _RESERVED_ATTRIBUTES else name
 
 
 # Members of every struct class besides its fields (objects.py).
-_MEMBERS: Final = frozenset(
+_RESERVED_ATTRIBUTES: Final = frozenset(
     {"codec", "decode", "decode_columns", "decode_prefix", "encode", "encode_columns", "find", "find_all", "from_json"}
     | {"replace", "size", "spec", "to_json", "unknown_tags"}
 )
@@ -146,7 +146,7 @@ def default_of(field: FieldSpec) -> Default:
     """Return a field's default in the form that plans use."""
     if not isinstance(field.default, tuple):
         return field.default
-    return Empty.ARRAY if field.type.is_array else Empty.STRUCT
+    return MutableDefault.ARRAY if field.type.is_array else MutableDefault.STRUCT
 
 
 class _Planner:
@@ -157,20 +157,22 @@ class _Planner:
         self.plans: dict[str, StructPlan] = {}
         self.parts_done: dict[str, tuple[AbsentField, ...]] = {}
 
-    def struct(self, struct: StructSpec, depth: int = 0) -> StructPlan:
+    def plan_struct(self, struct: StructSpec, depth: int = 0) -> StructPlan:
         if struct.name in self.plans:
             return self.plans[struct.name]
         self.check_depth(struct, depth)
         here, version = struct.fields, self.version
         tag_specs = sorted(filter(self.is_tag, here), key=lambda field: field.tag or 0)
-        fields = tuple(self.field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
+        fields = tuple(self.plan_field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
         plan = StructPlan(
             name=struct.name,
             flexible=self.flexible,
             fields=fields,
-            tagged_fields=tuple(self.field(one, depth) for one in tag_specs),
+            tagged_fields=tuple(self.plan_field(one, depth) for one in tag_specs),
             refused_tags=tuple(sorted(one.tag for one in here if one.tag is not None and not self.is_tag(one))),
-            absent=tuple(self.absent(one) for one in here if not one.is_present(version) and not self.is_tag(one)),
+            absent=tuple(
+                self.plan_absent_field(one) for one in here if not one.is_present(version) and not self.is_tag(one)
+            ),
             min_size=sum(map(_min_size, fields)) + self.flexible,
         )
         self.plans[struct.name] = plan
@@ -183,7 +185,7 @@ class _Planner:
         if depth > MAX_DEPTH:
             raise SpecError(f"{self.spec.name}: struct {struct.name} contains itself")
 
-    def field(self, field: FieldSpec, depth: int) -> FieldPlan:
+    def plan_field(self, field: FieldSpec, depth: int) -> FieldPlan:
         is_struct = field.type.is_struct
         own = field.type.name in ("string", "bytes") and not field.type.is_array
         return FieldPlan(
@@ -194,12 +196,12 @@ class _Planner:
             array=field.type.is_array,
             nullable=field.is_nullable(self.version),
             compact=self.spec.field_is_flexible(field, self.version) if own else self.flexible,
-            struct=self.struct(self.spec.struct_of(field), depth + 1) if is_struct else None,
+            struct=self.plan_struct(self.spec.struct_of(field), depth + 1) if is_struct else None,
             default=default_of(field),
             tag=field.tag if self.is_tag(field) else None,
         )
 
-    def absent(self, field: FieldSpec, depth: int = 1) -> AbsentField:
+    def plan_absent_field(self, field: FieldSpec, depth: int = 1) -> AbsentField:
         versions = field.versions.intersect(self.spec.valid_versions)
         return AbsentField(
             name=field.name,
@@ -211,17 +213,17 @@ class _Planner:
             ignorable=field.ignorable,
             first_version=None if versions.is_empty else versions.lowest,
             nullable=not field.nullable_versions.is_empty,
-            parts=self.parts(field, depth),
+            parts=self.plan_absent_parts(field, depth),
         )
 
-    def parts(self, field: FieldSpec, depth: int) -> tuple[AbsentField, ...]:
+    def plan_absent_parts(self, field: FieldSpec, depth: int) -> tuple[AbsentField, ...]:
         """Return the fields of an absent struct, whose defaults are its default; empty for an array."""
         if not field.type.is_struct or field.type.is_array:
             return ()
         struct = self.spec.struct_of(field)
         if struct.name not in self.parts_done:
             self.check_depth(struct, depth)
-            self.parts_done[struct.name] = tuple(self.absent(one, depth + 1) for one in struct.fields)
+            self.parts_done[struct.name] = tuple(self.plan_absent_field(one, depth + 1) for one in struct.fields)
         return self.parts_done[struct.name]
 
 
@@ -246,7 +248,7 @@ def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
     plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec
     if version not in plans:
         planner = _Planner(spec, version)
-        root = planner.struct(spec.struct)
+        root = planner.plan_struct(spec.struct)
         plans[version] = MessagePlan(
             name=spec.name,
             type=spec.type,

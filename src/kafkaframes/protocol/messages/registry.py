@@ -50,7 +50,7 @@ def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:
         OptionError: a path cannot be read.
     """
     if isinstance(specs, str | Path):
-        iterable: Iterable[MessageSpec] = _from_path(Path(specs))
+        iterable: Iterable[MessageSpec] = _load_specs(Path(specs))
     elif isinstance(specs, MessageSpec):
         iterable = (specs,)
     else:
@@ -58,7 +58,7 @@ def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:
     return {spec.name: spec for spec in iterable}
 
 
-def message_of(name: str, specs: Specs | None) -> type[Message]:
+def find_message_class_in(name: str, specs: Specs | None) -> type[Message]:
     """Return the class of a message in a user's specs or, if they do not contain it, in the catalog.
 
     Raises:
@@ -80,17 +80,17 @@ def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
     """
     result = specs_by_name(specs)
     names = {(spec.api_key, spec.type): name for name, spec in result.items()}
-    for api in catalog.apis():
+    for api in catalog.list_apis():
         for type_, catalog_name in (("request", api.request), ("response", api.response)):
             name = names.get((api.key, type_))
             if name is None:
-                result.setdefault(catalog_name, catalog.load(catalog_name))
+                result.setdefault(catalog_name, catalog.load_spec(catalog_name))
             else:
-                result[name] = merge_older(result[name], catalog.load(catalog_name))
+                result[name] = merge_older(result[name], catalog.load_spec(catalog_name))
     return result
 
 
-def _from_path(path: Path) -> Iterator[MessageSpec]:
+def _load_specs(path: Path) -> Iterator[MessageSpec]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     for file in files:
         try:
@@ -100,7 +100,7 @@ def _from_path(path: Path) -> Iterator[MessageSpec]:
         yield load_message(text, file=str(file))
 
 
-class Apis:
+class ApiRegistry:
     """All APIs: those of a user's specs, and the catalog for all other APIs, messages and versions.
 
     A pickle contains the specs, so that another process does not need their files.
@@ -114,22 +114,22 @@ class Apis:
                 self._own.setdefault((spec.api_key, spec.type), spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Apis, (tuple(self._own.values()) or None,)
+        return ApiRegistry, (tuple(self._own.values()) or None,)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Apis) and self._own == other._own
+        return isinstance(other, ApiRegistry) and self._own == other._own
 
     def __hash__(self) -> int:
         return hash(frozenset(self._own))
 
     @cached_property
-    def table(self) -> dict[int, Api]:
+    def apis_by_key(self) -> dict[int, Api]:
         """The APIs by key.
 
         Raises:
             OptionError: ``specs`` contains only the request or only the response of an API that the catalog lacks.
         """
-        apis = {api.key: api for api in catalog.apis()}
+        apis = {api.key: api for api in catalog.list_apis()}
         for key in sorted({key for key, _ in self._own}):
             apis[key] = self._merge_api(key, apis.get(key))
         return apis
@@ -140,25 +140,25 @@ class Apis:
         Raises:
             OptionError: the API does not exist.
         """
-        for key, api in self.table.items():
+        for key, api in self.apis_by_key.items():
             if text in (api.name, str(key)):
                 return api
-        raise OptionError(f"unknown API {text!r}{did_you_mean(text, [api.name for api in self.table.values()])}")
+        raise OptionError(f"unknown API {text!r}{did_you_mean(text, [api.name for api in self.apis_by_key.values()])}")
 
-    def name(self, key: int) -> str | None:
+    def name_of(self, key: int) -> str | None:
         """Return the name of an API, or None if it does not exist.
 
-        >>> Apis().name(3), Apis().name(9999)
+        >>> ApiRegistry().name(3), ApiRegistry().name(9999)
         ('Metadata', None)
         """
-        api = self.table.get(key)
+        api = self.apis_by_key.get(key)
         return None if api is None else api.name
 
-    def is_own(self, key: int) -> bool:
+    def has_own_spec(self, key: int) -> bool:
         """Return whether a user's spec exists for an API."""
         return any((key, type_) in self._own for type_ in RPC_TYPES)
 
-    def spec(self, key: int, type_: str, version: int) -> MessageSpec:
+    def find_spec(self, key: int, type_: str, version: int) -> MessageSpec:
         """Return the spec of a ``request`` or ``response``. Versions that no spec has map to the catalog's spec.
 
         Raises:
@@ -168,16 +168,16 @@ class Apis:
         if own is not None and own.valid_versions.contains(version):
             return own
         try:
-            api = catalog.api(key)
+            api = catalog.find_api(key)
         except SpecError:
             if own is None:
                 raise
             return own
-        return catalog.load(api.half(type_))
+        return catalog.load_spec(api.half(type_))
 
     def message_class(self, key: int, type_: str, version: int) -> type[Message]:
         """Return the class of ``spec(key, type_, version)``."""
-        return class_of(self.spec(key, type_, version))
+        return class_of(self.find_spec(key, type_, version))
 
     def _merge_api(self, key: int, catalog_api: Api | None) -> Api:
         request, response = (self._own.get((key, type_)) for type_ in (REQUEST, RESPONSE))
@@ -190,9 +190,13 @@ class Apis:
         else:
             assert request is not None
             name = request.name.removesuffix("Request")
-        versions = _span([half.valid_versions for half in (request, response) if half is not None], catalog_api)
-        spec = request or catalog.load(f"{name}Request")
-        halves = {number: (self.spec(key, REQUEST, number), self.spec(key, RESPONSE, number)) for number in versions}
+        versions = _join_versions(
+            [half.valid_versions for half in (request, response) if half is not None], catalog_api
+        )
+        spec = request or catalog.load_spec(f"{name}Request")
+        halves = {
+            number: (self.find_spec(key, REQUEST, number), self.find_spec(key, RESPONSE, number)) for number in versions
+        }
         flexible = [version for version, (half, _) in halves.items() if half.is_flexible(version)]
         headers = {
             version: (first.header_version(version), second.header_version(version))
@@ -210,10 +214,10 @@ class Apis:
         )
 
 
-def _span(own: Iterable[Versions], catalog_api: Api | None) -> Versions:
+def _join_versions(own: Iterable[Versions], catalog_api: Api | None) -> Versions:
     """Return the range from the lowest to the highest version."""
     ranges = [*own, *([] if catalog_api is None or catalog_api.versions.is_empty else [catalog_api.versions])]
     return Versions(min(part.lowest for part in ranges), max(part.highest for part in ranges))
 
 
-CATALOG: Final = Apis()
+CATALOG: Final = ApiRegistry()

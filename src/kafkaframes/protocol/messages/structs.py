@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Self
 
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.plan import Default, Empty, attribute_of, default_of
+from kafkaframes.protocol.messages.plan import Default, MutableDefault, attribute_of, default_of
 from kafkaframes.protocol.spec.model import FieldSpec
 
 _MAX_REPR_BYTES: Final = 64  # longer bytes are shown as their size and first bytes
@@ -28,9 +28,9 @@ class FieldInfo:
 
     def make_default(self) -> Any:
         """Return the default. A mutable default is a new object."""
-        if self.default is Empty.ARRAY:
+        if self.default is MutableDefault.ARRAY:
             return []
-        if self.default is Empty.STRUCT:
+        if self.default is MutableDefault.STRUCT:
             assert self.struct is not None
             return self.struct()
         return self.default
@@ -49,7 +49,7 @@ class Struct:
     def __init__(self, **fields: Any) -> None:
         cls: Any = next(base for base in type(self).__mro__ if "_fields" in vars(base))
         if "__init__" not in vars(cls):
-            cls.__init__ = _initialiser(cls)
+            cls.__init__ = _make_init(cls)
         cls.__init__(self, **fields)
 
     @property
@@ -75,7 +75,7 @@ class Struct:
     def __repr__(self) -> str:
         """Return the fields that differ from their defaults."""
         texts = [
-            f"{info.attribute}={_short(value)}"
+            f"{info.attribute}={_shorten(value)}"
             for info in self._fields
             if (value := getattr(self, info.attribute)) != info.make_default()
         ]
@@ -120,14 +120,14 @@ class Struct:
         return (item for item in items if all(getattr(item, key) == value for key, value in keys.items()))
 
 
-def _initialiser(cls: type[Struct]) -> Any:
+def _make_init(cls: type[Struct]) -> Any:
     """Return an ``__init__`` with a keyword for each field. It is created in the first call; most classes have none."""
     constants: dict[str, Any] = {"NEW": object()}
     keywords, lines = [], []
     for info in cls._fields:
         name = info.attribute
-        if isinstance(info.default, Empty):
-            constants[f"make_{name}"] = list if info.default is Empty.ARRAY else info.struct
+        if isinstance(info.default, MutableDefault):
+            constants[f"make_{name}"] = list if info.default is MutableDefault.ARRAY else info.struct
             keywords.append(f"{name}=NEW")
             lines.append(f"    _o.{name} = make_{name}() if {name} is NEW else {name}")
         else:
@@ -140,7 +140,7 @@ def _initialiser(cls: type[Struct]) -> Any:
     return constants["__init__"]
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if isinstance(value, bytes) and len(value) > _MAX_REPR_BYTES:
         return f"<{len(value)} bytes {value[:8].hex()}...>"
     return repr(value)

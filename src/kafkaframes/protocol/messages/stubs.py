@@ -11,14 +11,14 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.plan import attribute_of
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
-_TYPES: Final = {
+_PYTHON_TYPES: Final = {
     "bool": "bool",
     "float64": "float",
     "uuid": "UUID",
     "string": "str",
     "bytes": "bytes",
 }
-_HEADER: Final = '''\
+_STUB_HEADER: Final = '''\
 """Written by kafkaframes from the specs of the messages; do not edit."""
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class _Message(objects.Message, _Fields):
 '''
 
 
-_OWN: Final = '''\
+_OWN_MODULE_TEXT: Final = '''\
 """The messages of {folder} as names. Written by `kafkaframes spec stubs`; do not edit."""
 
 from pathlib import Path
@@ -75,24 +75,24 @@ def write_module(specs: str | os.PathLike[str], to: str | os.PathLike[str]) -> l
         raise OptionError(f"`to` {target}: must be FILE.py")
     own_specs = specs_by_name(os.fspath(specs))
     try:
-        target.write_text(own_module(os.path.relpath(specs, target.parent)))
-        target.with_suffix(".pyi").write_text(stub_text(own_specs.values(), overloads=False))
+        target.write_text(make_own_module(os.path.relpath(specs, target.parent)))
+        target.with_suffix(".pyi").write_text(make_stub(own_specs.values(), overloads=False))
     except OSError as error:
         raise OptionError(f"`to` {target}: {error.strerror or error}") from None
     return list(own_specs)
 
 
-def own_module(folder: str) -> str:
+def make_own_module(folder: str) -> str:
     """Return the text of a module with a folder's messages as names; ``folder`` is relative to that module."""
-    return _OWN.format(folder=folder)
+    return _OWN_MODULE_TEXT.format(folder=folder)
 
 
-def stub_text(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
+def make_stub(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
     """Return the stub of these messages; with ``overloads``, also an overload of ``message`` for each name."""
     specs = list(specs)
-    lines = [_HEADER]
+    lines = [_STUB_HEADER]
     for spec in specs:
-        lines += [*_message(spec), ""]
+        lines += [*_message_stub(spec), ""]
     if not overloads:
         return "\n".join(lines)
     for spec in specs:
@@ -104,25 +104,25 @@ def stub_text(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _message(spec: MessageSpec) -> Iterator[str]:
+def _message_stub(spec: MessageSpec) -> Iterator[str]:
     yield f"class {spec.name}(_Message):"
     for struct in spec.structs.values():
         yield f"    class {struct.name}(_Struct):"
-        yield from _body(spec, struct, "        ")
-    yield from _body(spec, spec.struct, "    ")
+        yield from _class_body(spec, struct, "        ")
+    yield from _class_body(spec, spec.struct, "    ")
 
 
-def _body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[str]:
+def _class_body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[str]:
     if not struct.fields:
         yield f"{indent}pass"
     for field in struct.fields:
-        yield f"{indent}{attribute_of(field)}: {_type(spec, field)} = ..."
+        yield f"{indent}{attribute_of(field)}: {_annotation_of(spec, field)} = ..."
 
 
-def _type(spec: MessageSpec, field: FieldSpec) -> str:
+def _annotation_of(spec: MessageSpec, field: FieldSpec) -> str:
     if field.type.name == "records":
         return "_Records"
-    name = f"{spec.name}.{field.type.name}" if field.type.is_struct else _TYPES.get(field.type.name, "int")
+    name = f"{spec.name}.{field.type.name}" if field.type.is_struct else _PYTHON_TYPES.get(field.type.name, "int")
     text = f"list[{name}]" if field.type.is_array else name
     nullable = not field.nullable_versions.is_empty or field.default is None
     return f"{text} | None" if nullable else text

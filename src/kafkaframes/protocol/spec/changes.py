@@ -10,7 +10,7 @@ from typing import Literal
 from kafkaframes.protocol.spec.versions import Versions
 
 Verdict = Literal["compatible", "note", "breaking"]
-SEVERITY: Mapping[str, int] = MappingProxyType({"compatible": 0, "note": 1, "breaking": 2})
+SEVERITY_OF_VERDICT: Mapping[str, int] = MappingProxyType({"compatible": 0, "note": 1, "breaking": 2})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class EvolutionRule:
     source: str
 
 
-_READ = "a released version never changes"
-_TABLE: tuple[tuple[str, Verdict, str], ...] = (
+_UNCHANGED = "a released version never changes"
+_RULE_TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("api-key", "breaking", "the API key of a frame identifies its API"),
     ("message-type", "breaking", "a message keeps its type"),
     ("record-convention", "note", "since 4.1 the type of a coordinator record is its apiKey; the bytes are the same"),
@@ -37,14 +37,14 @@ _TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("message-renamed", "note", "the name is not on the wire, but application code uses it"),
     ("flexibility", "breaking", "KIP-482: an inflexible version cannot retroactively become flexible, nor the reverse"),
     ("header-version", "breaking", "KIP-1313: a released version keeps its header version"),
-    ("field-added", "breaking", f"KIP-482: {_READ}; only a tagged field can be added to an existing version"),
-    ("field-removed", "breaking", f"{_READ}; to remove a field, close its versions: 0+ becomes 0-2"),
-    ("field-order", "breaking", f"{_READ}; fields are identified by their order on the wire"),
-    ("field-type", "breaking", f"{_READ}; a field keeps its type"),
+    ("field-added", "breaking", f"KIP-482: {_UNCHANGED}; only a tagged field can be added to an existing version"),
+    ("field-removed", "breaking", f"{_UNCHANGED}; to remove a field, close its versions: 0+ becomes 0-2"),
+    ("field-order", "breaking", f"{_UNCHANGED}; fields are identified by their order on the wire"),
+    ("field-type", "breaking", f"{_UNCHANGED}; a field keeps its type"),
     ("array-of-struct", "note", "in inflexible versions an array of structs of one field has the bytes of that field"),
     ("records-are-bytes", "note", "bytes and records have the same encoding, but different types in code"),
-    ("field-nullable", "breaking", f"{_READ}; its nullability is part of it (a new version may allow null)"),
-    ("field-compact", "breaking", f"{_READ}; a length is compact or not"),
+    ("field-nullable", "breaking", f"{_UNCHANGED}; its nullability is part of it (a new version may allow null)"),
+    ("field-compact", "breaking", f"{_UNCHANGED}; a length is compact or not"),
     ("became-tagged", "breaking", "KIP-482: a field moves to the tag section in a new version only"),
     ("became-mandatory", "breaking", "KIP-482: a tagged field stays tagged, because any peer may send the tag"),
     ("tagged-added", "compatible", "KIP-482: a tagged field can be added to an existing flexible version"),
@@ -65,7 +65,7 @@ _TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("pair-versions", "breaking", "request and response of an API have the same versions and flexible versions"),
     ("language", "breaking", "Kafka's generator rejects the new spec"),
 )  # fmt: skip
-RULES: Mapping[str, EvolutionRule] = MappingProxyType({row[0]: EvolutionRule(*row) for row in _TABLE})
+EVOLUTION_RULES: Mapping[str, EvolutionRule] = MappingProxyType({row[0]: EvolutionRule(*row) for row in _RULE_TABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ def version_text(versions: Iterable[int]) -> str:
     return ", ".join(map(str, ranges))
 
 
-def worst(findings: Iterable[SpecChange]) -> Verdict:
+def most_severe(findings: Iterable[SpecChange]) -> Verdict:
     """Return the most severe verdict; ``compatible`` without findings."""
-    return max((one.verdict for one in findings), key=SEVERITY.__getitem__, default="compatible")
+    return max((one.verdict for one in findings), key=SEVERITY_OF_VERDICT.__getitem__, default="compatible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +126,4 @@ class SpecCheck:
     @property
     def verdict(self) -> Verdict:
         """The most severe verdict: breaking, note or compatible."""
-        return worst(self.changes)
+        return most_severe(self.changes)

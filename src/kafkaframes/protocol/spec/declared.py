@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
-from kafkaframes.protocol.spec.jsontext import Number
+from kafkaframes.protocol.spec.jsontext import JsonNumber
 from kafkaframes.protocol.spec.model import PRIMITIVES, FieldType
 from kafkaframes.protocol.spec.versions import Versions, parse_integer, trim
 
@@ -116,13 +116,13 @@ class DeclarationError(Exception):
         self.reason, self.where, self.path = reason, where, path
 
 
-class _Object:
+class _JsonObject:
     """One JSON object, read key by key with Jackson's coercions; null is equal to an absent key."""
 
     def __init__(self, value: Any, keys: frozenset[str], *, where: JsonPath, path: tuple[str, ...]) -> None:
         self.where, self.path = where, path
         if not isinstance(value, dict):
-            raise self.refusal(f"expected an object, found {_words(value)}")
+            raise self.refusal(f"expected an object, found {_describe_value(value)}")
         for key in value:
             if key not in keys:
                 raise self.refusal(f"unknown key {key!r}: the keys here are {', '.join(sorted(keys))}", key)
@@ -131,23 +131,23 @@ class _Object:
     def refusal(self, reason: str, *keys: str | int) -> DeclarationError:
         return DeclarationError(reason, (*self.where, *keys), self.path)
 
-    def text(self, key: str) -> str | None:
+    def read_text(self, key: str) -> str | None:
         value = self._values.get(key)
         if isinstance(value, bool):
             return str(value).lower()
         if value is None or isinstance(value, str):
             return value
-        raise self.refusal(f"{key} must be text, not {_words(value)}", key)
+        raise self.refusal(f"{key} must be text, not {_describe_value(value)}", key)
 
     def require_text(self, key: str, hint: str) -> str:
-        value = self.text(key)
+        value = self.read_text(key)
         if value is None:
             raise self.refusal(f"{key} is missing: {hint}", *(() if key not in self._values else (key,)))
         return value
 
-    def versions(self, key: str) -> Versions | None:
+    def read_versions(self, key: str) -> Versions | None:
         """Return the range under a key; ``None`` if it is absent or blank."""
-        text = self.text(key)
+        text = self.read_text(key)
         if text is None or not trim(text):
             return None
         try:
@@ -155,62 +155,62 @@ class _Object:
         except SpecError as error:
             raise self.refusal(f"{key}: {error.reason}", key) from None
 
-    def boolean(self, key: str) -> bool:
+    def read_boolean(self, key: str) -> bool:
         value = self._values.get(key, False)
         if isinstance(value, bool):
             return value
-        if isinstance(value, Number) and value.lstrip("-").isdigit():
+        if isinstance(value, JsonNumber) and value.lstrip("-").isdigit():
             return value.strip("-0") != ""
-        if isinstance(value, str) and not isinstance(value, Number):
+        if isinstance(value, str) and not isinstance(value, JsonNumber):
             text = trim(value)
             if text in _TRUE:
                 return True
             if text in (*_FALSE, "", "null"):
                 return False
-        raise self.refusal(f"{key} must be true or false, not {_words(value)}", key)
+        raise self.refusal(f"{key} must be true or false, not {_describe_value(value)}", key)
 
-    def integer(self, key: str, bits: int) -> int | None:
+    def read_integer(self, key: str, bits: int) -> int | None:
         value = self._values.get(key)
         if value is None:
             return None
         if isinstance(value, int) and not isinstance(value, bool):  # a plain JSON parser reads the catalog's files
             return value
         if not isinstance(value, str):
-            raise self.refusal(f"{key} must be a number, not {_words(value)}", key)
-        text = value if isinstance(value, Number) else trim(value)
-        if not isinstance(value, Number) and text in ("", "null"):
+            raise self.refusal(f"{key} must be a number, not {_describe_value(value)}", key)
+        text = value if isinstance(value, JsonNumber) else trim(value)
+        if not isinstance(value, JsonNumber) and text in ("", "null"):
             return None
-        number = _whole(text, is_number=isinstance(value, Number))
+        number = _parse_whole_number(text, is_number=isinstance(value, JsonNumber))
         if number is None or not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-            raise self.refusal(f"{key} must be a whole number of {bits} bits, not {_words(value)}", key)
+            raise self.refusal(f"{key} must be a whole number of {bits} bits, not {_describe_value(value)}", key)
         return number
 
-    def elements(self, key: str) -> list[Any]:
+    def read_elements(self, key: str) -> list[Any]:
         """Return the list under a key; a value that is not a list becomes a list of one element."""
         value = self._values.get(key)
         if value is None:
             return []
         return value if isinstance(value, list) else [value]
 
-    def step(self, key: str, index: int) -> JsonPath:
+    def path_step(self, key: str, index: int) -> JsonPath:
         is_list = isinstance(self._values.get(key), list)
         return (*self.where, key, index) if is_list else (*self.where, key)
 
-    def pairs(self, key: str) -> tuple[tuple[str, str], ...] | None:
+    def read_pairs(self, key: str) -> tuple[tuple[str, str], ...] | None:
         """Return the map of texts under a key, in file order."""
         value = self._values.get(key)
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise self.refusal(f"{key} must be an object, not {_words(value)}", key)
+            raise self.refusal(f"{key} must be an object, not {_describe_value(value)}", key)
         out = []
         for name, element in value.items():
             if not isinstance(element, str):
-                raise self.refusal(f"{key}.{name} must be text, not {_words(element)}", key, name)
+                raise self.refusal(f"{key}.{name} must be text, not {_describe_value(element)}", key, name)
             out.append((name, str(element)))
         return tuple(out)
 
-    def choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
+    def find_choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
         """Return one of the choices by its name or, as in Jackson, by its index."""
         text = trim(value) if isinstance(value, str) else ""
         if text in choices:
@@ -218,10 +218,10 @@ class _Object:
         number = parse_integer(text) if text[:1].isdigit() and text.isascii() else None
         if number is not None and number < len(choices):
             return choices[number]
-        raise self.refusal(f"{key} is {_words(value)}: write one of {', '.join(choices)}", key)
+        raise self.refusal(f"{key} is {_describe_value(value)}: write one of {', '.join(choices)}", key)
 
 
-def _whole(text: str, *, is_number: bool) -> int | None:
+def _parse_whole_number(text: str, *, is_number: bool) -> int | None:
     """Return the whole number in a JSON number (its fraction is discarded, as in Jackson) or in a text."""
     number = parse_integer(text)
     if number is not None or not is_number:
@@ -230,13 +230,13 @@ def _whole(text: str, *, is_number: bool) -> int | None:
     return int(fraction) if abs(fraction) < 1e18 else None
 
 
-def _words(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
         return "a list"
     text = value if not isinstance(value, str) or len(value) <= 80 else f"{value[:60]}..."
-    return f"the number {text}" if isinstance(value, Number) else repr(text)
+    return f"the number {text}" if isinstance(value, JsonNumber) else repr(text)
 
 
 def parse_type(text: str) -> FieldType:
@@ -260,16 +260,16 @@ def parse_type(text: str) -> FieldType:
     raise SpecError(f"type {name!r} is unknown: write one of {', '.join(PRIMITIVES)}, or a struct with a capital")
 
 
-def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
-    json_object = _Object(value, FIELD_KEYS, where=where, path=parents)
+def _declare_field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
+    json_object = _JsonObject(value, FIELD_KEYS, where=where, path=parents)
     name = json_object.require_text("name", "every field has one")
     json_object.path = path = (*parents, name)
     try:
         field_type = parse_type(json_object.require_text("type", "such as int32, string, []Topic"))
     except SpecError as error:
         raise json_object.refusal(error.reason, "type") from None
-    tagged_versions = _tag_versions(json_object)
-    versions, tag = json_object.versions("versions"), json_object.integer("tag", 32)
+    tagged_versions = _read_tagged_versions(json_object)
+    versions, tag = json_object.read_versions("versions"), json_object.read_integer("tag", 32)
     if versions is None:
         if tagged_versions.is_empty and tag is None:  # a later rule checks tags without versions
             raise json_object.refusal(f"{name} has no versions: add its range, such as 0+")
@@ -280,94 +280,98 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
         name=name,
         type=field_type,
         versions=versions,
-        nullable_versions=json_object.versions("nullableVersions") or Versions.NONE,
+        nullable_versions=json_object.read_versions("nullableVersions") or Versions.NONE,
         tag=tag,
         tagged_versions=tagged_versions,
-        flexible_versions=_own_flexible(json_object),
-        map_key=json_object.boolean("mapKey"),
-        ignorable=json_object.boolean("ignorable"),
-        default=json_object.text("default") or "",
-        entity_type=_entity(json_object, value),
-        zero_copy=json_object.boolean("zeroCopy"),
-        about=json_object.text("about") or "",
+        flexible_versions=_read_own_flexible_versions(json_object),
+        map_key=json_object.read_boolean("mapKey"),
+        ignorable=json_object.read_boolean("ignorable"),
+        default=json_object.read_text("default") or "",
+        entity_type=_parse_entity(json_object, value),
+        zero_copy=json_object.read_boolean("zeroCopy"),
+        about=json_object.read_text("about") or "",
         fields=_fields(json_object),
     )
 
 
-def _entity(json_object: _Object, value: dict[str, Any]) -> str:
+def _parse_entity(json_object: _JsonObject, value: dict[str, Any]) -> str:
     entity = value.get("entityType")
-    return "unknown" if entity is None else json_object.choice("entityType", entity, tuple(ENTITY_TYPES))
+    return "unknown" if entity is None else json_object.find_choice("entityType", entity, tuple(ENTITY_TYPES))
 
 
-def _fields(of: _Object) -> tuple[FieldDecl, ...]:
-    return tuple(_field(one, of.step("fields", index), of.path) for index, one in enumerate(of.elements("fields")))
+def _fields(of: _JsonObject) -> tuple[FieldDecl, ...]:
+    return tuple(
+        _declare_field(one, of.path_step("fields", index), of.path)
+        for index, one in enumerate(of.read_elements("fields"))
+    )
 
 
-def _struct(value: Any, where: JsonPath) -> StructDecl:
-    json_object = _Object(value, STRUCT_KEYS, where=where, path=())
+def _declare_struct(value: Any, where: JsonPath) -> StructDecl:
+    json_object = _JsonObject(value, STRUCT_KEYS, where=where, path=())
     name = json_object.require_text("name", "every common struct has one")
     json_object.path = (name,)
-    versions = json_object.versions("versions")
+    versions = json_object.read_versions("versions")
     if versions is None:
         raise json_object.refusal(f"common struct {name} has no versions: add its range, such as 0+")
-    json_object.versions("deprecatedVersions")
+    json_object.read_versions("deprecatedVersions")
     return StructDecl(
         where=where, path=json_object.path, name=name, versions=versions, fields=_fields(json_object), is_common=True
     )
 
 
-def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
+def declare_message(value: Any, types: tuple[str, ...]) -> MessageDecl:
     """Return a parsed document as a message declaration.
 
     Raises:
         DeclarationError: a key is unknown or missing, or has a value that Jackson could not coerce.
     """
-    json_object = _Object(value, MESSAGE_KEYS, where=(), path=())
+    json_object = _JsonObject(value, MESSAGE_KEYS, where=(), path=())
     name = json_object.require_text("name", "it is the name of the class")
-    valid = json_object.versions("validVersions")
+    valid = json_object.read_versions("validVersions")
     if valid is None:
         raise json_object.refusal("validVersions is missing: add the range of all versions, such as 0-3")
     listeners = tuple(
-        json_object.choice("listeners", listener, LISTENERS)
-        for listener in json_object.elements("listeners")
+        json_object.find_choice("listeners", listener, LISTENERS)
+        for listener in json_object.read_elements("listeners")
         if listener is not None
     )
-    kind = json_object.choice("type", value.get("type"), types)
-    if json_object.elements("listeners") and not listeners and kind != "request":
+    kind = json_object.find_choice("type", value.get("type"), types)
+    if json_object.read_elements("listeners") and not listeners and kind != "request":
         raise json_object.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
-    common = json_object.elements("commonStructs")
+    common = json_object.read_elements("commonStructs")
     return MessageDecl(
         struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(json_object)),
         type=kind,
-        api_key=json_object.integer("apiKey", 16),
-        deprecated_versions=json_object.versions("deprecatedVersions") or Versions.NONE,
-        flexible_versions=_flexible(json_object),
+        api_key=json_object.read_integer("apiKey", 16),
+        deprecated_versions=json_object.read_versions("deprecatedVersions") or Versions.NONE,
+        flexible_versions=_read_flexible_versions(json_object),
         common_structs=tuple(
-            _struct(struct, json_object.step("commonStructs", index)) for index, struct in enumerate(common)
+            _declare_struct(struct, json_object.path_step("commonStructs", index))
+            for index, struct in enumerate(common)
         ),
         listeners=listeners,
-        latest_version_unstable=json_object.boolean("latestVersionUnstable"),
-        header_versions=json_object.pairs("headerVersions"),
+        latest_version_unstable=json_object.read_boolean("latestVersionUnstable"),
+        header_versions=json_object.read_pairs("headerVersions"),
     )
 
 
-def _tag_versions(json_object: _Object) -> Versions:
-    versions = json_object.versions("taggedVersions") or Versions.NONE
-    if versions.is_empty and trim(json_object.text("taggedVersions") or "") not in ("", "none"):
+def _read_tagged_versions(json_object: _JsonObject) -> Versions:
+    versions = json_object.read_versions("taggedVersions") or Versions.NONE
+    if versions.is_empty and trim(json_object.read_text("taggedVersions") or "") not in ("", "none"):
         raise json_object.refusal("taggedVersions: the end is lower than the start", "taggedVersions")
     return versions
 
 
-def _own_flexible(json_object: _Object) -> Versions | None:
-    text = json_object.text("flexibleVersions")
+def _read_own_flexible_versions(json_object: _JsonObject) -> Versions | None:
+    text = json_object.read_text("flexibleVersions")
     if text and not trim(text):
         raise json_object.refusal(
             "flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions"
         )
-    return json_object.versions("flexibleVersions")
+    return json_object.read_versions("flexibleVersions")
 
 
-def _flexible(json_object: _Object) -> Versions | None:
-    if json_object.text("flexibleVersions") is None:
+def _read_flexible_versions(json_object: _JsonObject) -> Versions | None:
+    if json_object.read_text("flexibleVersions") is None:
         return None
-    return json_object.versions("flexibleVersions") or Versions.NONE
+    return json_object.read_versions("flexibleVersions") or Versions.NONE

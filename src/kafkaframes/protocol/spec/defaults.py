@@ -15,11 +15,11 @@ from kafkaframes.protocol.spec.versions import parse_integer, trim
 from kafkaframes.wire.primitives import INTEGER_RANGES, NIL_UUID
 
 NULL_TEXT: Final = "null"
-_JAVA_DOUBLE = re.compile(
+_JAVA_DOUBLE_PATTERN = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
     r"|0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
 )
-_BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+_BASE64URL_PATTERN = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 class BadDefaultError(ValueError):
@@ -35,11 +35,11 @@ def parse_default(of: FieldType, text: str) -> Default:
         BadDefaultError: the generator would reject the text.
     """
     if of.is_array or of.is_struct:
-        return _empty_or_null(text, (), "array" if of.is_array else "struct")
+        return _parse_empty_or_null(text, (), "array" if of.is_array else "struct")
     return _PARSERS[of.name](text)
 
 
-def _empty_or_null(text: str, empty: Default, kind: str) -> Default:
+def _parse_empty_or_null(text: str, empty: Default, kind: str) -> Default:
     if text in ("", NULL_TEXT):
         return empty if text == "" else None
     raise BadDefaultError(f"the default of a {kind} can only be empty or null")
@@ -74,14 +74,14 @@ def _parse_double(text: str) -> Default:
     if not text:
         return 0.0
     bare = trim(text)
-    if not _JAVA_DOUBLE.fullmatch(bare):
+    if not _JAVA_DOUBLE_PATTERN.fullmatch(bare):
         raise BadDefaultError(f"{text!r} is not a float64: write it as 1.5, 1e9, NaN or Infinity")
     if "x" in bare.lower():
-        return _hex_double(bare.rstrip("fFdD"))
+        return _parse_hex_double(bare.rstrip("fFdD"))
     return float(bare if bare[-1] not in "fFdD" else bare[:-1])
 
 
-def _hex_double(text: str) -> float:
+def _parse_hex_double(text: str) -> float:
     try:
         return float.fromhex(text)
     except OverflowError:
@@ -94,7 +94,7 @@ def _parse_uuid(text: str) -> Default:
         return NIL_UUID
     bare = text.rstrip("=")
     has_padding = len(bare) != len(text)
-    if not _BASE64URL.fullmatch(text) or len(bare) % 4 == 1 or (has_padding and len(text) % 4):
+    if not _BASE64URL_PATTERN.fullmatch(text) or len(bare) % 4 == 1 or (has_padding and len(text) % 4):
         raise BadDefaultError(f"{text!r} is not a uuid: write 22 characters of base64url")
     try:
         raw = base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
@@ -110,7 +110,7 @@ _PARSERS: dict[str, Callable[[str], Default]] = {
     "float64": _parse_double,
     "uuid": _parse_uuid,
     "string": lambda text: None if text == NULL_TEXT else text,
-    "bytes": lambda text: _empty_or_null(text, b"", "bytes field"),
+    "bytes": lambda text: _parse_empty_or_null(text, b"", "bytes field"),
     "records": lambda _text: None,  # the generator ignores the default of records
 }
 _PARSERS.update({name: _parse_integer(name) for name in INTEGER_RANGES})

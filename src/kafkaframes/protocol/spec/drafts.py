@@ -26,15 +26,15 @@ from typing import Final, NamedTuple
 from kafkaframes.errors import SpecError
 from kafkaframes.errors.suggestions import did_you_mean
 from kafkaframes.protocol.spec.defaults import parse_default
-from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.spec.layout import FieldSlot, list_slots
 from kafkaframes.protocol.spec.model import PRIMITIVES, FieldSpec, FieldType, MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
 Path = tuple[str, ...]
-_NOTHING: Final[Set[tuple[str, str]]] = frozenset()
+_NO_FIELDS: Final[Set[tuple[str, str]]] = frozenset()
 
 
-class FieldAt(NamedTuple):
+class FieldLocation(NamedTuple):
     """A field and its position: the name of its struct, the path of field names, the number of enclosing arrays."""
 
     struct: str
@@ -60,17 +60,19 @@ class MessageDraft:
         self._base = new_spec
         self._structs: dict[str, StructSpec] = {new_spec.name: new_spec.struct, **new_spec.structs}
 
-    def fields(self) -> list[FieldAt]:
+    def list_fields(self) -> list[FieldLocation]:
         """Return the fields of every struct that ``before`` has, each struct once, in spec order."""
-        return list(self._walk(self._base.struct, (), 0, set()))
+        return list(self._walk_struct(self._base.struct, (), 0, set()))
 
-    def _walk(self, struct: StructSpec, path: Path, arrays: int, visited_structs: set[str]) -> Iterator[FieldAt]:
+    def _walk_struct(
+        self, struct: StructSpec, path: Path, arrays: int, visited_structs: set[str]
+    ) -> Iterator[FieldLocation]:
         for field in self._structs[struct.name].fields:
-            yield FieldAt(struct.name, field, (*path, field.name), arrays)
+            yield FieldLocation(struct.name, field, (*path, field.name), arrays)
             name = field.type.name
             if field.type.is_struct and field.is_present(self.before) and name not in visited_structs:
                 visited_structs.add(name)  # a common struct is changed once for all its uses
-                yield from self._walk(
+                yield from self._walk_struct(
                     self._structs[name], (*path, field.name), arrays + field.type.is_array, visited_structs
                 )
 
@@ -82,7 +84,7 @@ class MessageDraft:
             return f"version {self.before} does not have it: its versions are {field.versions}"
         return "it is a key of its array, and a key cannot be tagged" if field.map_key else None
 
-    def tag(self, at: FieldAt) -> FieldSpec:
+    def tag_field(self, at: FieldLocation) -> FieldSpec:
         """Tag a field with the next free number of its struct, from the new version on; return the tagged field.
 
         Raises:
@@ -106,7 +108,7 @@ class MessageDraft:
         self._update_struct(at.struct, {at.field.name: tagged_field})
         return tagged_field
 
-    def drop(self, at: FieldAt) -> None:
+    def drop_field(self, at: FieldLocation) -> None:
         """Drop a field from the new version on.
 
         Raises:
@@ -124,23 +126,23 @@ class MessageDraft:
         )
         self._update_struct(at.struct, {at.field.name: limited_field})
 
-    def add(self, struct: str, field: FieldSpec, *, is_tag: bool) -> None:
+    def add_field(self, struct: str, field: FieldSpec, *, is_tag: bool) -> None:
         """Add a field at the end of a struct, or as its next free tag."""
         if is_tag:
             field = replace(field, tag=self._free_tag(struct), tagged_versions=field.versions)
         self._update_struct(struct, {}, field)
 
-    def spec(self) -> MessageSpec:
+    def checked_spec(self) -> MessageSpec:
         """Return the message with its new version.
 
         Raises:
             SpecError: an old version would change, or the spec already declares fields for the new one.
         """
-        new = self.build()
-        self._check(new)
+        new = self.build_spec()
+        self._check_new_spec(new)
         return new
 
-    def build(self) -> MessageSpec:
+    def build_spec(self) -> MessageSpec:
         """Return the message unchecked. Only ``version`` is reliable, because later versions may have changed too."""
         structs = {name: self._structs[name] for name in self._base.structs}
         return replace(self._base, struct=self._structs[self._base.name], structs=structs)
@@ -199,25 +201,25 @@ class MessageDraft:
         before = [(Versions(row.lowest, min(row.highest, self.version - 1)), header) for row, header in rows]
         return (*before, (Versions(self.version, MAX_VERSION), min_header_version))
 
-    def _check(self, new: MessageSpec) -> None:
+    def _check_new_spec(self, new: MessageSpec) -> None:
         for version in self.old.valid_versions:
-            if version != self.version and _shape(self.old, version) != _shape(new, version):
+            if version != self.version and _shape_of(self.old, version) != _shape_of(new, version):
                 raise SpecError(f"{self.old.name}: version {version} would change")
         compact = self.old.is_flexible(self.before) or not new.is_flexible(self.version)
-        before = _shape(self.old, self.before, self.changed_fields, compact=compact)
-        if before != _shape(new, self.version, self.changed_fields, compact=compact):
+        before = _shape_of(self.old, self.before, self.changed_fields, compact=compact)
+        if before != _shape_of(new, self.version, self.changed_fields, compact=compact):
             version = self.version
             raise SpecError(
                 f"{self.old.name}: version {version} does not exist yet, but the spec declares other fields for it"
             )
 
 
-def _shape(
-    spec: MessageSpec, version: int, without: Set[tuple[str, str]] = _NOTHING, *, compact: bool = True
+def _shape_of(
+    spec: MessageSpec, version: int, without: Set[tuple[str, str]] = _NO_FIELDS, *, compact: bool = True
 ) -> tuple[object, ...]:
     """Return the shape of a version without some fields (struct, name); ``compact=False`` ignores length encodings."""
 
-    def struct(owner: str, slots: tuple[Slot, ...]) -> tuple[object, ...]:
+    def struct(owner: str, slots: tuple[FieldSlot, ...]) -> tuple[object, ...]:
         return tuple(
             (
                 *(slot.name, slot.type, slot.is_nullable, slot.is_compact and compact, slot.tag),
@@ -227,7 +229,7 @@ def _shape(
             if (owner, slot.name) not in without
         )
 
-    return struct(spec.struct.name, layout(spec, version))
+    return struct(spec.struct.name, list_slots(spec, version))
 
 
 # ---- whole sets -----------------------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ class KipField:
     """A field that a proposal has selected; ``path`` starts with the message's name."""
 
     draft: MessageDraft
-    at: FieldAt
+    at: FieldLocation
 
     @property
     def path(self) -> str:
@@ -267,11 +269,11 @@ class KipField:
 
     def tag(self) -> None:
         """Tag the field from the new version on."""
-        self.draft.tag(self.at)
+        self.draft.tag_field(self.at)
 
     def drop(self) -> None:
         """Drop the field from the new version on."""
-        self.draft.drop(self.at)
+        self.draft.drop_field(self.at)
 
 
 def _is_pattern(text: str) -> bool:
@@ -299,27 +301,29 @@ class Kip:
         for name, spec in sorted(self._old.items()):
             if spec.api_key is None or spec.is_removed or not fnmatchcase(name, path.partition(".")[0]):
                 continue
-            draft = self._draft(name)
-            some = (KipField(draft, at) for at in draft.fields() if at.field.is_present(draft.before))
+            draft = self._draft_of(name)
+            some = (KipField(draft, at) for at in draft.list_fields() if at.field.is_present(draft.before))
             matching = [one for one in some if fnmatchcase(one.path, path)]
             paths += [one.path for one in matching]
             selected_fields += [one for one in matching if fnmatchcase(one.type, type)]
         if not paths and not _is_pattern(path):
             field_paths = [
-                KipField(self._draft(name), at).path for name in self._names(path) for at in self._fields_of(name)
+                KipField(self._draft_of(name), at).path
+                for name in self._find_names(path)
+                for at in self._fields_of(name)
             ]
             raise SpecError(f"unknown field {path!r}{did_you_mean(path, field_paths)}")
         return selected_fields
 
-    def _names(self, path: str) -> list[str]:
+    def _find_names(self, path: str) -> list[str]:
         """Return the message that a path starts with, or an empty list if a proposal cannot change it."""
         message = path.partition(".")[0]
         specs = sorted(self._old.items())
         return [name for name, spec in specs if spec.api_key is not None and not spec.is_removed and name == message]
 
-    def _fields_of(self, name: str) -> list[FieldAt]:
-        draft = self._draft(name)
-        return [at for at in draft.fields() if at.field.is_present(draft.before)]
+    def _fields_of(self, name: str) -> list[FieldLocation]:
+        draft = self._draft_of(name)
+        return [at for at in draft.list_fields() if at.field.is_present(draft.before)]
 
     def _check_message(self, path: str) -> None:
         """Reject a path that does not start with a message name."""
@@ -358,21 +362,21 @@ class Kip:
             SpecError: the struct does not exist, it already has the field, or the type is unknown.
         """
         message, *steps, name = path.split(".")
-        draft = self._draft(message)
+        draft = self._draft_of(message)
         field_type = FieldType(type.removeprefix("[]"), type.startswith("[]"))
         if field_type.is_struct:
             hint = did_you_mean(field_type.name, PRIMITIVES)
             raise SpecError(f"{path}: type {type!r} is unknown{hint or ';'} expected one of {', '.join(PRIMITIVES)}")
         struct = message
         for number, _ in enumerate(steps, 1):
-            fields = {at.path: at.field for at in draft.fields()}
+            fields = {at.path: at.field for at in draft.list_fields()}
             field = fields.get(tuple(steps[:number]))
             if field is None or not field.type.is_struct:
                 wrong = ".".join(steps[:number])
                 structs = [".".join(names) for names, spec in fields.items() if spec.type.is_struct]
                 raise SpecError(f"{path}: {message} has no struct {wrong}{did_you_mean(wrong, structs)}")
             struct = field.type.name
-        if any(at.field.name == name and at.struct == struct for at in draft.fields()):
+        if any(at.field.name == name and at.struct == struct for at in draft.list_fields()):
             raise SpecError(f"{path} already exists")
         versions = Versions(draft.version, MAX_VERSION)
         new_field = FieldSpec(
@@ -383,7 +387,7 @@ class Kip:
             nullable_versions=versions if nullable else Versions.NONE,
             about=about,
         )
-        draft.add(struct, new_field, is_tag=tagged)
+        draft.add_field(struct, new_field, is_tag=tagged)
 
     def bump(self, api: str) -> None:
         """Add a version to an API (``Heartbeat``) with the layout of the previous version.
@@ -395,7 +399,7 @@ class Kip:
         if api not in api_names:
             raise SpecError(f"unknown API {api!r}{did_you_mean(api, api_names)}")
         for half in ("Request", "Response"):
-            self._bumped_messages.add(self._draft(f"{api}{half}").old.name)
+            self._bumped_messages.add(self._draft_of(f"{api}{half}").old.name)
 
     def specs(self) -> dict[str, MessageSpec]:
         """Return all specs. Both specs of a changed API have a new version.
@@ -409,9 +413,9 @@ class Kip:
             if draft.changed_fields or draft.old.name in self._bumped_messages
         }
         changed_names = [spec.name for spec in self._old.values() if spec.api_key in keys and spec.api_key is not None]
-        return self._old | {name: self._draft(name).spec() for name in changed_names}
+        return self._old | {name: self._draft_of(name).checked_spec() for name in changed_names}
 
-    def _draft(self, name: str) -> MessageDraft:
+    def _draft_of(self, name: str) -> MessageDraft:
         self._check_message(name)
         if name not in self._drafts:
             spec = self._old[name]

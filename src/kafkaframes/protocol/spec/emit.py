@@ -11,7 +11,7 @@ from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 # A field's default if the spec does not specify one.
-_OWN_DEFAULTS = (False, 0, 0.0, "", b"", NIL_UUID, ())
+_TYPE_DEFAULTS = (False, 0, 0.0, "", b"", NIL_UUID, ())
 
 
 def to_json(message: MessageSpec) -> dict[str, Any]:
@@ -32,20 +32,22 @@ def to_json(message: MessageSpec) -> dict[str, Any]:
         out["latestVersionUnstable"] = True
     if message.header_versions is not None:
         out["headerVersions"] = {str(versions): str(header) for versions, header in message.header_versions}
-    out["fields"] = [_field(message, field, inlined_structs) for field in message.struct.fields]
+    out["fields"] = [_field_json(message, field, inlined_structs) for field in message.struct.fields]
     if message.common_structs:
-        out["commonStructs"] = [_common(message, field, inlined_structs) for field in message.common_structs]
+        out["commonStructs"] = [
+            _common_struct_json(message, field, inlined_structs) for field in message.common_structs
+        ]
     return out
 
 
-def _common(message: MessageSpec, struct: StructSpec, inlined_structs: set[str]) -> dict[str, Any]:
-    fields = [_field(message, field, inlined_structs) for field in struct.fields]
+def _common_struct_json(message: MessageSpec, struct: StructSpec, inlined_structs: set[str]) -> dict[str, Any]:
+    fields = [_field_json(message, field, inlined_structs) for field in struct.fields]
     return {"name": struct.name, "versions": str(struct.versions), "fields": fields}
 
 
-def _field(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
+def _field_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
     out: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
-    out.update(_ranges(field))
+    out.update(_version_keys(field))
     if field.map_key:
         out["mapKey"] = True
     if field.ignorable:
@@ -63,11 +65,11 @@ def _field(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) ->
         struct = message.struct_of(field)
         if not struct.is_common and struct.name not in inlined_structs:
             inlined_structs.add(struct.name)
-            out["fields"] = [_field(message, inner, inlined_structs) for inner in struct.fields]
+            out["fields"] = [_field_json(message, inner, inlined_structs) for inner in struct.fields]
     return out
 
 
-def _ranges(field: FieldSpec) -> dict[str, Any]:
+def _version_keys(field: FieldSpec) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if not field.nullable_versions.is_empty:
         out["nullableVersions"] = str(field.nullable_versions)
@@ -89,7 +91,7 @@ def default_text(field: FieldSpec) -> str | None:
         return field.written_default
     if value is None:
         return None if field.type.name == "records" and not field.type.is_array else "null"
-    if any(type(value) is type(own) and value == own for own in _OWN_DEFAULTS):
+    if any(type(value) is type(own) and value == own for own in _TYPE_DEFAULTS):
         return None
     if isinstance(value, bool):
         return str(value).lower()
@@ -113,11 +115,11 @@ def _float_text(value: float) -> str:
 
 def to_text(message: MessageSpec) -> str:
     """Return the text of a spec file: one key per line, one field per line, nested fields indented."""
-    lines = [f"{json.dumps(key)}: {_value(key, value)}" for key, value in to_json(message).items()]
+    lines = [f"{json.dumps(key)}: {_value_text(key, value)}" for key, value in to_json(message).items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
 
-def _value(key: str, value: Any, indent: str = "  ") -> str:
+def _value_text(key: str, value: Any, indent: str = "  ") -> str:
     if key not in ("fields", "commonStructs") or not value:
         return json.dumps(value, ensure_ascii=False)
     inner = indent + "  "
@@ -125,4 +127,6 @@ def _value(key: str, value: Any, indent: str = "  ") -> str:
 
 
 def _object(value: dict[str, Any], indent: str) -> str:
-    return "{" + ", ".join(f"{json.dumps(key)}: {_value(key, field, indent)}" for key, field in value.items()) + "}"
+    return (
+        "{" + ", ".join(f"{json.dumps(key)}: {_value_text(key, field, indent)}" for key, field in value.items()) + "}"
+    )

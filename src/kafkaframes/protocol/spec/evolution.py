@@ -12,21 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.protocol.spec.changes import RULES, SEVERITY, SpecChange, Verdict, version_text
-from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, SEVERITY_OF_VERDICT, SpecChange, Verdict, version_text
+from kafkaframes.protocol.spec.layout import FieldSlot, list_slots
 from kafkaframes.protocol.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
 
 Path = tuple[str, ...]
 
 
-def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[SpecChange]:
+def compare_messages(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[SpecChange]:
     """Return every change from one spec of a message to the next, most severe first.
 
     Args:
         is_unstable: whether the highest version of ``old`` is unreleased. Only request specs contain this, so it must
             be specified for a response. Default: as in ``old``.
     """
-    return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).run()
+    return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).compare_specs()
 
 
 @dataclass(slots=True)
@@ -39,37 +39,37 @@ class _Comparison:
     versions_by_change: dict[tuple[str, Path, str], list[int]] = field(default_factory=dict)
     new_paths: dict[Path, Path] = field(default_factory=dict)
 
-    def run(self) -> list[SpecChange]:
+    def compare_specs(self) -> list[SpecChange]:
         if self._is_new_convention():
-            self._say("record-convention", (), f"type {self.old.type} is now {self.new.type} {self.new.api_key}")
-            self._slots(layout(self.old, self.new.api_key or 0), layout(self.new, 0), (), 0)
-            return self._findings()
-        self._identity()
-        self._valid_versions()
+            self._add_change("record-convention", (), f"type {self.old.type} is now {self.new.type} {self.new.api_key}")
+            self._compare_slots(list_slots(self.old, self.new.api_key or 0), list_slots(self.new, 0), (), 0)
+            return self._list_changes()
+        self._compare_identity()
+        self._compare_valid_versions()
         for version in self._common_versions():
-            self._version(version)
-        self._tags()
-        self._fields()
-        return self._findings()
+            self._compare_version(version)
+        self._compare_tags()
+        self._compare_fields()
+        return self._list_changes()
 
-    def _say(self, rule: str, path: Path, text: str, version: int | None = None) -> None:
+    def _add_change(self, rule: str, path: Path, text: str, version: int | None = None) -> None:
         versions = self.versions_by_change.setdefault((rule, path, text), [])
         if version is not None:
             versions.append(version)
 
-    def _findings(self) -> list[SpecChange]:
+    def _list_changes(self) -> list[SpecChange]:
         findings = [
-            self._finding(RULES[rule].name, path, text, at)
+            self._make_change(EVOLUTION_RULES[rule].name, path, text, at)
             for (rule, path, text), at in self.versions_by_change.items()
         ]
-        return sorted(findings, key=lambda finding: -SEVERITY[finding.verdict])
+        return sorted(findings, key=lambda finding: -SEVERITY_OF_VERDICT[finding.verdict])
 
-    def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> SpecChange:
-        verdict: Verdict = RULES[rule].verdict
+    def _make_change(self, rule: str, path: Path, text: str, versions: list[int]) -> SpecChange:
+        verdict: Verdict = EVOLUTION_RULES[rule].verdict
         unreleased_version = self.old.valid_versions.highest if self.is_unstable else None
         if verdict == "breaking" and versions and set(versions) == {unreleased_version}:
             verdict, text = "note", f"{text} (the version is unstable: not released yet)"
-        return SpecChange(RULES[rule], self.new.name, path, version_text(versions), text, verdict)
+        return SpecChange(EVOLUTION_RULES[rule], self.new.name, path, version_text(versions), text, verdict)
 
     # ---- the message as a whole -----------------------------------------------------------------------------------
 
@@ -78,60 +78,62 @@ class _Comparison:
         old, new = self.old, self.new
         return old.type == "data" and new.type == "coordinator-key" and old.valid_versions.contains(new.api_key or 0)
 
-    def _identity(self) -> None:
+    def _compare_identity(self) -> None:
         old, new = self.old, self.new
         is_new_value = old.type == "data" and new.type == "coordinator-value"
         if is_new_value:
-            self._say("record-convention", (), f"type data is now coordinator-value {new.api_key}")
+            self._add_change("record-convention", (), f"type data is now coordinator-value {new.api_key}")
         elif old.type != new.type:
-            self._say("message-type", (), f"type {old.type} is now {new.type}")
+            self._add_change("message-type", (), f"type {old.type} is now {new.type}")
         if old.api_key != new.api_key and not is_new_value:
-            self._say("api-key", (), f"apiKey {old.api_key} is now {new.api_key}")
+            self._add_change("api-key", (), f"apiKey {old.api_key} is now {new.api_key}")
         if old.name != new.name:
-            self._say("message-renamed", (), f"{old.name} is now {new.name}")
+            self._add_change("message-renamed", (), f"{old.name} is now {new.name}")
         if set(old.listeners) != set(new.listeners) and not new.is_removed:
-            self._say("listeners", (), f"listeners {_words(old.listeners)} are now {_words(new.listeners)}")
+            self._add_change("listeners", (), f"listeners {_words(old.listeners)} are now {_words(new.listeners)}")
         if new.latest_version_unstable and new.latest_stable_version < old.latest_stable_version:
-            self._say("stability", (), f"version {old.latest_stable_version} was stable and is unstable now")
+            self._add_change("stability", (), f"version {old.latest_stable_version} was stable and is unstable now")
 
-    def _valid_versions(self) -> None:
+    def _compare_valid_versions(self) -> None:
         old, new = self.old.valid_versions, self.new.valid_versions
         if old.is_empty or new.is_empty:
             if not old.is_empty:
-                self._say("api-removed", (), f"versions {old} are gone")
+                self._add_change("api-removed", (), f"versions {old} are gone")
             return
         if new.highest < old.highest:
-            self._span("versions-lowered", "the highest version is lower", new.highest + 1, old.highest)
+            self._compare_span("versions-lowered", "the highest version is lower", new.highest + 1, old.highest)
         if new.highest > old.highest:
-            self._span("versions-added", "new versions", max(old.highest + 1, new.lowest), new.highest)
+            self._compare_span("versions-added", "new versions", max(old.highest + 1, new.lowest), new.highest)
         if new.lowest < old.lowest:
-            self._span("versions-below", "versions below the old lowest", new.lowest, old.lowest - 1)
+            self._compare_span("versions-below", "versions below the old lowest", new.lowest, old.lowest - 1)
         if new.lowest > old.lowest:
-            self._span("versions-removed", "the lowest versions are gone", old.lowest, min(new.lowest - 1, old.highest))
+            self._compare_span(
+                "versions-removed", "the lowest versions are gone", old.lowest, min(new.lowest - 1, old.highest)
+            )
 
-    def _span(self, rule: str, text: str, low: int, high: int) -> None:
+    def _compare_span(self, rule: str, text: str, low: int, high: int) -> None:
         for version in range(low, high + 1):
-            self._say(rule, (), text, version)
+            self._add_change(rule, (), text, version)
 
     def _common_versions(self) -> Iterator[int]:
         yield from self.old.valid_versions.intersect(self.new.valid_versions)
 
     # ---- one version ----------------------------------------------------------------------------------------------
 
-    def _version(self, version: int) -> None:
+    def _compare_version(self, version: int) -> None:
         old, new = self.old, self.new
         if old.is_flexible(version) != new.is_flexible(version):
             words = ("inflexible", "flexible")
             text = f"{words[old.is_flexible(version)]} is now {words[new.is_flexible(version)]}"
-            self._say("flexibility", (), text, version)
+            self._add_change("flexibility", (), text, version)
             return  # every length differs and would be reported
         if old.type in RPC_TYPES and new.type in RPC_TYPES:
             before, after = old.header_version(version), new.header_version(version)
             if before != after:
-                self._say("header-version", (), f"header {before} is now {after}", version)
-        self._slots(layout(old, version), layout(new, version), (), version)
+                self._add_change("header-version", (), f"header {before} is now {after}", version)
+        self._compare_slots(list_slots(old, version), list_slots(new, version), (), version)
 
-    def _slots(self, old: tuple[Slot, ...], new: tuple[Slot, ...], path: Path, version: int) -> None:
+    def _compare_slots(self, old: tuple[FieldSlot, ...], new: tuple[FieldSlot, ...], path: Path, version: int) -> None:
         """Compare the slots of a struct: untagged ones by name and order, tagged ones by number."""
         before = {one.name: one for one in old if one.tag is None}
         after = {one.name: one for one in new if one.tag is None}
@@ -140,144 +142,152 @@ class _Comparison:
             if name not in after:
                 self._report_removed(slot, new, (*path, name), version)
             else:
-                self._slot(slot, after[name], (*path, name), version)
+                self._compare_slot(slot, after[name], (*path, name), version)
         for name in after.keys() - before.keys():
             self._report_added(after[name], old, (*path, name), version)
         old_order = [name for name in before if name in after]
         new_order = [name for name in after if name in before]
         if old_order != new_order:
-            self._say("field-order", path, f"order {', '.join(old_order)} is now {', '.join(new_order)}", version)
+            self._add_change(
+                "field-order", path, f"order {', '.join(old_order)} is now {', '.join(new_order)}", version
+            )
         tagged_slots = {one.tag: one for one in new if one.tag is not None}
         for slot in old:
             if slot.tag is not None and slot.tag in tagged_slots:
-                self._children(slot, tagged_slots[slot.tag], (*path, slot.name), version)
+                self._compare_children(slot, tagged_slots[slot.tag], (*path, slot.name), version)
 
-    def _pair_renamed(self, before: dict[str, Slot], after: dict[str, Slot], path: Path, version: int) -> None:
+    def _pair_renamed(
+        self, before: dict[str, FieldSlot], after: dict[str, FieldSlot], path: Path, version: int
+    ) -> None:
         """Report fields of which only the name differs, and continue with their new names."""
         removed_names, added_names = before.keys() - after.keys(), after.keys() - before.keys()
         positions = list(zip(before, after, strict=False))
         pairs = [(one, new_name) for one, new_name in positions if one in removed_names and new_name in added_names]
         if not removed_names or len(before) != len(after) or len(pairs) != len(removed_names):
             return
-        if any(_shape(before[one]) != _shape(after[new_name]) for one, new_name in pairs):
+        if any(_shape_of(before[one]) != _shape_of(after[new_name]) for one, new_name in pairs):
             return
         names = dict(pairs)
         for old_name, new_name in pairs:
             self.new_paths[*path, old_name] = (*path, new_name)
-            self._say("field-renamed", (*path, new_name), f"{old_name} is now {new_name}", version)
+            self._add_change("field-renamed", (*path, new_name), f"{old_name} is now {new_name}", version)
         slots = [(names.get(name, name), slot) for name, slot in before.items()]
         before.clear()
         before.update(slots)
 
-    def _report_removed(self, slot: Slot, new: tuple[Slot, ...], path: Path, version: int) -> None:
+    def _report_removed(self, slot: FieldSlot, new: tuple[FieldSlot, ...], path: Path, version: int) -> None:
         if any(one.name == slot.name for one in new):
-            self._say("became-tagged", path, "the field was mandatory in this version", version)
+            self._add_change("became-tagged", path, "the field was mandatory in this version", version)
         else:
-            self._say("field-removed", path, f"{slot.type} was removed", version)
+            self._add_change("field-removed", path, f"{slot.type} was removed", version)
 
-    def _report_added(self, slot: Slot, old: tuple[Slot, ...], path: Path, version: int) -> None:
+    def _report_added(self, slot: FieldSlot, old: tuple[FieldSlot, ...], path: Path, version: int) -> None:
         if any(one.name == slot.name for one in old):
-            self._say("became-mandatory", path, "the field was tagged in this version", version)
+            self._add_change("became-mandatory", path, "the field was tagged in this version", version)
         else:
-            self._say("field-added", path, f"{slot.type} was not in this version", version)
+            self._add_change("field-added", path, f"{slot.type} was not in this version", version)
 
-    def _slot(self, old: Slot, new: Slot, path: Path, version: int) -> None:
+    def _compare_slot(self, old: FieldSlot, new: FieldSlot, path: Path, version: int) -> None:
         if old.is_nullable != new.is_nullable:
             words = ("not nullable", "nullable")
-            self._say("field-nullable", path, f"{words[old.is_nullable]} is now {words[new.is_nullable]}", version)
-        if _kind(old) != _kind(new):
-            self._type(old, new, path, version)
+            self._add_change(
+                "field-nullable", path, f"{words[old.is_nullable]} is now {words[new.is_nullable]}", version
+            )
+        if _kind_of(old) != _kind_of(new):
+            self._compare_type(old, new, path, version)
             return
         if old.is_compact != new.is_compact:
-            self._say("field-compact", path, "the length changes its encoding", version)
-        self._children(old, new, path, version)
+            self._add_change("field-compact", path, "the length changes its encoding", version)
+        self._compare_children(old, new, path, version)
 
-    def _children(self, old: Slot, new: Slot, path: Path, version: int) -> None:
+    def _compare_children(self, old: FieldSlot, new: FieldSlot, path: Path, version: int) -> None:
         if old.type.is_struct and new.type.is_struct:
             if old.type.name != new.type.name:
-                self._say("struct-renamed", path, f"struct {old.type.name} is now {new.type.name}", version)
-            self._slots(old.children, new.children, path, version)
+                self._add_change("struct-renamed", path, f"struct {old.type.name} is now {new.type.name}", version)
+            self._compare_slots(old.children, new.children, path, version)
 
-    def _type(self, old: Slot, new: Slot, path: Path, version: int) -> None:
+    def _compare_type(self, old: FieldSlot, new: FieldSlot, path: Path, version: int) -> None:
         text = f"{old.type} is now {new.type}"
         inflexible = not self.new.is_flexible(version)
-        if {_kind(old), _kind(new)} == {"bytes", "records"}:
-            self._say("records-are-bytes", path, text, version)
-        elif inflexible and (_is_one_field(old, new) or _is_one_field(new, old)):
-            self._say("array-of-struct", path, text, version)
+        if {_kind_of(old), _kind_of(new)} == {"bytes", "records"}:
+            self._add_change("records-are-bytes", path, text, version)
+        elif inflexible and (_is_wrapped_in_struct(old, new) or _is_wrapped_in_struct(new, old)):
+            self._add_change("array-of-struct", path, text, version)
         else:
-            self._say("field-type", path, text, version)
+            self._add_change("field-type", path, text, version)
 
     # ---- over all versions ----------------------------------------------------------------------------------------
 
-    def _tags(self) -> None:
+    def _compare_tags(self) -> None:
         """Check that every tag keeps its number, name, type, nullability and versions."""
         if self.new.is_removed:
             return
-        after = dict(ledger(self.new))
-        for (path, tag), before in ledger(self.old):
-            now = self._now(path)
-            struct = struct_at(self.new, now)
+        after = dict(list_tags(self.new))
+        for (path, tag), before in list_tags(self.old):
+            now = self._current_path(path)
+            struct = find_struct(self.new, now)
             if struct is None:
                 continue  # the struct was removed, which the layout comparison reports
             successor = after.get((now, tag))
             if successor is None or successor.name.lower() != before.name.lower():
-                self._tag_lost(before, successor, struct, now)
+                self._report_lost_tag(before, successor, struct, now)
                 continue
             if successor.name != before.name:
-                self._say("field-renamed", (*now, successor.name), f"{before.name} is now {successor.name}")
+                self._add_change("field-renamed", (*now, successor.name), f"{before.name} is now {successor.name}")
                 self.new_paths[*now, before.name] = (*now, successor.name)
-            self._tag(before, successor, (*now, successor.name))
-        self._tags_added(after)
+            self._compare_tag(before, successor, (*now, successor.name))
+        self._report_added_tags(after)
 
-    def _tag_lost(self, old_field: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
+    def _report_lost_tag(
+        self, old_field: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path
+    ) -> None:
         new_tag = next((field.tag for field in struct.fields if field.name == old_field.name), None)
         if new_tag is not None:
-            self._say("tag-moved", (*path, old_field.name), f"tag {old_field.tag} is now {new_tag}")
+            self._add_change("tag-moved", (*path, old_field.name), f"tag {old_field.tag} is now {new_tag}")
         elif successor is not None:
-            self._say("tag-reused", (*path, successor.name), f"tag {old_field.tag} belonged to {old_field.name}")
+            self._add_change("tag-reused", (*path, successor.name), f"tag {old_field.tag} belonged to {old_field.name}")
         else:
-            self._say("tag-removed", (*path, old_field.name), f"tag {old_field.tag} is no longer declared")
+            self._add_change("tag-removed", (*path, old_field.name), f"tag {old_field.tag} is no longer declared")
 
-    def _tag(self, old: FieldSpec, new: FieldSpec, path: Path) -> None:
+    def _compare_tag(self, old: FieldSpec, new: FieldSpec, path: Path) -> None:
         if (old.type.is_struct, old.type.is_array) != (new.type.is_struct, new.type.is_array) or (
             old.type.name != new.type.name and not old.type.is_struct
         ):
-            self._say("tag-type", path, f"{old.type} is now {new.type}")
+            self._add_change("tag-type", path, f"{old.type} is now {new.type}")
         nullable = [not one.nullable_versions.intersect(one.tagged_versions).is_empty for one in (old, new)]
         if nullable[0] != nullable[1]:
             words = ("not nullable", "nullable")
-            self._say("tag-nullable", path, f"{words[nullable[0]]} is now {words[nullable[1]]}")
+            self._add_change("tag-nullable", path, f"{words[nullable[0]]} is now {words[nullable[1]]}")
         for version in self._common_versions():
             if old.is_tagged(version) and not new.is_present(version):
-                self._say("tag-narrowed", path, "the tag is not valid in this version any more", version)
+                self._add_change("tag-narrowed", path, "the tag is not valid in this version any more", version)
 
-    def _tags_added(self, after: dict[tuple[Path, int], FieldSpec]) -> None:
-        before = {(self._now(path), tag) for (path, tag), _ in ledger(self.old)}
+    def _report_added_tags(self, after: dict[tuple[Path, int], FieldSpec]) -> None:
+        before = {(self._current_path(path), tag) for (path, tag), _ in list_tags(self.old)}
         for (path, tag), member in after.items():
             if (path, tag) not in before:
                 for version in self._common_versions():
                     if member.is_tagged(version):
-                        self._say(
+                        self._add_change(
                             "tagged-added", (*path, member.name), f"tag {tag} of type {member.type} is new", version
                         )
 
-    def _fields(self) -> None:
+    def _compare_fields(self) -> None:
         """Compare the properties that all versions of a field share: default, ignorable, mapKey."""
         after = dict(fields_of(self.new))
         for path, old in fields_of(self.old):
-            new = after.get(self._now(path))
+            new = after.get(self._current_path(path))
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
                 continue
-            now = self._now(path)
-            if _default(old) != _default(new) and _kind(old) == _kind(new):
+            now = self._current_path(path)
+            if _default_text(old) != _default_text(new) and _kind_of(old) == _kind_of(new):
                 is_safe = self._is_harmless(old, new) and self._is_carried(path, now)
                 rule = "default-to-null" if is_safe else "default-changed"
-                self._say(rule, now, f"default {_text(old)} is now {_text(new)}")
+                self._add_change(rule, now, f"default {_text(old)} is now {_text(new)}")
             if old.ignorable != new.ignorable:
-                self._say("ignorable", now, "now refused" if old.ignorable else "now dropped")
+                self._add_change("ignorable", now, "now refused" if old.ignorable else "now dropped")
             if old.map_key != new.map_key:
-                self._say("map-key", now, "is no longer a key" if old.map_key else "is a key now")
+                self._add_change("map-key", now, "is no longer a key" if old.map_key else "is a key now")
 
     def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
         """Whether a default has changed from empty text or bytes to null; neither carries information."""
@@ -288,7 +298,7 @@ class _Comparison:
         versions = list(self._common_versions())
         return is_carried(self.old, before, versions) and is_carried(self.new, after, versions)
 
-    def _now(self, path: Path) -> Path:
+    def _current_path(self, path: Path) -> Path:
         """Return a path of the old spec with the new spec's names."""
         for length in range(1, len(path) + 1):
             if path[:length] in self.new_paths:
@@ -301,17 +311,21 @@ class _Comparison:
 
 def fields_of(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
     """Yield every declared field with its path, parents first; a recursive struct is visited once."""
-    yield from _fields_in(message, message.struct, (), (message.struct.name,))
+    yield from _walk_fields(message, message.struct, (), (message.struct.name,))
 
 
-def _fields_in(message: MessageSpec, struct: StructSpec, path: Path, within: Path) -> Iterator[tuple[Path, FieldSpec]]:
+def _walk_fields(
+    message: MessageSpec, struct: StructSpec, path: Path, within: Path
+) -> Iterator[tuple[Path, FieldSpec]]:
     for member in struct.fields:
         yield (*path, member.name), member
         if member.type.is_struct and member.type.name not in within:
-            yield from _fields_in(message, message.struct_of(member), (*path, member.name), (*within, member.type.name))
+            yield from _walk_fields(
+                message, message.struct_of(member), (*path, member.name), (*within, member.type.name)
+            )
 
 
-def ledger(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]:
+def list_tags(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]:
     """Yield ((path of the struct, tag), field) for every tag in a spec's history."""
     for path, member in fields_of(message):
         if member.tag is not None:
@@ -340,7 +354,7 @@ def _stands(field_spec: FieldSpec, versions: Iterable[int]) -> bool:
     return all(field_spec.is_present(version) and not field_spec.is_tagged(version) for version in versions)
 
 
-def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
+def find_struct(message: MessageSpec, path: Path) -> StructSpec | None:
     """Return the struct at a path of field names; ``None`` if the path does not exist."""
     struct = message.struct
     for name in path:
@@ -351,18 +365,18 @@ def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
     return struct
 
 
-def _kind(of: Slot | FieldSpec) -> str:
+def _kind_of(of: FieldSlot | FieldSpec) -> str:
     """Return the type without names of structs."""
     return ("[]" if of.type.is_array else "") + ("struct" if of.type.is_struct else of.type.name)
 
 
-def _shape(slot: Slot) -> tuple[object, ...]:
+def _shape_of(slot: FieldSlot) -> tuple[object, ...]:
     """Return all properties of a slot that affect the wire format; bytes and records have the same encoding."""
-    kind = "bytes" if _kind(slot) == "records" else _kind(slot)
-    return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape, slot.children))
+    kind = "bytes" if _kind_of(slot) == "records" else _kind_of(slot)
+    return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape_of, slot.children))
 
 
-def _is_one_field(structs: Slot, plain: Slot) -> bool:
+def _is_wrapped_in_struct(structs: FieldSlot, plain: FieldSlot) -> bool:
     """Return whether the elements of one array are structs with a single field of the other array's element type."""
     children = structs.children
     return (
@@ -376,7 +390,7 @@ def _is_one_field(structs: Slot, plain: Slot) -> bool:
     )
 
 
-def _default(field_spec: FieldSpec) -> object:
+def _default_text(field_spec: FieldSpec) -> object:
     value = field_spec.default
     return "NaN" if value != value else value  # makes NaN defaults equal
 
@@ -389,7 +403,7 @@ def _words(names: tuple[str, ...]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[SpecChange]:
+def compare_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[SpecChange]:
     """Yield every change from one set of specs (by name) to the next, message by message.
 
     A removed message counts as renamed if a new one has its type and API key.
@@ -400,17 +414,17 @@ def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -
         after = new.get(new_names.get(name, name))
         if after is not None:
             is_unstable = before.type in RPC_TYPES and before.api_key in unstable
-            yield from compare(before, after, is_unstable=is_unstable)
+            yield from compare_messages(before, after, is_unstable=is_unstable)
         elif not before.is_removed:
             yield _finding(
                 "message-gone", name, f"{before.type} {before.api_key if before.api_key is not None else ''}"
             )
     for name in sorted(new.keys() - old.keys() - set(new_names.values())):
         yield _finding("message-added", name, f"{new[name].type} with versions {new[name].valid_versions}")
-    yield from pair_findings(new.values())
+    yield from find_unpaired_versions(new.values())
 
 
-def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[SpecChange]:
+def find_unpaired_versions(specs: Iterable[MessageSpec]) -> Iterator[SpecChange]:
     """Yield the APIs with different versions of request and response."""
     halves: dict[tuple[int, str], MessageSpec] = {}
     for spec in specs:
@@ -443,4 +457,4 @@ def _pair_messages(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec
 
 
 def _finding(rule: str, message: str, text: str) -> SpecChange:
-    return SpecChange(RULES[rule], message, (), "", text.strip(), RULES[rule].verdict)
+    return SpecChange(EVOLUTION_RULES[rule], message, (), "", text.strip(), EVOLUTION_RULES[rule].verdict)

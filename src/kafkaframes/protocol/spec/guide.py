@@ -19,7 +19,7 @@ from uuid import UUID
 
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.layout import changes, rows
+from kafkaframes.protocol.spec.layout import layout_rows, list_changes
 from kafkaframes.protocol.spec.model import PRIMITIVES as SIZES
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.records import layout
@@ -47,8 +47,8 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "records": b"",
 }
 _INTEGERS: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
-_VARINTS: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, MAX_INT32, MIN_INT32)
-_FLAGS: Final = (
+_VARINT_EXAMPLES: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, MAX_INT32, MIN_INT32)
+_FLAG_DESCRIPTIONS: Final = (
     (layout.LOG_APPEND_TIME, "the timestamps are the broker's (formats 1 and 2)"),
     (layout.TRANSACTIONAL, "part of a transaction"),
     (layout.CONTROL, "a control batch: the end of a transaction, or of the metadata log's own"),
@@ -56,28 +56,30 @@ _FLAGS: Final = (
 )
 
 
-def wire_pages() -> list[tuple[str, str, list[Section]]]:
+def make_wire_pages() -> list[tuple[str, str, list[Section]]]:
     """Return the pages as (id, title, sections)."""
     return [
-        ("frames", "Frames and headers", list(_frames())),
-        ("types", "Primitive types and varints", list(_types())),
-        ("tags", "Tagged fields", list(_tags())),
-        ("records", "Batches and records", list(_records())),
+        ("frames", "Frames and headers", list(_frames_page())),
+        ("types", "Primitive types and varints", list(_types_page())),
+        ("tags", "Tagged fields", list(_tags_page())),
+        ("records", "Batches and records", list(_records_page())),
     ]
 
 
-def _frames() -> Iterable[Section]:
+def _frames_page() -> Iterable[Section]:
     yield _section("How messages travel")
     for name in ("RequestHeader", "ResponseHeader"):
-        spec = catalog.load(name)
+        spec = catalog.load_spec(name)
         for version in spec.valid_versions:
-            lines = [(row.name, row.wire_type, row.size) for row in rows(spec, version)]
+            lines = [(row.name, row.wire_type, row.size) for row in layout_rows(spec, version)]
             yield f"{name} {version}", (), [(("field", "type", "bytes"), lines)]
 
 
-def _types() -> Iterable[Section]:
-    yield _section("Primitive types", (("type", "bytes", "example", "inflexible", "flexible"), list(map(_type, SIZES))))
-    numbers = [(str(number), *_varints(number)) for number in _VARINTS]
+def _types_page() -> Iterable[Section]:
+    yield _section(
+        "Primitive types", (("type", "bytes", "example", "inflexible", "flexible"), list(map(_type_row, SIZES)))
+    )
+    numbers = [(str(number), *_varint_row(number)) for number in _VARINT_EXAMPLES]
     yield _section("Varints", (("number", "unsigned", "zig-zag"), numbers))
 
 
@@ -87,27 +89,27 @@ def _section(title: str, *tables: Table, **figures: str) -> Section:
 
 @cache
 def _text() -> dict[str, Any]:
-    return tomllib.loads(TEXT.read_text(encoding="utf-8"))
+    return tomllib.loads(TEXT_FILE.read_text(encoding="utf-8"))
 
 
-def _type(name: str) -> tuple[str, ...]:
+def _type_row(name: str) -> tuple[str, ...]:
     size, value = SIZES[name], _EXAMPLES[name]
-    plain, flexible = (_hex(table[name][1], value) for table in (PRIMITIVE_CODECS, COMPACT_PRIMITIVE_CODECS))
+    plain, flexible = (_hex_text(table[name][1], value) for table in (PRIMITIVE_CODECS, COMPACT_PRIMITIVE_CODECS))
     return name, "length + n" if size is None else str(size), str(value), plain, flexible
 
 
-def _varints(number: int) -> tuple[str, str]:
-    unsigned = _hex(varint.write_unsigned_varint, number) if number >= 0 else ""
-    return unsigned, _hex(varint.write_varint, number)
+def _varint_row(number: int) -> tuple[str, str]:
+    unsigned = _hex_text(varint.write_unsigned_varint, number) if number >= 0 else ""
+    return unsigned, _hex_text(varint.write_varint, number)
 
 
-def _hex(write: Callable[[bytearray, Any], None], value: object) -> str:
+def _hex_text(write: Callable[[bytearray, Any], None], value: object) -> str:
     out = bytearray()
     write(out, value)
     return out.hex(" ")
 
 
-def _tags() -> Iterable[Section]:
+def _tags_page() -> Iterable[Section]:
     out = bytearray()
     varint.write_unsigned_varint(out, 2)
     for tag, data in ((0, struct.pack(">h", 27)), (3, b"\x01")):
@@ -116,24 +118,24 @@ def _tags() -> Iterable[Section]:
     yield _section("Tag sections", tags=out.hex(" "))
 
 
-def _records() -> Iterable[Section]:
+def _records_page() -> Iterable[Section]:
     codecs = ", ".join(f"{number} {name}" for number, name in enumerate(layout.CODECS))
-    flags = "; ".join(f"bit {flag.bit_length() - 1}: {text}" for flag, text in _FLAGS)
-    yield _section("Batch, format 2", _header(layout.BATCH_V2), codecs=codecs, flags=flags)
+    flags = "; ".join(f"bit {flag.bit_length() - 1}: {text}" for flag, text in _FLAG_DESCRIPTIONS)
+    yield _section("Batch, format 2", _header_rows(layout.BATCH_V2), codecs=codecs, flags=flags)
     fields = [tuple(row) for row in _text()["fields of a record"]]
     yield _section("Record, format 2", (("field", "type", ""), fields))
-    yield _section("Message, format 0", _header(layout.MESSAGE_V0))
-    yield "Message, format 1", (), [_header(layout.MESSAGE_V1)]
+    yield _section("Message, format 0", _header_rows(layout.MESSAGE_V0))
+    yield "Message, format 1", (), [_header_rows(layout.MESSAGE_V1)]
 
 
-def _header(of: layout.HeaderLayout) -> Table:
+def _header_rows(of: layout.HeaderLayout) -> Table:
     lines = [(str(of.position_of(one.name)), one.name, _INTEGERS[one.format], one.note) for one in of.fields]
     return ("position", "field", "type", ""), lines
 
 
-TEMPLATE = Path(__file__).parent / "guide.html"
-TEXT = Path(__file__).parent / "guide.toml"
-_SLOT = "/*DATA*/null"
+TEMPLATE_FILE = Path(__file__).parent / "guide.html"
+TEXT_FILE = Path(__file__).parent / "guide.toml"
+_DATA_PLACEHOLDER = "/*DATA*/null"
 
 
 def write_page(to: str | os.PathLike[str], specs: Mapping[str, MessageSpec]) -> str:
@@ -142,58 +144,60 @@ def write_page(to: str | os.PathLike[str], specs: Mapping[str, MessageSpec]) -> 
     target = output / "index.html" if output.is_dir() or not output.suffix else output
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(guide_page(specs), encoding="utf-8")
+        target.write_text(make_guide_page(specs), encoding="utf-8")
     except OSError as error:
         raise OptionError(f"{target}: {error.strerror}") from None
     return str(target)
 
 
-def guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> str:
+def make_guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> str:
     """Return the guide: all messages at all versions, the wire formats, and the error codes.
 
     Args:
         specs: user specs by name. They replace catalog specs of the same name and are first in the list.
     """
-    text = json.dumps(guide_data(specs), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    return TEMPLATE.read_text(encoding="utf-8").replace(_SLOT, text)
+    text = json.dumps(make_guide_data(specs), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    return TEMPLATE_FILE.read_text(encoding="utf-8").replace(_DATA_PLACEHOLDER, text)
 
 
-def guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> dict[str, Any]:
+def make_guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> dict[str, Any]:
     """Return the page's data in compact form: each layout and row is stored once and referenced by number."""
     layouts: dict[tuple[int, ...], int] = {}
     lines: dict[tuple[Any, ...], int] = {}
-    names = sorted({*catalog.names(), *specs})
-    messages = [_message(specs.get(name) or catalog.load(name), layouts, lines, own=name in specs) for name in names]
+    names = sorted({*catalog.list_names(), *specs})
+    messages = [
+        _message_data(specs.get(name) or catalog.load_spec(name), layouts, lines, own=name in specs) for name in names
+    ]
     return {
         "release": catalog.newest_release(),
         "messages": messages,
         "layouts": [list(layout) for layout in layouts],
         "rows": [list(line) for line in lines],
         "errors": [[int(code), code.name, code.is_retriable, code.message] for code in ErrorCode],
-        "fields": catalog.field_words() | _words(specs.values()),
-        "pages": wire_pages(),
+        "fields": catalog.field_descriptions() | _collect_descriptions(specs.values()),
+        "pages": make_wire_pages(),
     }
 
 
-def _words(specs: Iterable[MessageSpec]) -> dict[str, str]:
+def _collect_descriptions(specs: Iterable[MessageSpec]) -> dict[str, str]:
     """Return the specs' descriptions of fields, by bare field name."""
     structs = [struct for spec in specs for struct in (spec.struct, *spec.structs.values())]
     return {field.name: field.about for struct in structs for field in struct.fields if field.about}
 
 
-def _message(
+def _message_data(
     spec: MessageSpec, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int], *, own: bool
 ) -> dict[str, Any]:
     release, valid = catalog.newest_release(), spec.valid_versions
-    entry = catalog.IndexEntry(spec, "your specs", release, valid) if own else catalog.entry(spec.name)
-    versions = [_version(spec, version, layouts, lines) for version in spec.valid_versions]
+    entry = catalog.IndexEntry(spec, "your specs", release, valid) if own else catalog.find_entry(spec.name)
+    versions = [_version_data(spec, version, layouts, lines) for version in spec.valid_versions]
     return {
         "name": spec.name,
         "own": own,
         "type": spec.type,
         "key": spec.api_key,
         "module": entry.module,
-        "about": catalog.about(spec.name),
+        "about": catalog.find_description(spec.name),
         "current": str(entry.current_versions),
         "last": entry.last_release,
         "valid": str(spec.valid_versions),
@@ -205,17 +209,17 @@ def _message(
     }
 
 
-def _version(
+def _version_data(
     spec: MessageSpec, version: int, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int]
 ) -> list[Any]:
     """Return [is flexible, header version or null, layout number, changes since the previous version]."""
     numbers = []
-    for row in rows(spec, version):
+    for row in layout_rows(spec, version):
         line = (row.depth, row.name, row.wire_type, row.size, row.note)
         numbers.append(lines.setdefault(line, len(lines)))
     layout = layouts.setdefault(tuple(numbers), len(layouts))
     before = version - 1
-    field_changes = changes(spec, before, version) if spec.valid_versions.contains(before) else []
+    field_changes = list_changes(spec, before, version) if spec.valid_versions.contains(before) else []
     header = spec.header_version(version) if spec.type in RPC_TYPES else None
     return [
         spec.is_flexible(version),

@@ -2,8 +2,8 @@
 
 The parser accepts the same input as Jackson in Kafka's generator: UTF-8, or UTF-16 and UTF-32, detected by their first
 bytes; ``//`` and ``/* */`` comments between tokens; repeated keys (the last one counts). It does not accept ``#``
-comments, single quotes, trailing commas or NaN. Numbers keep their text (``Number``). Any input results in a value or a
-SpecError.
+comments, single quotes, trailing commas or NaN. Numbers keep their text (``JsonNumber``). Any input results in a value
+or a SpecError.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kafkaframes.errors import SpecError
 
 MAX_DEPTH = 100  # real specs nest 12 deep
 MAX_CHARS = 4 << 20  # the largest real spec has 30,000
-_BLANK = " \t\r\n"
+_BLANK_CHARACTERS = " \t\r\n"
 # An unterminated string or block comment matches the rest of the text, so that the scan stays linear.
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
-_NOT_NEWLINE = re.compile(r"[^\r\n]")
+_TOKEN_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_NON_NEWLINE = re.compile(r"[^\r\n]")
 # As in Jackson: by the byte order mark, otherwise by the position of the zeros in the first character.
 _ENCODINGS = (
     ("utf-32-be", 0, b"\0\0\xfe\xff"),
@@ -36,7 +36,7 @@ _ENCODINGS = (
 )
 
 
-class Number(str):
+class JsonNumber(str):
     """A JSON number as written (``-1``, ``1.50``)."""
 
     __slots__ = ()
@@ -46,10 +46,10 @@ class JsonText:
     """A parsed document: its ``value``, its ``text`` without comments, and ``trailing``, the text after the value."""
 
     def __init__(self, source: str | bytes, *, file: str | None = None) -> None:
-        text = _decode(source, file)
-        self.text = _without_comments(text, file)
+        text = _decode_source(source, file)
+        self.text = _blank_comments(text, file)
         self._file = file
-        start = len(self.text) - len(self.text.lstrip(_BLANK))
+        start = len(self.text) - len(self.text.lstrip(_BLANK_CHARACTERS))
         if start == len(self.text):
             raise SpecError("the file holds no JSON", file=file)
         _check_depth(self.text, file)
@@ -59,14 +59,14 @@ class JsonText:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
             raise SpecError(f"no JSON: {reason}", file=file_line(file, self._line(position))) from None
-        self.trailing = self.text[end:].strip(_BLANK)
-        self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK)))
+        self.trailing = self.text[end:].strip(_BLANK_CHARACTERS)
+        self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
 
     def line_of(self, path: Sequence[str | int]) -> int:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest existing parent."""
         steps = tuple(path)
         best, line = -1, 1
-        for here, position in _positions(self.text):
+        for here, position in _value_positions(self.text):
             if len(here) > best and here == steps[: len(here)]:
                 best, line = len(here), self._line(position)
                 if best == len(steps):
@@ -82,10 +82,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
-_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_refuse_constant)
 
 
-def _decode(source: str | bytes, file: str | None) -> str:
+def _decode_source(source: str | bytes, file: str | None) -> str:
     if len(source) > MAX_CHARS:
         raise SpecError(f"a spec of {len(source)} bytes: more than {MAX_CHARS}", file=file)
     if isinstance(source, str):
@@ -98,7 +98,7 @@ def _decode(source: str | bytes, file: str | None) -> str:
         raise SpecError(f"not {name}: {error.reason}", file=file, position=error.start) from None
 
 
-def _without_comments(text: str, file: str | None) -> str:
+def _blank_comments(text: str, file: str | None) -> str:
     """Replace comments with blanks, which keeps positions and lines."""
 
     def blank(match: re.Match[str]) -> str:
@@ -107,14 +107,14 @@ def _without_comments(text: str, file: str | None) -> str:
             return text
         if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
             raise SpecError("no JSON: a /* comment does not end", file=file)
-        return _NOT_NEWLINE.sub(" ", text)
+        return _NON_NEWLINE.sub(" ", text)
 
     return _STRING_OR_COMMENT.sub(blank, text)
 
 
 def _check_depth(text: str, file: str | None) -> None:
     depth = 0
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN_PATTERN.finditer(text):
         token = match[0]
         if token in "{[":
             depth += 1
@@ -124,11 +124,11 @@ def _check_depth(text: str, file: str | None) -> None:
             depth -= 1
 
 
-def _positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
+def _value_positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
     """Yield (path, position) of every value of a valid document."""
     path: list[Any] = []  # one step per open container: an index in a list, the current key (or None) in an object
     expects_key = False
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN_PATTERN.finditer(text):
         token, position = match[0], match.start()
         if token in ("}", "]"):
             path.pop()

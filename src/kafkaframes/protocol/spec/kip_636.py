@@ -32,7 +32,7 @@ _BY_KIP_511: Final = {
 
 
 #: Name and type of the error fields; a field must have both to be an error code or message.
-FIELDS: Final = {"ErrorCode": "int16", "ErrorMessage": "string"}
+ERROR_FIELD_TYPES: Final = {"ErrorCode": "int16", "ErrorMessage": "string"}
 _KINDS: Final = {"int16": "code", "string": "message"}
 
 
@@ -76,8 +76,8 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
     """
     tagged_fields, unchanged_fields = [], []
     untagged_errors = {(error.struct, error.field.name) for error in find_untagged_errors(draft.old)}
-    for at in draft.fields():
-        is_error = at.field.name in FIELDS or (suffix and _ends_in_error(at.field.name))
+    for at in draft.list_fields():
+        is_error = at.field.name in ERROR_FIELD_TYPES or (suffix and _ends_in_error(at.field.name))
         if not is_error and (at.struct, at.field.name) not in untagged_errors:
             continue
         kind = None if at.field.type.is_array else _KINDS.get(at.field.type.name)
@@ -85,7 +85,7 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
         if reason is not None or kind is None:
             unchanged_fields.append(UnchangedItem(draft.old.name, at.path, reason or ""))
             continue
-        new = draft.tag(at)
+        new = draft.tag_field(at)
         is_null = new.default is None and at.field.default is not None
         tagged_fields.append(
             TaggedField(draft.old.name, at.path, kind, new.tag or 0, draft.version, is_null, at.arrays)
@@ -127,7 +127,7 @@ def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) ->
     if response.type != "response" or response.is_removed:
         return []
     newest = response.valid_versions.highest
-    errors = [error for error in _error_fields(response) if error.versions.contains(newest)]
+    errors = [error for error in _list_error_fields(response) if error.versions.contains(newest)]
     untagged_errors = [error for error in errors if not error.field.is_tagged(newest) and not error.field.map_key]
     if is_required:
         return [] if response.api_key in _BY_DOCUMENT | _BY_KIP_511 else untagged_errors
@@ -136,19 +136,19 @@ def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) ->
         return []
     first = min(error.field.tagged_versions.intersect(error.versions).lowest for error in tagged_errors)
     older = [error for error in untagged_errors if error.versions.lowest < first]
-    tags_exact_name = any(error.field.name in FIELDS for error in tagged_errors)
-    is_rewritten = tags_exact_name or not any(error.field.name in FIELDS for error in older)
+    tags_exact_name = any(error.field.name in ERROR_FIELD_TYPES for error in tagged_errors)
+    is_rewritten = tags_exact_name or not any(error.field.name in ERROR_FIELD_TYPES for error in older)
     return [error for error in untagged_errors if is_rewritten and error.versions.lowest >= first]
 
 
 def _ends_in_error(name: str) -> bool:
-    return name.endswith(tuple(FIELDS))
+    return name.endswith(tuple(ERROR_FIELD_TYPES))
 
 
-def _error_fields(response: MessageSpec) -> Iterator[ErrorField]:
+def _list_error_fields(response: MessageSpec) -> Iterator[ErrorField]:
     """Yield each declared error field once, with the span of versions over all its uses."""
     errors: dict[tuple[str, str], ErrorField] = {}
-    for error in _walk(response, response.struct, (), response.valid_versions, ()):
+    for error in _walk_fields(response, response.struct, (), response.valid_versions, ()):
         key = (error.struct, error.field.name)
         first = errors.setdefault(key, error)
         lowest = min(first.versions.lowest, error.versions.lowest)
@@ -157,7 +157,7 @@ def _error_fields(response: MessageSpec) -> Iterator[ErrorField]:
     yield from errors.values()
 
 
-def _walk(
+def _walk_fields(
     response: MessageSpec, struct: StructSpec, path: Path, parents: Versions, open_structs: tuple[str, ...]
 ) -> Iterator[ErrorField]:
     for field in struct.fields:
@@ -167,8 +167,10 @@ def _walk(
         field_path = (*path, field.name)
         if field.type.is_struct and field.type.name not in open_structs:
             inner = response.struct_of(field)
-            yield from _walk(response, inner, field_path, versions, (*open_structs, field.type.name))
-        elif any(field.name.endswith(name) and str(field.type) == type_name for name, type_name in FIELDS.items()):
+            yield from _walk_fields(response, inner, field_path, versions, (*open_structs, field.type.name))
+        elif any(
+            field.name.endswith(name) and str(field.type) == type_name for name, type_name in ERROR_FIELD_TYPES.items()
+        ):
             yield ErrorField(struct.name, field, field_path, versions)
 
 
@@ -185,7 +187,7 @@ class RewrittenApi:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class RewriteResult:
     """The result: every spec by name, rewritten or unchanged, with the tagged and the unchanged fields."""
 
     specs: dict[str, MessageSpec]
@@ -194,7 +196,9 @@ class Rewrite:
     unchanged: tuple[UnchangedItem, ...]
 
 
-def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_written: bool = False) -> Rewrite:
+def rewrite_errors(
+    specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_written: bool = False
+) -> RewriteResult:
     """Return specs in which the errors of every response are tagged fields.
 
     Args:
@@ -227,13 +231,13 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
                 UnchangedItem(response.name, (), "all its error codes and messages are already tagged")
             )
             continue
-        new = draft.spec()
-        out |= {new.name: new, request.name: MessageDraft(request, before, version).spec()}
+        new = draft.checked_spec()
+        out |= {new.name: new, request.name: MessageDraft(request, before, version).checked_spec()}
         is_new = new.is_flexible(version) and not response.is_flexible(before)
         key = -1 if response.api_key is None else response.api_key
         apis.append(RewrittenApi(key, request.name, response.name, before, version, is_new))
         fields += tagged_fields
-    return Rewrite(out, tuple(apis), tuple(fields), tuple(unchanged_items))
+    return RewriteResult(out, tuple(apis), tuple(fields), tuple(unchanged_items))
 
 
 def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
@@ -248,8 +252,8 @@ def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def numbers(result: Rewrite) -> dict[str, int]:
-    """Count the changes of a rewrite, by the names of ``TRUNK_OF_OCTOBER_2024``."""
+def count_changes(result: RewriteResult) -> dict[str, int]:
+    """Count the changes of a rewrite, by the names of ``COUNTS_OF_OCTOBER_2024``."""
     responses = [one for one in result.specs.values() if one.type == "response"]
     with_messages = {one.message for one in result.fields if one.kind == "message"}
     return {
@@ -257,8 +261,8 @@ def numbers(result: Rewrite) -> dict[str, int]:
         "responses rewritten": len(result.apis),
         "of these with messages": len(with_messages),
         "requests raised": len(result.apis),
-        **dict(_by_depth(result.fields, "code", "codes")),
-        **dict(_by_depth(result.fields, "message", "messages")),
+        **dict(_count_by_depth(result.fields, "code", "codes")),
+        **dict(_count_by_depth(result.fields, "message", "messages")),
         "messages that get the default null": sum(one.is_null_default_new for one in result.fields),
         "structs that had tags": len(
             {(one.message, one.path[:-1]) for one in result.fields if _is_first_after(one, result)}
@@ -267,14 +271,14 @@ def numbers(result: Rewrite) -> dict[str, int]:
     }
 
 
-def _by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[tuple[str, int]]:
+def _count_by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[tuple[str, int]]:
     depths = [min(one.arrays, 3) for one in fields if one.kind == kind]
     yield f"{word} tagged", len(depths)
     for depth, where in enumerate(("at the top", "in an array", "in two arrays", "in three or more")):
         yield f"{word} {where}", depths.count(depth)
 
 
-def _is_first_after(field: TaggedField, result: Rewrite) -> bool:
+def _is_first_after(field: TaggedField, result: RewriteResult) -> bool:
     """Return whether a field is the first new tag of its struct and is not tag 0."""
     struct = (field.message, field.path[:-1])
     return field.tag > 0 and field.tag == min(
@@ -283,7 +287,7 @@ def _is_first_after(field: TaggedField, result: Rewrite) -> bool:
 
 
 #: Counts for Kafka's trunk of October 2024 (between 3.9 and 4.0), with ``suffix`` and ``as_written``.
-TRUNK_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
+COUNTS_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
     "responses": 88,
     "responses rewritten": 87,
     "of these with messages": 38,

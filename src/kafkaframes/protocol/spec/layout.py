@@ -16,7 +16,7 @@ from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class FieldSlot:
     """One field of one version.
 
     Attributes:
@@ -32,7 +32,7 @@ class Slot:
     is_compact: bool
     tag: int | None
     default: Default
-    children: tuple[Slot, ...] = ()
+    children: tuple[FieldSlot, ...] = ()
     about: str = field(default="", compare=False)
 
     @property
@@ -49,44 +49,44 @@ class Slot:
         return ("COMPACT_" if self.is_compact else "") + ("NULLABLE_" if self.is_nullable else "")
 
 
-def layout(message: MessageSpec, version: int) -> tuple[Slot, ...]:
+def list_slots(message: MessageSpec, version: int) -> tuple[FieldSlot, ...]:
     """Return the slots of a version, the tagged ones last."""
-    return _struct(message, message.struct, version)
+    return _struct_slots(message, message.struct, version)
 
 
-def _struct(message: MessageSpec, struct: StructSpec, version: int) -> tuple[Slot, ...]:
+def _struct_slots(message: MessageSpec, struct: StructSpec, version: int) -> tuple[FieldSlot, ...]:
     fields = (*struct.fields_at(version), *struct.tags_at(version))
-    return tuple(_slot(message, one, version) for one in fields)
+    return tuple(_make_slot(message, one, version) for one in fields)
 
 
-def _slot(message: MessageSpec, field_spec: FieldSpec, version: int) -> Slot:
+def _make_slot(message: MessageSpec, field_spec: FieldSpec, version: int) -> FieldSlot:
     has_length = field_spec.type.is_array or (
         not field_spec.type.is_struct and PRIMITIVES[field_spec.type.name] is None
     )
-    return Slot(
+    return FieldSlot(
         name=field_spec.name,
         type=field_spec.type,
         is_nullable=field_spec.is_nullable(version),
         is_compact=has_length and message.field_is_flexible(field_spec, version),
         tag=field_spec.tag if field_spec.is_tagged(version) else None,
         default=field_spec.default,
-        children=_struct(message, message.struct_of(field_spec), version) if field_spec.type.is_struct else (),
+        children=_struct_slots(message, message.struct_of(field_spec), version) if field_spec.type.is_struct else (),
         about=field_spec.about,
     )
 
 
-def walk(slots: tuple[Slot, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Slot]]:
+def walk_slots(slots: tuple[FieldSlot, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldSlot]]:
     """Yield every slot of a layout with its path of field names, parents first."""
     for slot in slots:
         here = (*path, slot.name)
         yield here, slot
-        yield from walk(slot.children, here)
+        yield from walk_slots(slot.children, here)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Layouts for people: table rows, Kafka's BNF, JSON, and the changes between two versions. Values only.
 
-_LENGTHS = {"string": 2, "bytes": 4, "records": 4}
+_LENGTH_BYTES = {"string": 2, "bytes": 4, "records": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +106,30 @@ class LayoutRow:
     about: str = ""
 
 
-def rows(message: MessageSpec, version: int) -> Iterator[LayoutRow]:
+def layout_rows(message: MessageSpec, version: int) -> Iterator[LayoutRow]:
     """Yield the lines of a version's layout in byte order."""
-    yield from _rows(message, layout(message, version), version, 0)
+    yield from _make_rows(message, list_slots(message, version), version, 0)
 
 
-def _rows(message: MessageSpec, slots: tuple[Slot, ...], version: int, depth: int) -> Iterator[LayoutRow]:
+def _make_rows(message: MessageSpec, slots: tuple[FieldSlot, ...], version: int, depth: int) -> Iterator[LayoutRow]:
     for slot in slots:
         tag = "" if slot.tag is None else f"tag {slot.tag}"
-        default = f"default {default_words(slot.default)}" if slot.tag is not None or is_telling(slot.default) else ""
+        default = (
+            f"default {default_text(slot.default)}" if slot.tag is not None or is_informative(slot.default) else ""
+        )
         note = ", ".join(filter(None, (tag, default)))
-        yield LayoutRow(depth, slot.name, type_words(slot), size_words(slot), note, slot.about)
-        yield from _rows(message, slot.children, version, depth + 1) if slot.type.is_struct else ()
+        yield LayoutRow(depth, slot.name, type_text(slot), size_text(slot), note, slot.about)
+        yield from _make_rows(message, slot.children, version, depth + 1) if slot.type.is_struct else ()
     if message.is_flexible(version):
         yield LayoutRow(depth, "_tags", "TAG_BUFFER", "varint + ...", "")
 
 
-def is_telling(value: Default) -> bool:
+def is_informative(value: Default) -> bool:
     """Return whether a default adds information to the type (zero, empty and null do not)."""
     return value not in (False, 0, "", b"", (), None, NIL_UUID)
 
 
-def type_words(slot: Slot) -> str:
+def type_text(slot: FieldSlot) -> str:
     """Return the wire type of a slot; an array of primitives includes its element (``COMPACT_ARRAY of INT32``)."""
     if not slot.type.is_array or slot.type.is_struct:
         return slot.wire_type
@@ -135,7 +137,7 @@ def type_words(slot: Slot) -> str:
     return f"{slot.wire_type} of {'COMPACT_' if slot.is_compact and has_length else ''}{slot.type.name.upper()}"
 
 
-def size_words(slot: Slot) -> str:
+def size_text(slot: FieldSlot) -> str:
     """Return the size of a slot as text: ``8``, ``2 + n``, ``varint + n``; ``varint + k x ...`` for arrays."""
     if slot.type.is_struct and not slot.type.is_array:
         return "1 + ..." if slot.is_nullable else "..."
@@ -145,10 +147,10 @@ def size_words(slot: Slot) -> str:
         return f"{head} + k x {size_bytes if size_bytes is not None else '...'}"
     if size_bytes is not None:
         return str(size_bytes)
-    return f"{'varint' if slot.is_compact else _LENGTHS[slot.type.name]} + n"
+    return f"{'varint' if slot.is_compact else _LENGTH_BYTES[slot.type.name]} + n"
 
 
-def default_words(value: Default) -> str:
+def default_text(value: Default) -> str:
     """Return a default in readable form: ``null``, ``""``, ``-1``, ``empty``."""
     if value is None:
         return "null"
@@ -159,43 +161,45 @@ def default_words(value: Default) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def bnf(message: MessageSpec, version: int) -> str:
+def bnf_text(message: MessageSpec, version: int) -> str:
     """Return a version in the notation of Kafka's protocol guide: one line per field, structs as ``name => fields``."""
     head = f"{message.name} (version {version}) =>"
-    return "\n".join((f"{head} {_names(message, layout(message, version), version)}", *_bnf(message, version)))
+    return "\n".join(
+        (f"{head} {_slot_names(message, list_slots(message, version), version)}", *_bnf_lines(message, version))
+    )
 
 
-def _names(message: MessageSpec, slots: tuple[Slot, ...], version: int) -> str:
+def _slot_names(message: MessageSpec, slots: tuple[FieldSlot, ...], version: int) -> str:
     words = [f"[{slot.name}]" if slot.type.is_array else slot.name for slot in slots if slot.tag is None]
     return " ".join(words + (["TAG_BUFFER"] if message.is_flexible(version) else []))
 
 
-def _bnf(message: MessageSpec, version: int) -> Iterator[str]:
-    for path, slot in walk(layout(message, version)):
+def _bnf_lines(message: MessageSpec, version: int) -> Iterator[str]:
+    for path, slot in walk_slots(list_slots(message, version)):
         tag = "" if slot.tag is None else f"<tag {slot.tag}> "
         null = "?" if slot.is_nullable and slot.type.is_struct else ""
-        what = _names(message, slot.children, version) if slot.type.is_struct else type_words(slot)
+        what = _slot_names(message, slot.children, version) if slot.type.is_struct else type_text(slot)
         yield f"{'  ' * len(path)}{tag}{slot.name} => {null}{what}"
 
 
-def as_json(message: MessageSpec, version: int) -> dict[str, Any]:
+def layout_json(message: MessageSpec, version: int) -> dict[str, Any]:
     """Return a version's layout as a JSON object."""
     flexible = message.is_flexible(version)
-    fields = [_slot_json(slot) for slot in layout(message, version)]
+    fields = [_slot_json(slot) for slot in list_slots(message, version)]
     return {"name": message.name, "type": message.type, "apiKey": message.api_key, "version": version} | {
         "flexible": flexible,
         "fields": fields,
     }
 
 
-def _slot_json(slot: Slot) -> dict[str, Any]:
+def _slot_json(slot: FieldSlot) -> dict[str, Any]:
     out: dict[str, Any] = {"name": slot.name, "type": str(slot.type), "wireType": slot.wire_type}
     if slot.is_nullable:
         out["nullable"] = True
     if slot.tag is not None:
         out["tag"] = slot.tag
-    if slot.tag is not None or is_telling(slot.default):
-        out["default"] = default_words(slot.default)
+    if slot.tag is not None or is_informative(slot.default):
+        out["default"] = default_text(slot.default)
     if slot.type.is_struct:
         out["fields"] = [_slot_json(child) for child in slot.children]
     return out
@@ -210,37 +214,37 @@ class Change:
     text: str
 
 
-def changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
+def list_changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
     """Return the wire differences from version ``before`` to version ``after``, the latter of ``later`` if given."""
     last = message if later is None else later
-    old, new = dict(walk(layout(message, before))), dict(walk(layout(last, after)))
-    out = list(_encoding(message.is_flexible(before), last.is_flexible(after)))
+    old, new = dict(walk_slots(list_slots(message, before))), dict(walk_slots(list_slots(last, after)))
+    out = list(_describe_encoding(message.is_flexible(before), last.is_flexible(after)))
     for path, slot in new.items():
         if path not in old:
             if path[:-1] in old or len(path) == 1:
-                out.append(Change("added", path, _slot_words(slot)))
+                out.append(Change("added", path, _describe_slot(slot)))
         else:
-            out += [Change("changed", path, text) for text in _slot_changes(old[path], slot)]
+            out += [Change("changed", path, text) for text in _compare_slots(old[path], slot)]
     out += [
-        Change("removed", path, _slot_words(slot))
+        Change("removed", path, _describe_slot(slot))
         for path, slot in old.items()
         if path not in new and (path[:-1] in new or len(path) == 1)
     ]
     return out
 
 
-def _encoding(before: bool, after: bool) -> Iterator[Change]:
+def _describe_encoding(before: bool, after: bool) -> Iterator[Change]:
     if before != after:
         words = ("inflexible", "flexible: compact lengths, tag sections")
         yield Change("encoding", (), f"{words[before]} -> {words[after]}")
 
 
-def _slot_words(slot: Slot) -> str:
+def _describe_slot(slot: FieldSlot) -> str:
     tag = "" if slot.tag is None else f", tag {slot.tag}"
     return f"{slot.type}{', nullable' if slot.is_nullable else ''}{tag}"
 
 
-def _slot_changes(old: Slot, new: Slot) -> Iterator[str]:
+def _compare_slots(old: FieldSlot, new: FieldSlot) -> Iterator[str]:
     if str(old.type) != str(new.type):
         yield f"{old.type} -> {new.type}"
     if old.is_nullable != new.is_nullable:

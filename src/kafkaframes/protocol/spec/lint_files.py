@@ -9,10 +9,16 @@ from typing import NamedTuple
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.catalog.importing import PublishedSpec
-from kafkaframes.protocol.spec.evolution import pair_findings
+from kafkaframes.protocol.spec.evolution import find_unpaired_versions
 from kafkaframes.protocol.spec.jsontext import JsonText
-from kafkaframes.protocol.spec.lint import lint, lint_set
-from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of
+from kafkaframes.protocol.spec.lint import lint_document, lint_set
+from kafkaframes.protocol.spec.load import (
+    NEWEST_DIALECT,
+    PUBLISHED_DIALECT,
+    build_spec,
+    find_problems,
+    read_declaration,
+)
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.protocol.spec.sources import read_published
 
@@ -68,18 +74,18 @@ def lint_paths(paths: Sequence[str | os.PathLike[str]], *, tagged_errors: bool =
 
 def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
     """Yield (is it an error, line) for a file. A spec without errors is added to ``specs``."""
-    dialect = PUBLISHED if entry.release != "0" else NEWEST
+    dialect = PUBLISHED_DIALECT if entry.release != "0" else NEWEST_DIALECT
     try:
         document = JsonText(entry.text, file=entry.file)
     except SpecError as error:
         yield True, str(error)
         return
-    problems = list(problems_of(document, dialect))
+    problems = list(find_problems(document, dialect))
     is_good = not problems
     if is_good:
-        declared_message = declaration(document, dialect)
-        specs.append(build(declared_message))
-        problems = list(lint(document, declared_message, tagged_errors=tagged_errors))
+        declared_message = read_declaration(document, dialect)
+        specs.append(build_spec(declared_message))
+        problems = list(lint_document(document, declared_message, tagged_errors=tagged_errors))
         if document.trailing:
             yield False, f"{entry.file}:{document.trailing_line}: text after the closing brace (one-object)"
     for problem in problems:
@@ -91,5 +97,5 @@ def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: boo
 def _between(specs: list[MessageSpec]) -> Iterator[str]:
     for rule, message, reason in lint_set(specs):
         yield f"{message}: {reason} ({rule})"
-    for finding in pair_findings(specs):
+    for finding in find_unpaired_versions(specs):
         yield f"{finding.message}: {finding.text} ({finding.rule.name})"

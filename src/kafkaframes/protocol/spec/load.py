@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
-from kafkaframes.protocol.spec.declared import DeclarationError, FieldDecl, MessageDecl, StructDecl, declare
+from kafkaframes.protocol.spec.declared import DeclarationError, FieldDecl, MessageDecl, StructDecl, declare_message
 from kafkaframes.protocol.spec.defaults import parse_default
 from kafkaframes.protocol.spec.jsontext import JsonText, file_line
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
-from kafkaframes.protocol.spec.rules_fields import Violation, registry
+from kafkaframes.protocol.spec.rules_fields import RuleViolation, register_structs
 from kafkaframes.protocol.spec.versions import Versions
 
 
-class Dialect(NamedTuple):
-    """Rules of one generation of Kafka's generator. ``NEWEST`` is the current language.
+class SpecDialect(NamedTuple):
+    """Rules of one generation of Kafka's generator. ``NEWEST_DIALECT`` is the current language.
 
     Attributes:
         types: supported message types.
@@ -33,14 +33,14 @@ class Dialect(NamedTuple):
 
 
 _OLD_TYPES = ("request", "response", "header", "metadata", "data")
-NEWEST = Dialect((*_OLD_TYPES, "coordinator-key", "coordinator-value"))
+NEWEST_DIALECT = SpecDialect((*_OLD_TYPES, "coordinator-key", "coordinator-value"))
 #: The generator of Kafka 3.9. Tests compare with its recorded results.
-KAFKA_3_9 = Dialect(_OLD_TYPES, allows_removed=False, knows_header_versions=False)
+KAFKA_3_9_DIALECT = SpecDialect(_OLD_TYPES, allows_removed=False, knows_header_versions=False)
 #: All specs that a release contains.
-PUBLISHED = Dialect(NEWEST.types, allows_trailing_text=True, needs_flexible_versions=False)
+PUBLISHED_DIALECT = SpecDialect(NEWEST_DIALECT.types, allows_trailing_text=True, needs_flexible_versions=False)
 
 
-def load_message(source: str | bytes, *, file: str | None = None, dialect: Dialect = NEWEST) -> MessageSpec:
+def load_message(source: str | bytes, *, file: str | None = None, dialect: SpecDialect = NEWEST_DIALECT) -> MessageSpec:
     """Load a spec.
 
     Args:
@@ -52,50 +52,52 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: Diale
         SpecError: Kafka's generator would reject the spec; the error is the first reason.
     """
     document = JsonText(source, file=file)
-    for problem in problems_of(document, dialect):
+    for problem in find_problems(document, dialect):
         raise SpecError(problem.reason, path=problem.path, file=file_line(file, document.line_of(problem.where)))
-    return build(declaration(document, dialect))
+    return build_spec(read_declaration(document, dialect))
 
 
 def load_trusted(value: dict[str, Any]) -> MessageSpec:
     """Return the spec of a parsed JSON object without checking the rules, for files of the catalog."""
-    return build(declare(value, NEWEST.types))
+    return build_spec(declare_message(value, NEWEST_DIALECT.types))
 
 
-def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Violation]:
+def find_problems(document: JsonText, dialect: SpecDialect = NEWEST_DIALECT) -> Iterator[RuleViolation]:
     """Yield all reasons for which the generator would reject a document."""
-    from kafkaframes.protocol.spec.rules import violations  # not needed for messages of the catalog
+    from kafkaframes.protocol.spec.rules import find_violations  # not needed for messages of the catalog
 
     if document.trailing and not dialect.allows_trailing_text:
-        yield Violation("one-object", f"text after the closing brace, line {document.trailing_line}: remove it", (), ())
+        yield RuleViolation(
+            "one-object", f"text after the closing brace, line {document.trailing_line}: remove it", (), ()
+        )
     try:
-        message = declaration(document, dialect)
+        message = read_declaration(document, dialect)
         if message.struct.versions.is_empty and not dialect.allows_removed:
-            yield Violation("valid-not-empty", "validVersions is empty", ("validVersions",), ())
+            yield RuleViolation("valid-not-empty", "validVersions is empty", ("validVersions",), ())
         if "headerVersions" in document.value and not dialect.knows_header_versions:
-            yield Violation("json", "unknown key 'headerVersions': it exists since 4.5", ("headerVersions",), ())
-        yield from violations(message)
+            yield RuleViolation("json", "unknown key 'headerVersions': it exists since 4.5", ("headerVersions",), ())
+        yield from find_violations(message)
     except DeclarationError as refusal:
-        yield Violation("json", refusal.reason, refusal.where, refusal.path)
+        yield RuleViolation("json", refusal.reason, refusal.where, refusal.path)
     except RecursionError:
-        yield Violation("json", "structs are nested too deeply", (), ())
+        yield RuleViolation("json", "structs are nested too deeply", (), ())
 
 
-def declaration(document: JsonText, dialect: Dialect = NEWEST) -> MessageDecl:
+def read_declaration(document: JsonText, dialect: SpecDialect = NEWEST_DIALECT) -> MessageDecl:
     """Return the declaration in a document, without checking the rules.
 
     Raises:
         DeclarationError: a key is unknown or missing, or its value has the wrong type.
     """
-    message = declare(document.value, dialect.types)
+    message = declare_message(document.value, dialect.types)
     if message.flexible_versions is None and not dialect.needs_flexible_versions:
         return message._replace(flexible_versions=Versions.NONE)
     return message
 
 
-def build(message: MessageDecl) -> MessageSpec:
+def build_spec(message: MessageDecl) -> MessageSpec:
     """Return the resolved spec of a valid declaration."""
-    structs, _ = registry(message)
+    structs, _ = register_structs(message)
     return MessageSpec(
         name=message.struct.name,
         type=message.type,
@@ -106,15 +108,15 @@ def build(message: MessageDecl) -> MessageSpec:
         deprecated_versions=message.deprecated_versions,
         listeners=message.listeners,
         latest_version_unstable=message.latest_version_unstable,
-        header_versions=_header_versions(message),
+        header_versions=_parse_header_versions(message),
     )
 
 
 def _struct(struct: StructDecl) -> StructSpec:
-    return StructSpec(struct.name, struct.versions, tuple(map(_field, struct.fields)), struct.is_common)
+    return StructSpec(struct.name, struct.versions, tuple(map(_build_field, struct.fields)), struct.is_common)
 
 
-def _field(field: FieldDecl) -> FieldSpec:
+def _build_field(field: FieldDecl) -> FieldSpec:
     return FieldSpec(
         name=field.name,
         type=field.type,
@@ -133,7 +135,7 @@ def _field(field: FieldDecl) -> FieldSpec:
     )
 
 
-def _header_versions(message: MessageDecl) -> tuple[tuple[Versions, int], ...] | None:
+def _parse_header_versions(message: MessageDecl) -> tuple[tuple[Versions, int], ...] | None:
     if message.header_versions is None:
         return None
     pairs = [(Versions.parse(versions), int(header)) for versions, header in message.header_versions]

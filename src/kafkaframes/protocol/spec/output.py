@@ -25,8 +25,8 @@ def read_files(source: str | os.PathLike[str] | None) -> dict[str, tuple[Message
     The listener ``zkBroker`` of the catalog's oldest APIs is omitted, because generators of 4.0 and later reject it.
     """
     if source is None:
-        names = [name for api in catalog.apis() for name in (api.request, api.response)]
-        specs = map(catalog.load, (*_HEADERS, *names))
+        names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
+        specs = map(catalog.load_spec, (*_HEADERS, *names))
         kept_specs = [
             replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs
         ]

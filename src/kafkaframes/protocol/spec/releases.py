@@ -21,7 +21,7 @@ from typing import Any, Final
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec.versions import Versions
 
-FILE: Final = Path(__file__).with_suffix(".json")
+RELEASES_FILE: Final = Path(__file__).with_suffix(".json")
 LISTENERS: Final = ("zk_broker", "broker", "controller")
 
 
@@ -54,14 +54,14 @@ class Release:
     @property
     def line(self) -> str:
         """The release line, such as ``0.10.2``, ``2.8`` or ``4.0``."""
-        return _line(self.name)
+        return _release_line(self.name)
 
     @property
     def broker_listener(self) -> str:
         """The usual listener of its brokers: ZooKeeper until 3.2, KRaft since 3.3, its first production release."""
-        return "broker" if _numbers(self.name) >= (3, 3) else "zk_broker"
+        return "broker" if _parse_numbers(self.name) >= (3, 3) else "zk_broker"
 
-    def apis(self, listener: str | None = None) -> dict[int, ApiRange]:
+    def apis_of_listener(self, listener: str | None = None) -> dict[int, ApiRange]:
         """Return the APIs of a listener by key.
 
         Args:
@@ -82,19 +82,19 @@ class Release:
 
 
 @cache
-def _table() -> dict[str, Any]:
-    value = json.loads(FILE.read_bytes())
+def _read_table() -> dict[str, Any]:
+    value = json.loads(RELEASES_FILE.read_bytes())
     assert isinstance(value, dict)
     return value
 
 
-def releases() -> tuple[str, ...]:
+def list_releases() -> tuple[str, ...]:
     """Return the releases in the table, oldest first."""
-    return tuple(_table()["releases"])
+    return tuple(_read_table()["releases"])
 
 
 @cache
-def release(name: str) -> Release:
+def find_release(name: str) -> Release:
     """Return a release.
 
     Args:
@@ -105,14 +105,17 @@ def release(name: str) -> Release:
     Raises:
         OptionError: the release is unknown.
     """
-    names, numbers = releases(), _numbers(name)
-    matches = [item for item in names if numbers and _numbers(item)[: len(numbers)] == numbers][-1:]
-    matches = matches or [item for item in names if _line(item) == _line(name) and _numbers(item) >= numbers > ()]
+    names, numbers = list_releases(), _parse_numbers(name)
+    matches = [item for item in names if numbers and _parse_numbers(item)[: len(numbers)] == numbers][-1:]
+    matches = matches or [
+        item for item in names if _release_line(item) == _release_line(name) and _parse_numbers(item) >= numbers > ()
+    ]
     if not matches:
         raise OptionError(
-            f"unknown release {name!r}; expected {', '.join(names)}, or a release line such as {_line(names[-1])}"
+            f"unknown release {name!r}; expected {', '.join(names)}, "
+            f"or a release line such as {_release_line(names[-1])}"
         )
-    return _release(matches[0])
+    return _make_release(matches[0])
 
 
 def first_release_with(key: int, version: int) -> str | None:
@@ -128,43 +131,43 @@ def first_release_with(key: int, version: int) -> str | None:
     >>> first_release_with(3, 9), first_release_with(1, 12)  # Metadata, Fetch: their first flexible versions
     ('2.4.1', '2.7.2')
     """
-    for name in releases():
-        api = release(name).all_apis.get(key)
+    for name in list_releases():
+        api = find_release(name).all_apis.get(key)
         if api is not None and not api.accepted_versions.is_empty and api.accepted_versions.highest >= version:
             return name
     return None
 
 
-def _release(name: str) -> Release:
-    names = releases()
+def _make_release(name: str) -> Release:
+    names = list_releases()
     index = names.index(name)
     ranges: dict[int, ApiRange] = {}
-    for key, changes in _table()["apis"].items():
+    for key, changes in _read_table()["apis"].items():
         rows = [row for since, row in changes if names.index(since) <= index]
         if rows and rows[-1] is not None:
-            ranges[int(key)] = _range(int(key), *rows[-1])
+            ranges[int(key)] = _make_range(int(key), *rows[-1])
     return Release(name, ranges)
 
 
-def _range(key: int, accepted_text: str, advertised_text: str, deprecated_text: str, listeners: str) -> ApiRange:
+def _make_range(key: int, accepted_text: str, advertised_text: str, deprecated_text: str, listeners: str) -> ApiRange:
     accepted_versions = Versions.parse(accepted_text)
     advertised_versions = Versions.parse(advertised_text) if advertised_text else accepted_versions
     deprecated_versions = tuple(int(number) for number in deprecated_text.split(",") if number)
     return ApiRange(key, accepted_versions, advertised_versions, deprecated_versions, tuple(listeners.split(",")))
 
 
-def _numbers(name: str) -> tuple[int, ...]:
+def _parse_numbers(name: str) -> tuple[int, ...]:
     """Return the numbers of a release name, or an empty tuple if the text is not one."""
     parts = name.split(".")
     is_release = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 5 for part in parts)
     return tuple(map(int, parts)) if is_release else ()
 
 
-def _line(name: str) -> str:
+def _release_line(name: str) -> str:
     """Return the release line: two numbers, or three if the first one is 0.
 
-    >>> _line("0.10.2.2"), _line("4.0.1"), _line("4.3")
+    >>> _release_line("0.10.2.2"), _release_line("4.0.1"), _release_line("4.3")
     ('0.10.2', '4.0', '4.3')
     """
-    numbers = _numbers(name)
+    numbers = _parse_numbers(name)
     return ".".join(map(str, numbers[: 3 if numbers[:1] == (0,) else 2]))

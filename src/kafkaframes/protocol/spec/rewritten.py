@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkaframes.protocol.spec.changes import SpecChange
-from kafkaframes.protocol.spec.evolution import check_sets
-from kafkaframes.protocol.spec.kip_636 import Rewrite
+from kafkaframes.protocol.spec.evolution import compare_sets
+from kafkaframes.protocol.spec.kip_636 import RewriteResult
 from kafkaframes.protocol.spec.model import MessageSpec
 
 
@@ -23,7 +23,7 @@ class RewrittenSpecs:
 
     before: Mapping[str, MessageSpec]
     after: Mapping[str, MessageSpec]
-    tagged_errors: Rewrite | None = None
+    tagged_errors: RewriteResult | None = None
 
     @property
     def changed_names(self) -> list[str]:
@@ -32,4 +32,4 @@ class RewrittenSpecs:
 
     def check(self) -> list[SpecChange]:
         """Return the changes by the rules of evolution, as ``check_specs`` does."""
-        return list(check_sets(self.before, self.after))
+        return list(compare_sets(self.before, self.after))

@@ -20,10 +20,10 @@ from kafkaframes.protocol.spec.rules_fields import (
     STRUCT_RULES,
     Reason,
     RuleContext,
+    RuleViolation,
     SpecRule,
-    Violation,
-    judge,
-    registry,
+    apply_rules,
+    register_structs,
 )
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
@@ -31,44 +31,44 @@ MAX_SLOTS: Final = 10_000
 MAX_SLOTS_OF_ALL_VERSIONS: Final = 1_000_000
 
 
-def _flexible_is_declared(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
+def _check_flexible_is_declared(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.flexible_versions is None and not declaration.struct.versions.is_empty:
         yield 'flexibleVersions is missing: use "0+" for a new message, "none" for an old inflexible one'
 
 
-def _flexible_open(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
+def _check_flexible_is_open(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     flexible = message.flexible_versions
     if not flexible.is_empty and not flexible.is_open:
         yield f'flexibleVersions {flexible} must be none or open, such as "{flexible.lowest}+"'
 
 
-def _listeners(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
+def _check_listeners(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.listeners and declaration.type != "request":
         yield f"only requests can have listeners; this is a {declaration.type}"
 
 
-def _unstable(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
+def _check_unstable(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.latest_version_unstable and declaration.type != "request":
         yield f"latestVersionUnstable is for requests (and applies to responses); this is a {declaration.type}"
 
 
-def _valid_bounded(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
+def _check_valid_is_bounded(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.struct.versions.is_open:
         yield f"validVersions {declaration.struct.versions} has no end: specify the highest version"
 
 
-def _valid_none(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
+def _check_valid_is_none(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.struct.versions.is_empty and declaration.struct.fields:
         yield 'validVersions is empty: specify a range such as "0-3" (or, for a removed API, "none" without fields)'
 
 
-def _top_level_keys(declaration: MessageDecl, _message: RuleContext) -> Iterator[Reason]:
+def _check_top_level_keys(declaration: MessageDecl, _message: RuleContext) -> Iterator[Reason]:
     for field in declaration.struct.fields:
         if field.map_key:
             yield "mapKey at the top level: only fields of a struct in an array can be map keys", field
 
 
-def _coordinator(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
+def _check_coordinator(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     if not declaration.type.startswith("coordinator-"):
         return
     if declaration.api_key is None:
@@ -80,7 +80,7 @@ def _coordinator(declaration: MessageDecl, message: RuleContext) -> Iterator[str
             yield "a coordinator-key must have flexibleVersions none"
 
 
-def _header_versions(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
+def _check_header_versions(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.header_versions is None:
         return
     if declaration.type not in RPC_TYPES or declaration.struct.versions.is_empty:
@@ -91,20 +91,20 @@ def _header_versions(declaration: MessageDecl, _message: RuleContext) -> Iterato
     except SpecError as error:
         yield f"headerVersions: {error.reason}"
         return
-    yield from _header_rows(rows, declaration.struct.versions)
-    yield from _header_numbers(rows, declaration)
+    yield from _check_header_rows(rows, declaration.struct.versions)
+    yield from _check_header_numbers(rows, declaration)
 
 
 def _lowest(row: tuple[Versions, str]) -> int:
     return row[0].lowest
 
 
-def _header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Iterator[str]:
+def _check_header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Iterator[str]:
     next_version = 0
     for versions, header in rows:
         if versions.is_empty or versions.lowest != next_version:
             yield f"headerVersions: the range {versions} must start at {next_version}; ranges have no gaps or overlaps"
-        if not _HEADER.fullmatch(header.strip()) or int(header) > MAX_VERSION:
+        if not _HEADER_NUMBER_PATTERN.fullmatch(header.strip()) or int(header) > MAX_VERSION:
             yield f"headerVersions: {header!r} is not a header version"
         if versions.lowest > valid.highest:
             yield f"headerVersions: the range {versions} starts above the valid versions {valid}"
@@ -113,12 +113,12 @@ def _header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Iterator[
         yield "headerVersions: the last range must be open, such as 2+"
 
 
-def _header_numbers(rows: list[tuple[Versions, str]], declaration: MessageDecl) -> Iterator[str]:
+def _check_header_numbers(rows: list[tuple[Versions, str]], declaration: MessageDecl) -> Iterator[str]:
     """Check the rules of KAFKA-20923 for header versions.
 
     They never decrease, are flexible for flexible bodies, and are 0 for responses of ApiVersions.
     """
-    numbers = [(versions, int(header)) for versions, header in rows if _HEADER.fullmatch(header.strip())]
+    numbers = [(versions, int(header)) for versions, header in rows if _HEADER_NUMBER_PATTERN.fullmatch(header.strip())]
     if declaration.api_key == API_VERSIONS and declaration.type == "response":
         if any(header for _, header in numbers):
             yield "headerVersions: every version of ApiVersionsResponse has header 0 (KIP-511)"
@@ -132,13 +132,13 @@ def _header_numbers(rows: list[tuple[Versions, str]], declaration: MessageDecl) 
             yield f"headerVersions: header {header} is inflexible, but versions {versions} have flexible bodies"
 
 
-def _array_of_records(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
+def _check_arrays_of_records(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """Ignore versions that a field's struct does not have, like the generator."""
     for struct in (declaration.struct, *declaration.common_structs):
-        yield from _record_arrays(struct.fields, struct.versions, message)
+        yield from _find_record_arrays(struct.fields, struct.versions, message)
 
 
-def _record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, message: RuleContext) -> Iterator[Reason]:
+def _find_record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, message: RuleContext) -> Iterator[Reason]:
     for field in fields:
         common_versions = parents.intersect(field.versions)
         if common_versions.is_empty:
@@ -146,10 +146,10 @@ def _record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, message: Ru
         if field.type.is_array and field.type.name == "records":
             yield "arrays of records are not supported: use an array of structs with a records field", field
         elif field.type.name in message.structs and not message.structs[field.type.name].is_common:
-            yield from _record_arrays(field.fields, common_versions, message)
+            yield from _find_record_arrays(field.fields, common_versions, message)
 
 
-def _inline_in_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
+def _check_inline_in_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """The generator registers only inline structs of the message's own fields, but looks up all structs."""
     for common in declaration.common_structs:
         for field in _all_fields(common.fields):
@@ -167,17 +167,17 @@ def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
             yield from _all_fields(field.fields)
 
 
-def _struct_versions(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
+def _check_struct_versions(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """Each struct must have versions in common with its parents, except for unused common structs."""
     valid = declaration.struct.versions
     if valid.is_empty:
         return
     for common in declaration.common_structs:
-        yield from _inline_versions(common.fields, common.versions.intersect(valid), message)
-    yield from _inline_versions(declaration.struct.fields, valid, message)
+        yield from _check_inline_versions(common.fields, common.versions.intersect(valid), message)
+    yield from _check_inline_versions(declaration.struct.fields, valid, message)
 
 
-def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: RuleContext) -> Iterator[Reason]:
+def _check_inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: RuleContext) -> Iterator[Reason]:
     for field in fields:
         struct = message.structs.get(field.type.name)
         if struct is None or struct.is_common:
@@ -189,19 +189,19 @@ def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: 
                 field,
             )
         else:
-            yield from _inline_versions(field.fields, common_versions, message)
+            yield from _check_inline_versions(field.fields, common_versions, message)
 
 
-def _schema_gaps(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
+def _check_schema_gaps(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """A common struct must be declared for every version in which a field uses it, and must not contain itself."""
     schemas: dict[str, Versions] = {}
     finished_names: set[str] = set()
     for common in declaration.common_structs:
-        yield from _schemas(common, declaration.struct.versions, message, schemas, finished_names)
-    yield from _schemas(declaration.struct, declaration.struct.versions, message, schemas, finished_names)
+        yield from _collect_schemas(common, declaration.struct.versions, message, schemas, finished_names)
+    yield from _collect_schemas(declaration.struct, declaration.struct.versions, message, schemas, finished_names)
 
 
-def _schemas(
+def _collect_schemas(
     struct: StructDecl, parents: Versions, message: RuleContext, schemas: dict[str, Versions], finished_names: set[str]
 ) -> Iterator[Reason]:
     """Repeat the generator's schema step: structs in order of first use, in the versions of their first user."""
@@ -210,7 +210,7 @@ def _schemas(
     versions = schemas[struct.name] = parents.intersect(struct.versions)
     struct_fields = [(one, message.structs[one.type.name]) for one in struct.fields if one.type.name in message.structs]
     for _, inner in struct_fields:
-        yield from _schemas(inner, versions, message, schemas, finished_names)
+        yield from _collect_schemas(inner, versions, message, schemas, finished_names)
     for field, inner in struct_fields:
         needed_versions = versions.intersect(field.versions)
         if needed_versions.is_empty:
@@ -235,9 +235,9 @@ def _is_used(struct: StructDecl, message: RuleContext) -> bool:
     return any(one.type.name == struct.name for one in fields)
 
 
-def _expansion(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
+def _check_expansion(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     """Limit the expansion of structs: forty structs that each contain the next one twice would have 2^40 fields."""
-    slots = _slots(declaration.struct, message, {})
+    slots = _count_fields(declaration.struct, message, {})
     versions = declaration.struct.versions
     count = max(versions.highest - versions.lowest + 1, 1)
     if slots > MAX_SLOTS:
@@ -246,14 +246,14 @@ def _expansion(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
         yield f"{slots} fields in {count} versions exceed {MAX_SLOTS_OF_ALL_VERSIONS}, the limit of this program"
 
 
-def _slots(struct: StructDecl, message: RuleContext, counts: dict[str, int]) -> int:
+def _count_fields(struct: StructDecl, message: RuleContext, counts: dict[str, int]) -> int:
     """Count the fields of a struct and its structs, up to a little more than the limit. A cycle counts as 0."""
     counts[struct.name] = 0
     total = 0
     for field in struct.fields:
         inner = message.structs.get(field.type.name)
         if inner is not None and inner.name not in counts:
-            _slots(inner, message, counts)
+            _count_fields(inner, message, counts)
         total = min(total + 1 + (counts[inner.name] if inner is not None else 0), MAX_SLOTS + 1)
     counts[struct.name] = total
     return total
@@ -261,59 +261,73 @@ def _slots(struct: StructDecl, message: RuleContext, counts: dict[str, int]) -> 
 
 MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule(
-        "flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_is_declared
+        "flexible-given",
+        "KIP-482: the flexible versions must be specified in each JSON file",
+        _check_flexible_is_declared,
     ),
-    SpecRule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
-    SpecRule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners, "listeners"),
     SpecRule(
-        "unstable-of-request", "MessageSpec: an API declares its stability once", _unstable, "latestVersionUnstable"
+        "flexible-open", "KIP-482: a version never turns inflexible again", _check_flexible_is_open, "flexibleVersions"
     ),
-    SpecRule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded, "validVersions"),
-    SpecRule("valid-not-empty", "a message has a version, or is removed whole", _valid_none, "validVersions"),
-    SpecRule("no-top-level-key", "MessageDataGenerator: keys are for collections", _top_level_keys),
-    SpecRule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _coordinator),
+    SpecRule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _check_listeners, "listeners"),
     SpecRule(
-        "header-versions", "KIP-1313: every body version has one header version", _header_versions, "headerVersions"
+        "unstable-of-request",
+        "MessageSpec: an API declares its stability once",
+        _check_unstable,
+        "latestVersionUnstable",
     ),
-    SpecRule("array-of-records", "the generator has no code for it", _array_of_records),
-    SpecRule("inline-in-common", "StructRegistry: structs of common structs are common", _inline_in_common),
-    SpecRule("struct-versions", "VersionConditional: some version must have the struct", _struct_versions),
-    SpecRule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _schema_gaps),
-    SpecRule("expansion", "ours, not Kafka's: its largest message has a hundred fields", _expansion),
+    SpecRule(
+        "valid-bounded", "MessageDataGenerator: there is a highest version", _check_valid_is_bounded, "validVersions"
+    ),
+    SpecRule("valid-not-empty", "a message has a version, or is removed whole", _check_valid_is_none, "validVersions"),
+    SpecRule("no-top-level-key", "MessageDataGenerator: keys are for collections", _check_top_level_keys),
+    SpecRule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _check_coordinator),
+    SpecRule(
+        "header-versions",
+        "KIP-1313: every body version has one header version",
+        _check_header_versions,
+        "headerVersions",
+    ),
+    SpecRule("array-of-records", "the generator has no code for it", _check_arrays_of_records),
+    SpecRule("inline-in-common", "StructRegistry: structs of common structs are common", _check_inline_in_common),
+    SpecRule("struct-versions", "VersionConditional: some version must have the struct", _check_struct_versions),
+    SpecRule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _check_schema_gaps),
+    SpecRule("expansion", "ours, not Kafka's: its largest message has a hundred fields", _check_expansion),
 )
 
-_HEADER = re.compile(r"[+]?[0-9]{1,5}", re.ASCII)
+_HEADER_NUMBER_PATTERN = re.compile(r"[+]?[0-9]{1,5}", re.ASCII)
 
 
-__all__ = ["FIELD_RULES", "MESSAGE_RULES", "STRUCT_RULES", "violations"]
+__all__ = ["FIELD_RULES", "MESSAGE_RULES", "STRUCT_RULES", "find_violations"]
 
 _RULES_WITHOUT_CODE = tuple(rule for rule in FIELD_RULES if not rule.of_generated)
 
 
-def violations(declaration: MessageDecl) -> Iterator[Violation]:
+def find_violations(declaration: MessageDecl) -> Iterator[RuleViolation]:
     """Yield everything that Kafka's generator would refuse in a declaration, the most local first."""
-    structs, wrong = registry(declaration)
+    structs, wrong = register_structs(declaration)
     message = RuleContext(declaration, structs)
     for owner in (declaration.struct, *declaration.common_structs):
-        yield from _judge_fields(owner.fields, message)
+        yield from _check_fields(owner.fields, message)
     for struct in (
         declaration.struct,
         *declaration.common_structs,
         *(one for one in structs.values() if not one.is_common),
     ):
-        yield from judge(STRUCT_RULES, struct, message, struct.where, struct.path)
+        yield from apply_rules(STRUCT_RULES, struct, message, struct.where, struct.path)
     yield from wrong
-    yield from judge(MESSAGE_RULES, declaration, message, (), ())
+    yield from apply_rules(MESSAGE_RULES, declaration, message, (), ())
 
 
-def _judge_fields(fields: tuple[FieldDecl, ...], message: RuleContext, *, has_code: bool = True) -> Iterator[Violation]:
+def _check_fields(
+    fields: tuple[FieldDecl, ...], message: RuleContext, *, has_code: bool = True
+) -> Iterator[RuleViolation]:
     rules = FIELD_RULES if has_code else _RULES_WITHOUT_CODE
     for field in fields:
-        yield from judge(rules, field, message, field.where, field.path)
-        yield from _judge_fields(field.fields, message, has_code=has_code and _has_struct(field, message))
+        yield from apply_rules(rules, field, message, field.where, field.path)
+        yield from _check_fields(field.fields, message, has_code=has_code and _has_generated_struct(field, message))
 
 
-def _has_struct(field: FieldDecl, message: RuleContext) -> bool:
+def _has_generated_struct(field: FieldDecl, message: RuleContext) -> bool:
     """Whether code is generated for the fields inside a field: those of an array of primitives are forgotten."""
     struct = message.structs.get(field.type.name)
     return struct is not None and struct.where == field.where

@@ -28,7 +28,7 @@ class SpecRule(NamedTuple, Generic[T]):
     of_generated: bool = False  # checked by the code generator, hence only for fields with generated code
 
 
-class Violation(NamedTuple):
+class RuleViolation(NamedTuple):
     """A violation of a rule, with its place in the file."""
 
     rule: str
@@ -49,10 +49,10 @@ class RuleContext(NamedTuple):
         return self.declaration.flexible_versions or Versions.NONE
 
 
-def registry(declaration: MessageDecl) -> tuple[dict[str, StructDecl], list[Violation]]:
+def register_structs(declaration: MessageDecl) -> tuple[dict[str, StructDecl], list[RuleViolation]]:
     """Return the structs that the generator registers, common structs first, and violations in their declarations."""
     structs: dict[str, StructDecl] = {}
-    wrong: list[Violation] = []
+    wrong: list[RuleViolation] = []
     for common in declaration.common_structs:
         if not common.name[:1].isupper():
             _speak(wrong, "common-struct-capital", f"struct {common.name} must start with a capital", common)
@@ -63,7 +63,7 @@ def registry(declaration: MessageDecl) -> tuple[dict[str, StructDecl], list[Viol
     return structs, wrong
 
 
-def _register_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDecl], wrong: list[Violation]) -> None:
+def _register_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDecl], wrong: list[RuleViolation]) -> None:
     for field in fields:
         if not field.type.is_struct:
             continue
@@ -81,65 +81,65 @@ def _register_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDec
         _register_inline(field.fields, structs, wrong)
 
 
-def _speak(wrong: list[Violation], rule: str, reason: str, about: StructDecl | FieldDecl) -> None:
-    wrong.append(Violation(rule, reason, about.where, about.path))
+def _speak(wrong: list[RuleViolation], rule: str, reason: str, about: StructDecl | FieldDecl) -> None:
+    wrong.append(RuleViolation(rule, reason, about.where, about.path))
 
 
-def judge(
+def apply_rules(
     rules: tuple[SpecRule[T], ...], subject: T, message: RuleContext, where: JsonPath, path: tuple[str, ...]
-) -> Iterator[Violation]:
+) -> Iterator[RuleViolation]:
     """Check a declaration, which is at ``where``, and yield its violations."""
     for rule in rules:
         for reason in rule.check(subject, message):
             if isinstance(reason, str):
-                yield Violation(rule.name, reason, (*where, rule.key) if rule.key else where, path)
+                yield RuleViolation(rule.name, reason, (*where, rule.key) if rule.key else where, path)
             else:
-                yield Violation(rule.name, reason[0], reason[1].where, reason[1].path)
+                yield RuleViolation(rule.name, reason[0], reason[1].where, reason[1].path)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+FIELD_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
-def _name(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
-    if not FIELD_NAME.fullmatch(field.name):
+def _check_name(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+    if not FIELD_NAME_PATTERN.fullmatch(field.name):
         yield f"field name {field.name!r} must consist of letters and digits, and start with a letter"
 
 
-def _nullable_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_nullable_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not field.nullable_versions.is_empty and not field.type.can_be_nullable:
         yield f"type {field.type} cannot be nullable: remove nullableVersions, and use a value such as -1 for null"
 
 
-def _entity_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_entity_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     needed_type = ENTITY_TYPES[field.entity_type]
     if needed_type is not None and field.type.name != needed_type:
         yield f"entityType {field.entity_type} needs type {needed_type}, but {field.name} is {field.type}"
 
 
-def _fields_of_struct(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_fields_of_struct(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.fields and not (field.type.is_array or field.type.is_struct):
         yield f"{field.name} is {field.type}, neither a struct nor an array: it cannot have fields"
 
 
-def _own_flexible_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_own_flexible_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.flexible_versions is not None and (field.type.is_array or field.type.name not in ("string", "bytes")):
         yield f"only string and bytes fields can have flexibleVersions of their own; {field.name} is {field.type}"
 
 
-def _own_flexible_subset(field: FieldDecl, message: RuleContext) -> Iterator[str]:
+def _check_own_flexible_subset(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     own = field.flexible_versions
     if own is not None and not message.flexible_versions.covers(own):
         yield f"flexibleVersions {own} must be within the message's, {message.flexible_versions}"
 
 
-def _zero_copy(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_zero_copy(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.zero_copy and (field.type.is_array or field.type.name != "bytes"):
         yield f"zeroCopy is for bytes fields only; {field.name} is {field.type}"
 
 
-def _tag_pair(field: FieldDecl, message: RuleContext) -> Iterator[str]:
+def _check_tag_pair(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     if field.tag is None and not field.tagged_versions.is_empty:
         yield f"taggedVersions {field.tagged_versions} without a tag: give the field a tag, or remove taggedVersions"
     if field.tag is not None and field.tagged_versions.is_empty:
@@ -161,44 +161,44 @@ def _flexible(field: FieldDecl, message: RuleContext) -> Versions:
     return message.flexible_versions if field.flexible_versions is None else field.flexible_versions
 
 
-def _tag_key(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_tag_key(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.map_key:
         yield "a tagged field cannot be a mapKey: remove one of the two"
 
 
-def _tag_negative(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_tag_negative(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.tag < 0:
         yield f"tag {field.tag} is negative: tags count from 0"
 
 
-def _tag_nullable(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_tag_nullable(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     nullable = field.nullable_versions.intersect(field.tagged_versions)
     if field.tag is not None and not nullable.is_empty and nullable != field.tagged_versions:
         yield f"nullable in {nullable} of its tagged versions {field.tagged_versions}: it must be in all or in none"
 
 
-def _tag_open(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_tag_open(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and not field.tagged_versions.is_empty and not field.tagged_versions.is_open:
         yield f"taggedVersions {field.tagged_versions} must be open, such as {field.tagged_versions.lowest}+"
 
 
-def _tag_subset(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_tag_subset(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not field.versions.covers(field.tagged_versions):
         yield f"taggedVersions {field.tagged_versions} must be within versions, {field.versions}"
 
 
-def _tag_flexible(field: FieldDecl, message: RuleContext) -> Iterator[str]:
+def _check_tag_flexible(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     flexible = _flexible(field, message)
     if not flexible.covers(field.tagged_versions):
         yield f"taggedVersions {field.tagged_versions} must be within the flexible versions, {flexible}"
 
 
-def _tag_records(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_tag_records(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.type.name == "records":
         yield "a records field cannot be tagged"
 
 
-def _default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+def _check_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     try:
         parse_default(field.type, field.default)
     except BadDefaultError as error:
@@ -215,64 +215,66 @@ def _is_records(field: FieldDecl) -> bool:
 
 
 FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
-    SpecRule("field-name", "FieldSpec: names are Java identifiers of letters and digits", _name),
+    SpecRule("field-name", "FieldSpec: names are Java identifiers of letters and digits", _check_name),
     SpecRule(
         "nullable-type",
         "FieldSpec: only strings, bytes, records, arrays and structs can be null",
-        _nullable_type,
+        _check_nullable_type,
         "nullableVersions",
     ),
-    SpecRule("entity-type", "EntityType: an entity has one type", _entity_type, "entityType"),
-    SpecRule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _fields_of_struct),
+    SpecRule("entity-type", "EntityType: an entity has one type", _check_entity_type, "entityType"),
+    SpecRule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _check_fields_of_struct),
     SpecRule(
         "own-flexible-type",
         "FieldSpec: the override exists for the client id of headers",
-        _own_flexible_type,
+        _check_own_flexible_type,
         "flexibleVersions",
     ),
     SpecRule(
         "own-flexible-subset",
         "a field is flexible in flexible versions only",
-        _own_flexible_subset,
+        _check_own_flexible_subset,
         "flexibleVersions",
         of_generated=True,
     ),
-    SpecRule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy, "zeroCopy"),
-    SpecRule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _tag_pair),
-    SpecRule("tag-not-key", "a key must be there in every element", _tag_key, "mapKey"),
-    SpecRule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative, "tag"),
-    SpecRule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable, "nullableVersions"),
-    SpecRule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open, "taggedVersions"),
-    SpecRule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset, "taggedVersions"),
+    SpecRule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _check_zero_copy, "zeroCopy"),
+    SpecRule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _check_tag_pair),
+    SpecRule("tag-not-key", "a key must be there in every element", _check_tag_key, "mapKey"),
+    SpecRule("tag-not-negative", "KIP-482: a tag has 31 bits", _check_tag_negative, "tag"),
+    SpecRule("tag-nullable", "KIP-482: nullable or not, for ever", _check_tag_nullable, "nullableVersions"),
+    SpecRule(
+        "tag-open", "KIP-482: a tag is never reused, so its versions never end", _check_tag_open, "taggedVersions"
+    ),
+    SpecRule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _check_tag_subset, "taggedVersions"),
     SpecRule(
         "tag-flexible",
         "KIP-482: no tagged fields in an inflexible version",
-        _tag_flexible,
+        _check_tag_flexible,
         "taggedVersions",
         of_generated=True,
     ),
     SpecRule(
         "tag-not-records",
         "the generator has no code for it (KIP-482 says any type)",
-        _tag_records,
+        _check_tag_records,
         "tag",
         of_generated=True,
     ),
-    SpecRule("default", "FieldSpec: a default is a value of the type", _default, "default", of_generated=True),
+    SpecRule("default", "FieldSpec: a default is a value of the type", _check_default, "default", of_generated=True),
 )
 
 
-def _unique_names(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
+def _check_unique_names(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
     for field in _find_duplicates(struct.fields, lambda field: field.name):
         yield f"two fields are named {field.name}: rename one", field
 
 
-def _unique_tags(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
+def _check_unique_tags(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
     for field in _find_duplicates((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
         yield f"two fields have tag {field.tag}: give one the next free number", field
 
 
-def _contiguous_tags(struct: StructDecl, _message: RuleContext) -> Iterator[str]:
+def _check_contiguous_tags(struct: StructDecl, _message: RuleContext) -> Iterator[str]:
     tags = {one.tag for one in struct.fields if one.tag is not None}
     missing = [tag for tag in range(len(tags)) if tag not in tags]
     if missing:
@@ -289,7 +291,7 @@ def _find_duplicates(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], obj
 
 
 STRUCT_RULES: tuple[SpecRule[StructDecl], ...] = (
-    SpecRule("unique-names", "StructSpec: names are unique in a struct", _unique_names),
-    SpecRule("unique-tags", "KIP-482: a tag is unique within the context it appears in", _unique_tags),
-    SpecRule("contiguous-tags", "StructSpec: no tag may be left out", _contiguous_tags),
+    SpecRule("unique-names", "StructSpec: names are unique in a struct", _check_unique_names),
+    SpecRule("unique-tags", "KIP-482: a tag is unique within the context it appears in", _check_unique_tags),
+    SpecRule("contiguous-tags", "StructSpec: no tag may be left out", _check_contiguous_tags),
 )

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError, SpecError, format_path_error
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.catalog.importing import PublishedSpec
-from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, Dialect, load_message
+from kafkaframes.protocol.spec.load import NEWEST_DIALECT, PUBLISHED_DIALECT, SpecDialect, load_message
 from kafkaframes.protocol.spec.model import MessageSpec
 
 _RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
@@ -43,7 +43,7 @@ def read_published(origin: str | os.PathLike[str]) -> list[PublishedSpec]:
     return result
 
 
-def load_specs(source: str | os.PathLike[str], dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
+def load_specs(source: str | os.PathLike[str], dialect: SpecDialect = PUBLISHED_DIALECT) -> dict[str, MessageSpec]:
     """Return the specs of a source by name. Two specs of one message are a ``SpecError``."""
     return {name: spec for name, (spec, _) in load_files(source, dialect).items()}
 
@@ -51,10 +51,12 @@ def load_specs(source: str | os.PathLike[str], dialect: Dialect = PUBLISHED) -> 
 def load_checked_specs(source: str | os.PathLike[str], *, is_new: bool = False) -> dict[str, MessageSpec]:
     """Return the specs of a source. Archives are checked less strictly than new files, which must satisfy all rules."""
     is_source = is_new and not os.fspath(source).endswith((".jar", ".zip"))
-    return load_specs(source, NEWEST if is_source else PUBLISHED)
+    return load_specs(source, NEWEST_DIALECT if is_source else PUBLISHED_DIALECT)
 
 
-def load_files(source: str | os.PathLike[str], dialect: Dialect = PUBLISHED) -> dict[str, tuple[MessageSpec, bytes]]:
+def load_files(
+    source: str | os.PathLike[str], dialect: SpecDialect = PUBLISHED_DIALECT
+) -> dict[str, tuple[MessageSpec, bytes]]:
     """Return the specs of a source by name, each with the bytes of its file."""
     specs: dict[str, tuple[MessageSpec, bytes]] = {}
     for file in read_published(source):
@@ -128,10 +130,10 @@ def find_specs(name: str) -> list[MessageSpec]:
             return [load_message(Path(name).read_bytes(), file=name)]
         except OSError as error:
             raise OptionError(format_path_error(error, name)) from None
-    halves = [half for half in (f"{name}Request", f"{name}Response") if half in catalog.names()]
-    if name not in catalog.names() and halves:
-        return [catalog.load(half) for half in halves]
-    return [catalog.load(name)]
+    halves = [half for half in (f"{name}Request", f"{name}Response") if half in catalog.list_names()]
+    if name not in catalog.list_names() and halves:
+        return [catalog.load_spec(half) for half in halves]
+    return [catalog.load_spec(name)]
 
 
 def check_version(spec: MessageSpec, version: int | None) -> int:

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 
 from kafkaframes.errors import SpecError
 
-_BLANKS: Final = "".join(map(chr, range(33)))  # String.trim removes the space and control characters only
-_WHOLE: Final = re.compile(r"[+-]?\d+")
-_HEX: Final = re.compile(r"[+-]?[\da-fA-F]+")
+_BLANK_CHARACTERS: Final = "".join(map(chr, range(33)))  # String.trim removes the space and control characters only
+_DECIMAL_PATTERN: Final = re.compile(r"[+-]?\d+")
+_HEX_PATTERN: Final = re.compile(r"[+-]?[\da-fA-F]+")
 _LAST_CHAR: Final = "\uffff"  # Integer.parseInt processes UTF-16 code units
 MAX_DIGITS: Final = 30
 
@@ -25,7 +25,7 @@ def trim(text: str) -> str:
     >>> trim("\\t0+ "), trim("\\u00a00+")
     ('0+', '\\xa00+')
     """
-    return text.strip(_BLANKS)
+    return text.strip(_BLANK_CHARACTERS)
 
 
 def parse_integer(text: str, *, base: int = 10) -> int | None:
@@ -36,15 +36,15 @@ def parse_integer(text: str, *, base: int = 10) -> int | None:
     >>> parse_integer("+5"), parse_integer("٣"), parse_integer(" 5"), parse_integer("1.0")
     (5, 3, None, None)
     """
-    shape = _WHOLE if base == 10 else _HEX
+    shape = _DECIMAL_PATTERN if base == 10 else _HEX_PATTERN
     if len(text) > MAX_DIGITS or not shape.fullmatch(text) or max(text) > _LAST_CHAR:
         return None
     return int(text, base)
 
 
 MAX_VERSION = 32767  # an int16; a range that ends with it is open ("3+")
-_DIGITS = 6  # numbers with more digits are larger than MAX_VERSION
-_RANGE = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?")  # digits of any script, like Short.parseShort
+_MAX_VERSION_DIGITS = 6  # numbers with more digits are larger than MAX_VERSION
+_RANGE_PATTERN = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?")  # digits of any script, like Short.parseShort
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ class Versions:
         bare = trim(text)
         if bare in ("", "none"):
             return cls.NONE
-        match = _RANGE.fullmatch(bare)
+        match = _RANGE_PATTERN.fullmatch(bare)
         if match is None or max(bare) > "\uffff":
             raise SpecError(f"{text!r} is not a range of versions; expected a form such as 3, 0-5, 3+ or none")
-        low = _number(match[1])
-        high = MAX_VERSION if match[2] else _number(match[3]) if match[3] else low
+        low = _parse_number(match[1])
+        high = MAX_VERSION if match[2] else _parse_number(match[3]) if match[3] else low
         if not (0 <= low <= MAX_VERSION and 0 <= high <= MAX_VERSION):
             raise SpecError(f"{_short(text)!r} is outside of the range of versions, 0 to {MAX_VERSION}")
         return cls(low, high) if low <= high else cls.NONE
@@ -116,10 +116,10 @@ class Versions:
         return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """Parse an integer. Long numbers become a shorter one above all versions: Python limits the digits of ``int``."""
     sign, digits = text[: text[0] in "+-"], text.lstrip("+-").lstrip("0") or "0"
-    return int(sign + digits[:_DIGITS])
+    return int(sign + digits[:_MAX_VERSION_DIGITS])
 
 
 def _short(text: str) -> str:

@@ -2,9 +2,10 @@
 
 Start reading at ``entry.py``.
 
-1. ``take`` gets a record set and a context (``KernelContext``): addresses of functions, memory, and settings as
-   numbers. If it answers ``IN_PLACE``, the set is valid and has its offsets. If it answers ``NEEDS_REBUILD``, header,
-   CRC and stream are valid, and ``_kernels_rebuild.py`` rebuilds the set. With every other answer the set is unchanged.
+1. ``validate_in_place`` gets a record set and a context (``KernelContext``): addresses of functions, memory, and
+   settings as numbers. If it answers ``IN_PLACE``, the set is valid and has its offsets. If it answers
+   ``NEEDS_REBUILD``, header, CRC and stream are valid, and ``_kernels_rebuild.py`` rebuilds the set. With every other
+   answer the set is unchanged.
 2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides as Kafka would. ``NEEDS_CONTENT`` asks
    for the content, decompressed by ``codecs.decompress``. ``TOO_SMALL`` asks for more memory.
 3. The kernels never write more than CONTENT_SIZE bytes of content, and never access bytes outside the record set.
@@ -14,14 +15,14 @@ Start reading at ``entry.py``.
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import decompress_stream, usual_capacity
+from kafkaframes.records._kernels_codecs import decompress_stream, max_usual_content_bytes
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
+    LENGTH_FIELDS_BYTES,
     OLD_ATTRIBUTES,
     OLD_CRC,
     OLD_CRC_FROM,
-    OLD_LENGTHS,
     OLD_TIMESTAMP,
     OVERHEAD,
     V0_HEADER,
@@ -62,8 +63,8 @@ from kafkaframes.records.append._kernels_context import (
     TOO_SMALL,
     TRUSTED,
     UNUSUAL,
-    format_and_codecs,
     is_out_of_range,
+    read_format_and_codecs,
     read_message,
 )
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
@@ -172,7 +173,7 @@ MAX_CONTENT_BYTES = 64 << 20  # larger content is decompressed outside the kerne
 
 _RARE_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _KEPT_FLAGS = CODEC_MASK | TRANSACTIONAL
-_NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
+_UNUSUAL_RESULT = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
 
 
 # ------------------------------------------------------------------------------------------------- the header
@@ -210,7 +211,7 @@ def _is_usual_wrapper(set_at, size, header):
 @device
 def _header_size(set_at, size, context):
     """Return the header size of a single batch or wrapper, 0 for uncompressed messages, ``NEEDS_CONTENT`` otherwise."""
-    if size < V0_HEADER + OLD_LENGTHS or size > context[BATCH_LIMIT]:
+    if size < V0_HEADER + LENGTH_FIELDS_BYTES or size > context[BATCH_LIMIT]:
         return np.int64(NEEDS_CONTENT)
     magic = load_u8(set_at, AT_MAGIC)
     alone = load_i32(set_at, AT_SIZE) + OVERHEAD == size
@@ -219,22 +220,24 @@ def _header_size(set_at, size, context):
             V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(set_at, size, context) else NEEDS_CONTENT
         )
     header = V1_HEADER if magic else V0_HEADER
-    if magic > 2 or size < header + OLD_LENGTHS:
+    if magic > 2 or size < header + LENGTH_FIELDS_BYTES:
         return np.int64(NEEDS_CONTENT)
     if load_u8(set_at, OLD_ATTRIBUTES) & CODEC_MASK == 0:
         return np.int64(0)
-    return np.int64(header + OLD_LENGTHS if alone and _is_usual_wrapper(set_at, size, header) else NEEDS_CONTENT)
+    return np.int64(
+        header + LENGTH_FIELDS_BYTES if alone and _is_usual_wrapper(set_at, size, header) else NEEDS_CONTENT
+    )
 
 
 @device
-def _open(set_at, start, end, codec, magic, context):
+def _open_content(set_at, start, end, codec, magic, context):
     """Return the position of the decompressed records: (status, address, start, end)."""
     if codec == 0:
         return np.int64(1), set_at, np.int64(start), np.int64(end)
     content = context[CONTENT_AT]
     if context[CONTENT_KNOWN] >= 0:
         return np.int64(1), content, np.int64(0), context[CONTENT_KNOWN]
-    capacity = usual_capacity(end - start, MAX_CONTENT_BYTES)
+    capacity = max_usual_content_bytes(end - start, MAX_CONTENT_BYTES)
     if capacity > context[CONTENT_SIZE]:
         return np.int64(TOO_SMALL), content, np.int64(0), np.int64(capacity)
     size = decompress_stream(codec, magic, set_at, start, end, content, capacity, context)
@@ -268,7 +271,7 @@ def _patch_wrapper(set_at, size, offset, largest, context):
 
 
 @device
-def _patch_row(set_at, size, offset, magic, context):
+def _patch_messages(set_at, size, offset, magic, context):
     """Write each message's offset. With LogAppendTime, write its timestamp, timestamp type and CRC as well."""
     position = np.int64(0)
     while position < size:
@@ -283,7 +286,7 @@ def _patch_row(set_at, size, offset, magic, context):
 
 
 @device
-def _take_in_place(set_at, size, magic, codec, content, start, end, offset, context):
+def _validate_set_in_place(set_at, size, magic, codec, content, start, end, offset, context):
     """Validate a set that has the log's format and codec, and assign its offsets: (records, largest timestamp)."""
     if magic == 2:
         count = load_i32(set_at, V2_COUNT)
@@ -300,14 +303,14 @@ def _take_in_place(set_at, size, magic, codec, content, start, end, offset, cont
     if magic == 2:
         _patch_batch(set_at, size, offset, largest, context)
     elif codec == 0:
-        _patch_row(set_at, size, offset, magic, context)
+        _patch_messages(set_at, size, offset, magic, context)
     else:
         _patch_wrapper(set_at, size, offset + count - 1, largest, context)
     return count, largest
 
 
 @kernel(types.UniTuple(types.int64, 4)(RECORD_SET, types.int64, OUT_INT64S))
-def take(data, offset, context):
+def validate_in_place(data, offset, context):
     """Validate a set and assign its offsets in place: (answer, records, largest timestamp, size).
 
     ``NEEDS_REBUILD``: the set is decompressed but must be rebuilt. ``TOO_SMALL``: (answer, required bytes, 0, 0).
@@ -315,13 +318,13 @@ def take(data, offset, context):
     set_at, size = address_of(data), np.int64(len(data))
     header = _header_size(set_at, size, context)
     if header < 0 or offset < 0 or offset > MAX_SAFE_MS:
-        return _NO
-    magic, codec, target = format_and_codecs(set_at, context)
-    status, content, start, end = _open(set_at, header, size, codec, magic, context)
+        return _UNUSUAL_RESULT
+    magic, codec, target = read_format_and_codecs(set_at, context)
+    status, content, start, end = _open_content(set_at, header, size, codec, magic, context)
     if status < 0:
         return status, end, np.int64(0), np.int64(0)
     if magic == context[TO_MAGIC] and target == codec and (magic != 0 or codec == 0):
-        count, largest = _take_in_place(set_at, size, magic, codec, content, start, end, offset, context)
+        count, largest = _validate_set_in_place(set_at, size, magic, codec, content, start, end, offset, context)
         if count:
             return np.int64(IN_PLACE), count, largest, size
     context[RECORDS_AT], context[RECORDS_START], context[RECORDS_END] = content, start, end

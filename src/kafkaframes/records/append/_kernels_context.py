@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import CALLS
+from kafkaframes.records._kernels_codecs import CALL_SLOTS
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
+    LENGTH_FIELDS_BYTES,
     OLD_ATTRIBUTES,
     OLD_CRC,
     OLD_CRC_FROM,
-    OLD_LENGTHS,
     OLD_TIMESTAMP,
     OVERHEAD,
     V0_HEADER,
@@ -37,8 +37,8 @@ BYTES, RECORD_SET = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteA
 # The context starts with the functions that ``decompress_stream`` calls. Then follow the memory for content and output,
 # the size of the content (-1 if it is not decompressed yet), the settings, the position of the records that ``take``
 # found, and the values that ``rewrite`` passes to ``wrap``.
-CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_KNOWN = range(CALLS, CALLS + 5)
-SETTINGS = CONTENT_KNOWN + 1
+CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_KNOWN = range(CALL_SLOTS, CALL_SLOTS + 5)
+FIRST_SETTING = CONTENT_KNOWN + 1
 (
     TO_MAGIC,
     TO_CODEC,
@@ -51,12 +51,12 @@ SETTINGS = CONTENT_KNOWN + 1
     LEADER_EPOCH,
     BATCH_LIMIT,
     REASSIGN,
-) = range(SETTINGS, SETTINGS + 11)
+) = range(FIRST_SETTING, FIRST_SETTING + 11)
 SETTINGS_END = REASSIGN + 1
 RECORDS_AT, RECORDS_START, RECORDS_END = range(SETTINGS_END, SETTINGS_END + 3)
 FIRST_MS, MAX_RECORD_MS, COUNT = range(RECORDS_END + 1, RECORDS_END + 4)
-WORDS = COUNT + 1
-OWN_WORDS = WORDS - CALLS
+CONTEXT_WORDS = COUNT + 1
+OWN_WORDS = CONTEXT_WORDS - CALL_SLOTS
 ANY_CODEC = -1  # as TO_CODEC: keep the codec of the record set
 # Answers of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet
 # compressed.
@@ -65,11 +65,11 @@ MAX_SAFE_MS = 1 << 61  # above it, sums could overflow as they do in Java, which
 NO_TIMESTAMP = -1
 
 
-_NO = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+_NO_MESSAGE = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
-def format_and_codecs(set_at, context):
+def read_format_and_codecs(set_at, context):
     """Return the format of a record set, its codec, and the log's codec."""
     magic = load_u8(set_at, AT_MAGIC)
     codec = load_u8(set_at, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
@@ -91,26 +91,26 @@ def read_message(source, position, end, magic, rejected_attributes, context):
     requires.
     """
     header = V1_HEADER if magic else V0_HEADER
-    if end - position < header + OLD_LENGTHS:
-        return _NO
+    if end - position < header + LENGTH_FIELDS_BYTES:
+        return _NO_MESSAGE
     stop = position + OVERHEAD + load_i32(source, position + AT_SIZE)
-    if stop < position + header + OLD_LENGTHS or stop > end:
-        return _NO
+    if stop < position + header + LENGTH_FIELDS_BYTES or stop > end:
+        return _NO_MESSAGE
     if (
         load_i8(source, position + AT_MAGIC) != magic
         or load_u8(source, position + OLD_ATTRIBUTES) & rejected_attributes
     ):
-        return _NO
+        return _NO_MESSAGE
     if crc32_of(source, position + OLD_CRC_FROM, stop) != load_u32(source, position + OLD_CRC):
-        return _NO
+        return _NO_MESSAGE
     timestamp = load_i64(source, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
     key_at, key_size = position + header + 4, load_i32(source, position + header)
     if is_out_of_range(timestamp, context) or (context[NEED_KEY] and key_size < 0):
-        return _NO
+        return _NO_MESSAGE
     if key_size < -1 or key_size > stop - key_at - 4:
-        return _NO
+        return _NO_MESSAGE
     value_at = key_at + max(key_size, 0) + 4
     value_size = load_i32(source, value_at - 4)
     if value_size < -1 or value_at + max(value_size, 0) != stop:
-        return _NO
+        return _NO_MESSAGE
     return stop, timestamp, key_at, key_size, value_at, value_size

@@ -2,10 +2,11 @@
 
 Start reading at ``entry.py``.
 
-1. ``rewrite`` answers ``WRITTEN`` if the set for the log is at OUT_AT. It answers ``PLAIN`` if the records are there
-   uncompressed: the caller compresses them, and ``wrap`` adds the header.
+1. ``rewrite_set`` answers ``WRITTEN`` if the set for the log is at OUT_AT. It answers ``PLAIN`` if the records are
+   there uncompressed: the caller compresses them, and ``wrap_compressed`` adds the header.
 2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides. ``OUT_TOO_SMALL`` asks for more memory.
-3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus ``MAX_RECORD_OVERHEAD``
+3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus
+``MAX_RECORD_OVERHEAD_BYTES``
    bytes per record.
 4. Each record is read and written in one step. The functions return ``(count, largest timestamp, first timestamp,
    contiguous, size)``. A count of 0 means that something is unusual: a size that does not fit, a varint that is not in
@@ -18,7 +19,7 @@ import numpy as np
 
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
-    OLD_LENGTHS,
+    LENGTH_FIELDS_BYTES,
     V0_HEADER,
     V1_HEADER,
     V2_ATTRIBUTES,
@@ -31,7 +32,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_ID,
 )
 from kafkaframes.records._kernels_write import (
-    MAX_RECORD_OVERHEAD,
+    MAX_RECORD_OVERHEAD_BYTES,
     finish_batch,
     finish_wrapper,
     record_size,
@@ -65,8 +66,8 @@ from kafkaframes.records.append._kernels_context import (
     TO_MAGIC,
     UNUSUAL,
     WRITTEN,
-    format_and_codecs,
     is_out_of_range,
+    read_format_and_codecs,
     read_message,
 )
 from kafkaframes.records.layout import LOG_APPEND_TIME, MIN_RECORD_BYTES, TRANSACTIONAL, ZSTD
@@ -128,7 +129,7 @@ def _skip_headers(address, position, end):
 
 
 @device
-def _write(
+def _write_record(
     source, key_at, key_size, value_at, value_size, headers_at, headers_size,
     timestamp, first, number, out, to, offset, relative, context,
 ):  # fmt: skip
@@ -165,11 +166,11 @@ def _write(
 
 
 @device
-def capacity_for(size, count, magic):
+def max_output_bytes(size, count, magic):
     """Return the largest output size, in bytes, of ``size`` bytes of records. Formats 0 and 1 have no record count."""
     if magic < 2:
-        count = size // ((V1_HEADER if magic else V0_HEADER) + OLD_LENGTHS)
-    return size + MAX_RECORD_OVERHEAD * count
+        count = size // ((V1_HEADER if magic else V0_HEADER) + LENGTH_FIELDS_BYTES)
+    return size + MAX_RECORD_OVERHEAD_BYTES * count
 
 
 @device
@@ -206,7 +207,7 @@ def rewrite_batch(source, position, end, count, base_timestamp, out, offset, rel
             return _NO_RECORDS
         if number == 0:
             first = timestamp
-        to = _write(
+        to = _write_record(
             source, key_at, key_size, value_at, value_size, headers_at, position - headers_at,
             timestamp, first, number, out, to, offset, relative, context,
         )  # fmt: skip
@@ -234,7 +235,7 @@ def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, 
             return _NO_RECORDS
         if number == 0:
             first = timestamp
-        to = _write(
+        to = _write_record(
             source, key_at, key_size, value_at, value_size, np.int64(0), np.int64(0),
             timestamp, first, number, out, to, offset, relative, context,
         )  # fmt: skip
@@ -251,7 +252,7 @@ def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, 
     return number, largest, first, contiguous, to
 
 
-_NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+_UNUSUAL_RESULT = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
@@ -296,17 +297,17 @@ def _finish_wrapper(codec, size, offset, context):
 
 
 @kernel(types.UniTuple(types.int64, 5)(RECORD_SET, types.int64, OUT_INT64S))
-def rewrite(data, offset, context):
+def rewrite_set(data, offset, context):
     """Rewrite the records of a validated set: (answer, records, largest timestamp, size, size of the old records)."""
     set_at, content, start, end = address_of(data), context[RECORDS_AT], context[RECORDS_START], context[RECORDS_END]
-    magic, codec, target = format_and_codecs(set_at, context)
+    magic, codec, target = read_format_and_codecs(set_at, context)
     if not _can_be_written(set_at, magic, codec, target, context):
-        return _NO
+        return _UNUSUAL_RESULT
     from_count = load_i32(set_at, V2_COUNT) if magic == 2 else np.int64(0)
     if magic == 2 and not can_hold(end - start, from_count):
-        return _NO
+        return _UNUSUAL_RESULT
     header = np.int64(V2_HEADER if context[TO_MAGIC] == 2 and target == 0 else 0)
-    capacity = header + capacity_for(end - start, from_count, magic)
+    capacity = header + max_output_bytes(end - start, from_count, magic)
     if capacity > context[OUT_SIZE]:
         return np.int64(OUT_TOO_SMALL), capacity, np.int64(0), np.int64(0), np.int64(0)
     relative, out = context[TO_MAGIC] == 1 and target != 0, context[OUT_AT] + header
@@ -325,14 +326,14 @@ def rewrite(data, offset, context):
             content, start, end, magic, wrapper_offset, out, offset, relative, context
         )
     if count == 0:
-        return _NO
+        return _UNUSUAL_RESULT
     if (
         magic == context[TO_MAGIC]
         and codec == target
         and magic
         and (contiguous or (magic == 2 and not context[REASSIGN]))
     ):
-        return _NO
+        return _UNUSUAL_RESULT
     context[FIRST_MS], context[COUNT] = first, count
     context[MAX_RECORD_MS] = context[NOW_MS] if context[APPEND_TIME] else largest
     max_ms = context[NOW_MS] if context[APPEND_TIME] else (largest if context[TO_MAGIC] else np.int64(NO_TIMESTAMP))
@@ -350,10 +351,10 @@ def rewrite(data, offset, context):
 
 
 @kernel(types.int64(RECORD_SET, BYTES, types.int64, types.int64, OUT_INT64S))
-def wrap(data, payload, codec, offset, context):
+def wrap_compressed(data, payload, codec, offset, context):
     """Put a header before compressed records; return the batch size, or ``UNUSUAL`` if it exceeds the batch limit.
 
-    ``data`` is the record set for which ``rewrite`` just answered ``PLAIN``.
+    ``data`` is the record set for which ``rewrite_set`` just answered ``PLAIN``.
     """
     set_at, size = address_of(data), np.int64(len(payload))
     magic = context[TO_MAGIC]

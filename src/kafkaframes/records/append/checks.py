@@ -15,9 +15,9 @@ import numpy as np
 from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
 from kafkaframes.records.append.results import batch_error, record_errors
 from kafkaframes.records.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
-from kafkaframes.records.batch import message_crc_fits
+from kafkaframes.records.batch import is_message_crc_valid
 from kafkaframes.records.codecs import CODECS
-from kafkaframes.records.decoded import Decoded, Problem
+from kafkaframes.records.decoded import BatchProblem, DecodedBatches
 from kafkaframes.records.fields import NO_PRODUCER_ID, NO_TIMESTAMP
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
 from kafkaframes.records.reasons import NESTED, UNREADABLE_FIELD
@@ -35,7 +35,7 @@ _ATTRIBUTES_POSITION = MESSAGE_V0.position_of("attributes")
 _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_BYTES
 
 
-class Unreadable(NamedTuple):
+class UnreadableMessage(NamedTuple):
     """A message with a key or value that exceeds it.
 
     Attributes:
@@ -57,14 +57,14 @@ class Unreadable(NamedTuple):
     @property
     def key_size(self) -> int | None:
         """The stated size of the key; None if the message ends before it."""
-        return self._size_at(self._key_at)
+        return self._read_size(self._key_at)
 
     @property
-    def failure(self) -> str:
+    def read_error(self) -> str:
         """The exception that Kafka throws when it reads the key and then the value."""
         key_position = self._key_at
         for _ in ("key", "value"):
-            size = self._size_at(key_position)
+            size = self._read_size(key_position)
             if size is None:
                 return BEYOND
             key_position += 4 + max(size, 0)
@@ -73,13 +73,13 @@ class Unreadable(NamedTuple):
         return TOO_LONG
 
     @property
-    def value_failure(self) -> str:
+    def value_read_error(self) -> str:
         """The exception that Kafka throws when it reads the value only."""
         key_position = self._key_at
-        key_size = self._size_at(key_position)
-        return BEYOND if key_size is None or self._size_at(key_position + 4 + max(key_size, 0)) is None else TOO_LONG
+        key_size = self._read_size(key_position)
+        return BEYOND if key_size is None or self._read_size(key_position + 4 + max(key_size, 0)) is None else TOO_LONG
 
-    def _size_at(self, position: int) -> int | None:
+    def _read_size(self, position: int) -> int | None:
         return (
             int.from_bytes(self.message[position : position + 4], "big", signed=True)
             if position + 4 <= len(self.message)
@@ -87,36 +87,36 @@ class Unreadable(NamedTuple):
         )
 
 
-def unreadable_message(content: Decoded, batch: int) -> Unreadable | None:
+def find_unreadable_message(content: DecodedBatches, batch: int) -> UnreadableMessage | None:
     """Return the truncated message at which the index of a batch ends; None if it ends for another reason."""
-    if not content.unreadable(batch):
+    if not content.has_unreadable_field(batch):
         return None
     position, number = int(content.index.wheres[batch]), int(content.index.rows[batch])
     if content.batches.is_wrapper[batch]:
         return _read_inner_message(content, batch, number, position + OVERHEAD_BYTES)
     magic, end = int(content.batches.column("magic")[batch]), int(content.sections.ends[batch])
-    return Unreadable(number, magic, False, content.sections.buf[position:end].tobytes())
+    return UnreadableMessage(number, magic, False, content.sections.buf[position:end].tobytes())
 
 
-def mask_truncated_messages(content: Decoded) -> Flags:
+def mask_truncated_messages(content: DecodedBatches) -> Flags:
     """Return which messages of a lenient index have a key or value that exceeds the message."""
     result: Flags = content.index.value_at == content.index.headers_at
     return result
 
 
-def unreadable_inner_message(content: Decoded, batch: int, number: int) -> Unreadable:
+def read_unreadable_inner_message(content: DecodedBatches, batch: int, number: int) -> UnreadableMessage:
     """Return a message of a compressed set, by its number, for which ``mask_truncated_messages`` is true."""
     return _read_inner_message(content, batch, number, int(content.index.headers_at[content.starts[batch] + number]))
 
 
-def _read_inner_message(content: Decoded, batch: int, number: int, position: int) -> Unreadable:
+def _read_inner_message(content: DecodedBatches, batch: int, number: int, position: int) -> UnreadableMessage:
     """Read a message of a compressed set. Its CRC is at ``at``, its size immediately before."""
     buf = content.sections.buf
     end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
-    return Unreadable(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
+    return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
 
 
-def damage_error(content: Decoded, batch: int) -> AppendRefusedError | None:
+def damage_error(content: DecodedBatches, batch: int) -> AppendRefusedError | None:
     """Return the error with which Kafka rejects a damaged batch when it reads all of it; None if it is not damaged."""
     problem = content.problem(batch)
     if problem is None:
@@ -124,19 +124,19 @@ def damage_error(content: Decoded, batch: int) -> AppendRefusedError | None:
     return batch_error(problem, batch=batch, exception=exception_of(content, batch, problem))
 
 
-def exception_of(content: Decoded, batch: int, problem: Problem) -> str | None:
+def exception_of(content: DecodedBatches, batch: int, problem: BatchProblem) -> str | None:
     """Return Kafka's exception if it depends on the bytes; None if the problem alone decides it."""
-    result = unreadable_message(content, batch)
+    result = find_unreadable_message(content, batch)
     if result is not None:
-        return result.failure
+        return result.read_error
     if problem.status == NESTED:
         codec = int(content.sections.buf[content.index.wheres[batch] + _ATTRIBUTES_POSITION]) & CODEC_MASK
         return None if codec in CODECS or not codec else TOO_LONG
     if problem.status == UNREADABLE_FIELD:  # Kafka reads the value of a compressed message but not its key
         position, size, magic = (int(content.batches.column(name)[batch]) for name in ("position", "size", "magic"))
-        return Unreadable(
+        return UnreadableMessage(
             0, magic, False, content.data[position + OVERHEAD_BYTES : position + size].tobytes()
-        ).value_failure
+        ).value_read_error
     return None
 
 
@@ -150,15 +150,15 @@ class BatchCheck(NamedTuple):
     """A check of batches: the reason for a rejection, the function that returns the invalid batches, the exception."""
 
     reason: str
-    find_faults: Callable[[Decoded, AppendSettings], Flags]
+    find_faults: Callable[[DecodedBatches, AppendSettings], Flags]
     exception: str = "InvalidRecordException"
 
 
-def _is_client(content: Decoded, settings: AppendSettings) -> Flags:
+def _is_client(content: DecodedBatches, settings: AppendSettings) -> Flags:
     return np.full(len(content.batches), settings.origin == "CLIENT")
 
 
-def _must_be_contiguous(content: Decoded, settings: AppendSettings) -> Flags:
+def _must_be_contiguous(content: DecodedBatches, settings: AppendSettings) -> Flags:
     """Return whether holes between the offsets are invalid. Mirrors may leave holes."""
     if settings.on_noncontiguous == AS_KAFKA:
         return _is_client(content, settings)
@@ -170,15 +170,15 @@ def _min_records(settings: AppendSettings) -> int:
     return 0 if settings.on_noncontiguous == KEEP else 1
 
 
-def _offsets_in_range(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _offsets_in_range(content: DecodedBatches) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return content.batches.column("last_offset") - content.batches.column("base_offset") + 1
 
 
-def _is_v2(content: Decoded) -> Flags:
+def _is_v2(content: DecodedBatches) -> Flags:
     return content.batches.is_v2
 
 
-def _has_producer(content: Decoded) -> Flags:
+def _has_producer(content: DecodedBatches) -> Flags:
     return content.batches.column("producer_id") > NO_PRODUCER_ID
 
 
@@ -213,14 +213,18 @@ BATCH_CHECKS = (
 )
 
 
-def check_batches(content: Decoded, settings: AppendSettings) -> None:
+def check_batches(content: DecodedBatches, settings: AppendSettings) -> None:
     """Check every batch and every record.
 
     Raises:
         AppendRefusedError: for the first invalid batch.
     """
     batch_faults = [rule.find_faults(content, settings) for rule in BATCH_CHECKS]
-    record_faults = (inner_crc_faults(content), mask_truncated_messages(content), *_record_faults(content, settings))
+    record_faults = (
+        find_inner_crc_faults(content),
+        mask_truncated_messages(content),
+        *_find_record_faults(content, settings),
+    )
     is_invalid = np.logical_or.reduce(batch_faults)
     is_invalid[content.owners[np.logical_or.reduce(record_faults)]] = True
     is_invalid[(content.index.statuses != 0) | np.isin(np.arange(len(is_invalid)), list(content.sections.problems))] = (
@@ -233,19 +237,21 @@ def check_batches(content: Decoded, settings: AppendSettings) -> None:
         _check_records(content, settings, batch, record_faults)
 
 
-def _check_records(content: Decoded, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]) -> None:
+def _check_records(
+    content: DecodedBatches, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]
+) -> None:
     """Raise for the first wrong inner CRC, else for damage, else for all invalid records, as Kafka's loop does."""
     part = slice(int(content.starts[batch]), int(content.starts[batch + 1]))
     bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
     wrong_crc = bad_crc & ~magic_fault
-    wrong_type = time_fault & ~key_fault & ~_uses_clock(content.index.timestamps[part], settings)
+    wrong_type = time_fault & ~key_fault & ~_mask_compared_with_clock(content.index.timestamps[part], settings)
     needs_message = beyond_end & (magic_fault | settings.is_compacted | wrong_type)
     for number in np.flatnonzero(wrong_crc | needs_message).tolist():
         if wrong_crc[number]:
             raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {number} has a wrong CRC")
-        message = unreadable_inner_message(content, batch, number)
+        message = read_unreadable_inner_message(content, batch, number)
         _check_unreadable(message, batch, settings, wrong_type=bool(wrong_type[number]))
-    problem, last = content.problem(batch), unreadable_message(content, batch)
+    problem, last = content.problem(batch), find_unreadable_message(content, batch)
     if problem is not None and last is None:
         raise batch_error(problem, batch=batch, exception=exception_of(content, batch, problem))
     errors = []
@@ -257,25 +263,27 @@ def _check_records(content: Decoded, settings: AppendSettings, batch: int, recor
         else:
             errors.append(RecordRefusal(number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
     if last is not None:
-        errors += _unreadable_errors(content, settings, batch, last)
+        errors += _find_unreadable_errors(content, settings, batch, last)
     if errors:
         raise record_errors(tuple(errors))
 
 
-def _unreadable_errors(content: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
+def _find_unreadable_errors(
+    content: DecodedBatches, settings: AppendSettings, batch: int, last: UnreadableMessage
+) -> list[RecordRefusal]:
     """Check the truncated message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
     without_key = settings.is_compacted and last.key_size is not None and last.key_size < 0
     timestamp = content.batches.column("max_timestamp")[batch : batch + 1]
-    late = _timestamp_faults(timestamp, content.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
+    late = _find_timestamp_faults(timestamp, content.batches.mask_flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
     late = late and not last.in_set
-    wrong_type = late and not without_key and not _uses_clock(timestamp, settings)[0]
+    wrong_type = late and not without_key and not _mask_compared_with_clock(timestamp, settings)[0]
     _check_unreadable(last, batch, settings, wrong_type=wrong_type)
     if without_key:
         return [RecordRefusal(last.number, ErrorCode.INVALID_RECORD, _KEY_REASON)]
     return [RecordRefusal(last.number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
-def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, *, wrong_type: bool) -> None:
+def _check_unreadable(record: UnreadableMessage, batch: int, settings: AppendSettings, *, wrong_type: bool) -> None:
     """Reject the whole batch for a truncated message if Kafka does.
 
     Args:
@@ -284,43 +292,43 @@ def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, 
     if (
         record.message[_MAGIC_POSITION] != record.magic
     ):  # Kafka's error text includes the message, so Kafka reads it and fails
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
-    if record.in_set and not message_crc_fits(record.message):
+        raise AppendRefusedError(record.read_error, f"batch {batch}: record {record.number} is truncated")
+    if record.in_set and not is_message_crc_valid(record.message):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
     if settings.is_compacted and record.key_size is None:
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} ends before its key")
+        raise AppendRefusedError(record.read_error, f"batch {batch}: record {record.number} ends before its key")
     if wrong_type:
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
+        raise AppendRefusedError(record.read_error, f"batch {batch}: record {record.number} is truncated")
 
 
-def _in_sets(content: Decoded) -> Flags:
+def _mask_in_sets(content: DecodedBatches) -> Flags:
     flags: Flags = content.batches.is_wrapper[content.owners]
     return flags
 
 
-def inner_crc_faults(content: Decoded) -> Flags:
+def find_inner_crc_faults(content: DecodedBatches) -> Flags:
     """Return which inner messages have a wrong CRC."""
     faults = np.zeros(len(content.owners), np.bool_)
-    inner = np.flatnonzero(_in_sets(content))
+    inner = np.flatnonzero(_mask_in_sets(content))
     faults[inner] = check_message_crcs(content.sections.buf, content.index.headers_at[inner]) == 0
     return faults
 
 
-def _record_faults(content: Decoded, settings: AppendSettings) -> tuple[Flags, ...]:
+def _find_record_faults(content: DecodedBatches, settings: AppendSettings) -> tuple[Flags, ...]:
     """Return which records have another format than their set, no key although required, or an invalid timestamp."""
     index, batches, owners = content.index, content.batches, content.owners
     magic_fault = np.zeros(len(owners), np.bool_)
-    inner = _in_sets(content)
+    inner = _mask_in_sets(content)
     magics = content.sections.buf[index.headers_at[inner] + _MAGIC_POSITION].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
     key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.is_compacted
-    is_append_time: Flags = content.batches.flag(LOG_APPEND_TIME)[owners]
-    return magic_fault, key_fault, _timestamp_faults(index.timestamps, is_append_time, settings)
+    is_append_time: Flags = content.batches.mask_flag(LOG_APPEND_TIME)[owners]
+    return magic_fault, key_fault, _find_timestamp_faults(index.timestamps, is_append_time, settings)
 
 
-def _timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: AppendSettings) -> Flags:
+def _find_timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: AppendSettings) -> Flags:
     """Return which timestamps are too far from the clock, or have type LogAppendTime, which producers may not set."""
-    uses_clock = _uses_clock(timestamps, settings)
+    uses_clock = _mask_compared_with_clock(timestamps, settings)
     with np.errstate(over="ignore"):
         age = np.int64(settings.now_ms) - timestamps  # overflows as Java's does
         late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
@@ -328,7 +336,7 @@ def _timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: AppendS
     return flags
 
 
-def _uses_clock(timestamps: Ints, settings: AppendSettings) -> Flags:
+def _mask_compared_with_clock(timestamps: Ints, settings: AppendSettings) -> Flags:
     """Return which timestamps are compared with the clock. For the others only the type is checked."""
     flags: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
     return flags

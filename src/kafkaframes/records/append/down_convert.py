@@ -15,40 +15,42 @@ from kafkaframes.records.append.headers import reject_corrupt_end
 from kafkaframes.records.append.results import DownConvertedRecords
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.decode import decode
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decode import decode_batches
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.scan import Batches, as_array, scan_all
+from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
-def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConvertedRecords:
+def convert_records_down(
+    records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0
+) -> DownConvertedRecords:
     """Down-convert records; see ``entry.down_convert``."""
     data = as_array(records)
     batches = scan_all(data)
     losses: dict[str, int] = {}
     parts, converted_records = [], 0
     for row in range(len(batches)):
-        entry = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
+        entry = BatchHeaders(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
         _check_codec(entry, magic)
         if int(entry.column("magic")[0]) <= magic:
             position, size = int(entry.column("position")[0]), int(entry.column("size")[0])
             parts.append(data[position : position + size].tobytes())
             continue
-        content = decode(data, entry)
+        content = decode_batches(data, entry)
         if content.batches.is_control[0] and magic < 2:
             losses["control batches"] = losses.get("control batches", 0) + 1
             continue
-        part, count = _convert(content, magic, first_offset, losses)
+        part, count = _convert_batches(content, magic, first_offset, losses)
         parts.append(part)
         converted_records += count
     reject_corrupt_end(batches.end)
     return DownConvertedRecords(b"".join(parts), converted_records, losses)
 
 
-def _check_codec(batch: Batches, magic: int) -> None:
+def _check_codec(batch: BatchHeaders, magic: int) -> None:
     number = int(batch.codecs[0])
     control = bool(batch.is_control[0])
     if control and magic < 2:
@@ -59,9 +61,15 @@ def _check_codec(batch: Batches, magic: int) -> None:
         raise AppendRefusedError("UnsupportedCompressionTypeException", "zstd needs format 2")
 
 
-def _convert(content: Decoded, magic: int, first_offset: int, losses: dict[str, int]) -> tuple[bytes, int]:
+def _convert_batches(
+    content: DecodedBatches, magic: int, first_offset: int, losses: dict[str, int]
+) -> tuple[bytes, int]:
     codec = Codec(int(content.batches.codecs[0]))
-    if codec is Codec.NONE and content.unreadable(0) and int(content.batches.column("base_offset")[0]) < first_offset:
+    if (
+        codec is Codec.NONE
+        and content.has_unreadable_field(0)
+        and int(content.batches.column("base_offset")[0]) < first_offset
+    ):
         return b"", 0
     error = damage_error(content, 0)
     if error is not None:
@@ -83,7 +91,7 @@ def _convert(content: Decoded, magic: int, first_offset: int, losses: dict[str, 
     return build_batch(rows, record_format=magic, codec=codec, fields=fields), count
 
 
-def _count_losses(content: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:
+def _count_losses(content: DecodedBatches, magic: int, count: int, lost: dict[str, int]) -> None:
     batches, index = content.batches, content.index
     losses = {
         "records with headers": int((index.header_counts > 0).sum()),

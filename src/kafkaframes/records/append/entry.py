@@ -37,7 +37,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 _MAX_START_OFFSET: Final = 2**63 - 2**32  # the offsets of one append cannot overflow if they start here or below
 Answer = tuple[int, int, int, int]
-_GENERAL_PATH: Answer = (slots.UNUSUAL, 0, 0, 0)
+_GENERAL_PATH_ANSWER: Answer = (slots.UNUSUAL, 0, 0, 0)
 # The memory of a context for decompressed content, and the same for output: the initial size, and the largest size that
 # an idle context keeps. The kernel asks for 32 times the size of a compressed stream, which is 32 MiB at a broker's
 # usual batch limit. Unused memory is never touched.
@@ -106,9 +106,9 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
     Raises:
         AppendRefusedError: Kafka would not convert the records: they are compressed with zstd or damaged.
     """
-    from kafkaframes.records.append.down_convert import convert_down
+    from kafkaframes.records.append.down_convert import convert_records_down
 
-    return convert_down(records, magic, first_offset=first_offset)
+    return convert_records_down(records, magic, first_offset=first_offset)
 
 
 def _append_with_kernels(
@@ -119,31 +119,33 @@ def _append_with_kernels(
         return None
     context = borrow_context(settings, now_ms)
     try:
-        result = kernels.take(data, offset, context.words)
+        result = kernels.validate_in_place(data, offset, context.words)
         if result[0] < 0:
-            result = _retry(data, offset, context, settings, result)
+            result = _retry_kernel(data, offset, context, settings, result)
         answer, count, largest, size = result
         if answer == slots.IN_PLACE:
             return ValidatedRecords(data, offset + count, True, largest, 0, now_ms, size, 0, size)
-        return None if answer == slots.UNUSUAL else _rebuild(data, offset, context, settings)
+        return None if answer == slots.UNUSUAL else _rebuild_with_kernels(data, offset, context, settings)
     finally:
         return_context(context)
 
 
-def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> ValidatedRecords | None:
+def _rebuild_with_kernels(
+    data: bytearray, offset: int, context: KernelContext, settings: AppendSettings
+) -> ValidatedRecords | None:
     """Rebuild the set with the content in ``context``; return None if the general path must decide."""
     from kafkaframes.records.append import _kernels_rebuild as kernels  # often not needed, and as large as _kernels
 
-    result = kernels.rewrite(data, offset, context.words)
+    result = kernels.rewrite_set(data, offset, context.words)
     if result[0] == slots.OUT_TOO_SMALL:
-        context.reserve(result[0], result[1])
-        result = kernels.rewrite(data, offset, context.words)
+        context.reserve_memory(result[0], result[1])
+        result = kernels.rewrite_set(data, offset, context.words)
     answer, count, largest, size, content_bytes = result
     if answer == slots.UNUSUAL:
         return None
     records, recompressed_bytes = bytes(context.out[:size]), 0
     if answer == slots.PLAIN:
-        records, recompressed_bytes = _compress(data, records, offset, context, settings), content_bytes
+        records, recompressed_bytes = _compress_records(data, records, offset, context, settings), content_bytes
         if not records:
             return None
     return ValidatedRecords(
@@ -151,34 +153,38 @@ def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: App
     )
 
 
-def _compress(data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
+def _compress_records(
+    data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings
+) -> bytes:
     """Compress rebuilt records and return the batch; return ``b""`` if it exceeds the batch limit."""
     from kafkaframes.records.append import _kernels_rebuild as kernels
 
     codec = settings.target_codec(batch_codec(data))
     payload, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
-    size = kernels.wrap(data, payload, number, offset, context.words)
+    size = kernels.wrap_compressed(data, payload, number, offset, context.words)
     if size == slots.OUT_TOO_SMALL:
-        context.reserve(size, len(payload) + BATCH_V2.size)
-        size = kernels.wrap(data, payload, number, offset, context.words)
+        context.reserve_memory(size, len(payload) + BATCH_V2.size)
+        size = kernels.wrap_compressed(data, payload, number, offset, context.words)
     return bytes(context.out[:size])
 
 
-def _retry(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, result: Answer) -> Answer:
+def _retry_kernel(
+    data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, result: Answer
+) -> Answer:
     """Call the kernel again with the memory or the content that its answer asks for."""
     while result[0] < 0:
         if result[0] == slots.NEEDS_CONTENT:
-            content = _content(data, settings.max_content_bytes)
+            content = _decompress_content(data, settings.max_content_bytes)
             if content is None:
-                return _GENERAL_PATH
-            context.use_content(content)
+                return _GENERAL_PATH_ANSWER
+            context.pass_content(content)
         else:
-            context.reserve(result[0], result[1])
-        result = kernels.take(data, offset, context.words)
+            context.reserve_memory(result[0], result[1])
+        result = kernels.validate_in_place(data, offset, context.words)
     return result
 
 
-def _content(data: bytearray, most_bytes: int) -> Raw | None:
+def _decompress_content(data: bytearray, most_bytes: int) -> Raw | None:
     """Decompress a stream that the kernel cannot; return None if it is damaged."""
     budget = CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
@@ -202,39 +208,39 @@ class KernelContext:
     """
 
     def __init__(self) -> None:
-        self.words = native.make_calls(slots.OWN_WORDS)
+        self.words = native.make_call_array(slots.OWN_WORDS)
         self._settings: AppendSettings | None = None
         self.now_ms = 0
         self.words[slots.CONTENT_KNOWN] = -1
         self._is_clear = True
         self._set_content(np.empty(USUAL_BYTES, np.uint8))
-        self._set_out(USUAL_BYTES)
+        self._set_output(USUAL_BYTES)
 
-    def use(self, settings: AppendSettings, now_ms: int) -> None:
+    def load_settings(self, settings: AppendSettings, now_ms: int) -> None:
         """Put the settings and the time of an append into the context, as far as they have changed."""
         if settings is not self._settings:
-            self.words[slots.SETTINGS : slots.SETTINGS_END] = context_values(settings, now_ms)
+            self.words[slots.FIRST_SETTING : slots.SETTINGS_END] = context_values(settings, now_ms)
         elif now_ms != self.now_ms:
             words = self.words
             words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = timestamp_range(settings, now_ms)
             words[slots.NOW_MS] = now_ms
         self._settings, self.now_ms = settings, now_ms
 
-    def reserve(self, answer: int, size: int) -> None:
+    def reserve_memory(self, answer: int, size: int) -> None:
         """Allocate ``size`` bytes for content or for output, depending on the kernel's answer."""
         if answer == slots.TOO_SMALL:
             self._set_content(np.empty(size, np.uint8))
         else:
-            self._set_out(size)
+            self._set_output(size)
         self._is_clear = False
 
-    def use_content(self, content: bytes | bytearray) -> None:
+    def pass_content(self, content: bytes | bytearray) -> None:
         """Pass content to the kernels that is already decompressed."""
         self._set_content(np.frombuffer(content, np.uint8))
         self.words[slots.CONTENT_KNOWN] = len(content)
         self._is_clear = False
 
-    def clear(self) -> None:
+    def release_memory(self) -> None:
         """Release decompressed content and memory that is too large for an idle context."""
         if self._is_clear:
             return
@@ -242,14 +248,14 @@ class KernelContext:
             self.words[slots.CONTENT_KNOWN] = -1
             self._set_content(np.empty(USUAL_BYTES, np.uint8))
         if self.out.nbytes > MAX_IDLE_BYTES:
-            self._set_out(USUAL_BYTES)
+            self._set_output(USUAL_BYTES)
         self._is_clear = True
 
     def _set_content(self, content: Bytes) -> None:
         self._content = content  # keeps the memory at the address alive
         self.words[slots.CONTENT_AT], self.words[slots.CONTENT_SIZE] = content.ctypes.data, content.size
 
-    def _set_out(self, size: int) -> None:
+    def _set_output(self, size: int) -> None:
         memory: Bytes = np.empty(size, np.uint8)
         self.out = memory.data
         self.words[slots.OUT_AT], self.words[slots.OUT_SIZE] = memory.ctypes.data, size
@@ -294,13 +300,13 @@ def borrow_context(settings: AppendSettings, now_ms: int) -> KernelContext:
         context = _idle.pop()
     except IndexError:
         context = KernelContext()
-    context.use(settings, now_ms)
+    context.load_settings(settings, now_ms)
     return context
 
 
 def return_context(context: KernelContext) -> None:
     """Clear a context and add it to the idle ones."""
-    context.clear()
+    context.release_memory()
     _idle.append(context)
 
 

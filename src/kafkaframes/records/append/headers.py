@@ -25,11 +25,11 @@ from kafkaframes.records.layout import (
     HeaderLayout,
 )
 from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE
-from kafkaframes.records.scan import Batches, Bytes, ScanEnd, check_crcs, scan_all
+from kafkaframes.records.scan import BatchHeaders, Bytes, ScanEnd, check_crcs, scan_all
 from kafkaframes.wire.checksum import crc32, crc32c
 
 
-def scan_valid_batches(data: Bytes) -> tuple[Batches, int]:
+def scan_valid_batches(data: Bytes) -> tuple[BatchHeaders, int]:
     """Scan batches and validate the size, CRC and codec of each, as the broker does first.
 
     Returns:
@@ -64,12 +64,12 @@ def reject_corrupt_end(end: ScanEnd) -> None:
     Raises:
         AppendRefusedError: with Kafka's exception. For a size near 2^31 Kafka's buffer limit becomes negative.
     """
-    if end.corrupt:
+    if end.is_corrupt:
         exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
         raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position}, {MIN_SIZE=})")
 
 
-def source_codec(batches: Batches) -> Codec:
+def find_source_codec(batches: BatchHeaders) -> Codec:
     """Return the codec of the last compressed batch, or ``NONE``."""
     numbers = batches.codecs
     codec_numbers = numbers[numbers != 0]
@@ -98,7 +98,9 @@ _V1, _V2 = _field_positions(MESSAGE_V1, ">b", "timestamp"), _field_positions(BAT
 _LEADER_EPOCH_POSITION = BATCH_V2.position_of("leader_epoch")
 
 
-def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+def set_offsets(
+    out: bytearray, batches: BatchHeaders, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> None:
     """Write the offset field of each batch so that its last record has the offset in ``last_offsets``."""
     deltas = np.where(batches.is_v2, batches.column("last_offset") - batches.column("base_offset"), 0).astype(np.int64)
     values = (last_offsets - deltas).astype(">i8").view(np.uint8).reshape(-1, 8)
@@ -107,13 +109,13 @@ def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple
     target[positions] = values
 
 
-def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> None:
+def set_leader_epoch(out: bytearray, batches: BatchHeaders, leader_epoch: int) -> None:
     """Write the leader epoch of every format 2 batch. The CRC does not cover it."""
     for position in batches.column("position").tolist():
         struct.pack_into(">i", out, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
-def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: bool, timestamp: int) -> None:
+def set_max_timestamp(out: bytearray, batches: BatchHeaders, row: int, append_time: bool, timestamp: int) -> None:
     """Set the timestamp type and the largest timestamp of a batch (formats 1 and 2), and its CRC if they change."""
     position, size, magic, attributes, current = (
         int(batches.table[COLUMN[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")

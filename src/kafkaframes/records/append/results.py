@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
 from kafkaframes.records import reasons
-from kafkaframes.records._delivery import over_limit
-from kafkaframes.records.decoded import Problem
+from kafkaframes.records._delivery import over_limit_text
+from kafkaframes.records.decoded import BatchProblem
 
 Raw = bytes | bytearray
 
@@ -66,10 +66,10 @@ _SNAPPY_CHUNK = "snappy: a chunk length of"
 
 def content_size_error(most_bytes: int) -> AppendRefusedError:
     """Return the error for records whose decompressed size exceeds ``most_bytes``."""
-    return AppendRefusedError("RecordTooLargeException", over_limit(most_bytes))
+    return AppendRefusedError("RecordTooLargeException", over_limit_text(most_bytes))
 
 
-def batch_error(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
+def batch_error(problem: BatchProblem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
     """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
     exception = exception or _EXCEPTION_OF_DAMAGE.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK):

@@ -36,22 +36,22 @@ from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records._delivery import is_over_limit
 from kafkaframes.records.append.checks import check_batches, damage_error, mask_truncated_messages
 from kafkaframes.records.append.headers import (
+    find_source_codec,
     scan_valid_batches,
     set_leader_epoch,
     set_max_timestamp,
     set_offsets,
-    source_codec,
 )
 from kafkaframes.records.append.results import ValidatedRecords, content_size_error
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.decode import decode
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decode import decode_batches
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.limits import CONTENT_BUDGET, open_content
 from kafkaframes.records.makers import decode_header_keys, rows_of_index
-from kafkaframes.records.scan import Batches, as_array, scan_all
+from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
 def validate_general(
@@ -62,7 +62,7 @@ def validate_general(
     batches, valid = scan_valid_batches(data)
     try:
         _check_sizes(batches, settings)
-        result = _assign(_Append(data[:valid], batches, offset, settings))
+        result = _assign_offsets(_PendingAppend(data[:valid], batches, offset, settings))
         if not result.in_place:
             _check_sizes(scan_all(result.records), settings)
         return result
@@ -71,11 +71,11 @@ def validate_general(
         raise
 
 
-class _Append(NamedTuple):
+class _PendingAppend(NamedTuple):
     """The input of an append."""
 
     data: np.ndarray[tuple[int], np.dtype[np.uint8]]
-    batches: Batches
+    batches: BatchHeaders
     offset: int
     settings: AppendSettings
 
@@ -85,7 +85,7 @@ class _Append(NamedTuple):
         return int(self.batches.column("magic")[0])
 
 
-def _check_sizes(batches: Batches, settings: AppendSettings) -> None:
+def _check_sizes(batches: BatchHeaders, settings: AppendSettings) -> None:
     limit = settings.max_batch_bytes
     if limit is None:
         return
@@ -96,27 +96,27 @@ def _check_sizes(batches: Batches, settings: AppendSettings) -> None:
         raise AppendRefusedError("RecordTooLargeException", reason)
 
 
-def _assign(append: _Append) -> ValidatedRecords:
-    source = source_codec(append.batches)
+def _assign_offsets(append: _PendingAppend) -> ValidatedRecords:
+    source = find_source_codec(append.batches)
     target = append.settings.target_codec(source)
     if append.settings.on_noncontiguous == KEEP:
         return _append_with_own_offsets(append)
     if source is Codec.NONE and target is Codec.NONE:
         if (append.batches.column("magic") == append.settings.record_format).all():
-            return _assign_plain(append)
-        return _convert_plain(append)
+            return _assign_uncompressed(append)
+        return _convert_uncompressed(append)
     return _assign_compressed(append, source, target)
 
 
-def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
+def _decode_batches(append: _PendingAppend, *, lenient: bool = False) -> DecodedBatches:
     """Decompress and index the batches; raise if their content is too large."""
     limit_bytes, budget = append.settings.max_content_bytes, CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
         raise content_size_error(budget.most_bytes)
     work = partial(
-        decode, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
+        decode_batches, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
     )
-    is_plain = source_codec(append.batches) is Codec.NONE
+    is_plain = find_source_codec(append.batches) is Codec.NONE
     content = open_content(f"records {lenient}", 0 if is_plain else len(append.data), work)
     if budget is not None and not is_plain:
         budget.spent_bytes += len(content.sections.buf)
@@ -128,35 +128,35 @@ def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
 # ------------------------------------------------------------------------------------------- uncompressed
 
 
-def _assign_plain(append: _Append) -> ValidatedRecords:
+def _assign_uncompressed(append: _PendingAppend) -> ValidatedRecords:
     _require_single_batch(append, Codec.NONE)
-    content = _decode(append)
+    content = _decode_batches(append)
     check_batches(content, append.settings)
     if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(content):
         _reject_holes(append.settings)
         _require_undamaged(content)
-        return _rebuild(append, content, Codec.NONE)
+        return _rebuild_batches(append, content, Codec.NONE)
     counts = _count_returned_records(content)
     last_offsets = append.offset + np.cumsum(counts) - 1
-    largest = _max_timestamps(content)
+    largest = _find_max_timestamps(content)
     return _patch_headers(append, last_offsets, largest, int(append.offset + counts.sum()))
 
 
-def _has_holes(content: Decoded) -> bool:
+def _has_holes(content: DecodedBatches) -> bool:
     """Return whether offsets of the batch are missing, including those before its first and after its last record."""
     base, last = (int(content.batches.column(name)[0]) for name in ("base_offset", "last_offset"))
     return not np.array_equal(content.index.offsets, np.arange(base, last + 1))
 
 
-def _count_returned_records(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _count_returned_records(content: DecodedBatches) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return for each batch how many records Kafka's iterator returns, including unreadable ones."""
     counts = content.index.rows.copy()
     for batch in np.flatnonzero(content.index.statuses).tolist():
-        counts[batch] += content.unreadable(batch)
+        counts[batch] += content.has_unreadable_field(batch)
     return counts
 
 
-def _max_timestamps(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _find_max_timestamps(content: DecodedBatches) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     largest = np.full(len(content.batches), NO_TIMESTAMP, np.int64)
     np.maximum.at(largest, content.owners, content.index.timestamps)
     old = ~content.batches.is_v2
@@ -165,7 +165,7 @@ def _max_timestamps(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 
 def _patch_headers(
-    append: _Append,
+    append: _PendingAppend,
     last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]],
     largest: np.ndarray[tuple[int], np.dtype[np.int64]],
     next_offset: int,
@@ -191,8 +191,8 @@ def _patch_headers(
     return ValidatedRecords(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
 
 
-def _convert_plain(append: _Append) -> ValidatedRecords:
-    content = _decode(append)
+def _convert_uncompressed(append: _PendingAppend) -> ValidatedRecords:
+    content = _decode_batches(append)
     _require_undamaged(content)  # Kafka reads everything first, to estimate the size of the result
     _require_single_batch(append, Codec.NONE)
     _check_target(append, Codec.NONE)
@@ -202,20 +202,20 @@ def _convert_plain(append: _Append) -> ValidatedRecords:
         if error.record_errors:  # Kafka writes the valid records before the first error, and these writes may fail
             _check_rows(append, content, error.record_errors[0].batch_index)
         raise
-    return _rebuild(append, content, Codec.NONE)
+    return _rebuild_batches(append, content, Codec.NONE)
 
 
 # ----------------------------------------------------------------------------------------- source or target compressed
 
 
-def _assign_compressed(append: _Append, source: Codec, target: Codec) -> ValidatedRecords:
+def _assign_compressed(append: _PendingAppend, source: Codec, target: Codec) -> ValidatedRecords:
     settings = append.settings
     _require_single_batch(append, source)
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
     is_control = bool(append.batches.is_control[0])
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # Kafka skips keys and values here
-    content = _decode(append, lenient=lenient)
+    content = _decode_batches(append, lenient=lenient)
     check_batches(content, settings)
     is_contiguous = _is_contiguous(append, content)
     if in_place and is_contiguous:
@@ -230,12 +230,12 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Validat
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
-        content = _decode(append)
+        content = _decode_batches(append)
     elif mask_truncated_messages(content).any():
-        content = _decode(append)
+        content = _decode_batches(append)
     _require_undamaged(content)
     _check_target(append, target)
-    return _rebuild(append, content, target)
+    return _rebuild_batches(append, content, target)
 
 
 def _reject_holes(settings: AppendSettings) -> None:
@@ -244,7 +244,7 @@ def _reject_holes(settings: AppendSettings) -> None:
         raise AppendRefusedError("InvalidRecordException", reason)
 
 
-def _is_contiguous(append: _Append, content: Decoded) -> bool:
+def _is_contiguous(append: _PendingAppend, content: DecodedBatches) -> bool:
     """Return whether the offsets in the batch or message set are 0, 1, 2, ...; format 0 has no such requirement.
 
     Kafka's check is relative to the base offset in the request and ignores holes after the last record.
@@ -255,16 +255,16 @@ def _is_contiguous(append: _Append, content: Decoded) -> bool:
     return settings.record_format == 0 or bool((offsets == np.arange(len(offsets))).all())
 
 
-def _append_with_own_offsets(append: _Append) -> ValidatedRecords:
+def _append_with_own_offsets(append: _PendingAppend) -> ValidatedRecords:
     """Append the batches with their own offsets, which must increase and must not be below the log end offset."""
-    content = _decode(append)
+    content = _decode_batches(append)
     check_batches(content, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError(
             "on_noncontiguous='keep' copies batches; it requires codec='producer' and record_format to be their format"
         )
     last = append.batches.column("last_offset")
-    first, largest = append.batches.column("base_offset").copy(), _max_timestamps(content)
+    first, largest = append.batches.column("base_offset").copy(), _find_max_timestamps(content)
     has_records = content.index.rows > 0  # compaction leaves empty batches, whose header values are preserved
     first[has_records] = content.index.offsets[content.starts[:-1][has_records]]
     largest[~has_records] = append.batches.column("max_timestamp")[~has_records]
@@ -281,20 +281,20 @@ def _append_with_own_offsets(append: _Append) -> ValidatedRecords:
 # ------------------------------------------------------------------------------------------------------ rebuilds
 
 
-def _require_single_batch(append: _Append, source: Codec) -> None:
+def _require_single_batch(append: _PendingAppend, source: Codec) -> None:
     """Reject several batches if they have format 2 or are compressed."""
     if (append.magic >= 2 or source is not Codec.NONE) and len(append.batches) > 1:
         raise AppendRefusedError("InvalidRecordException", f"{len(append.batches)} batches; expected exactly one")
 
 
-def _require_undamaged(content: Decoded) -> None:
+def _require_undamaged(content: DecodedBatches) -> None:
     for batch in range(len(content.batches)):
         error = damage_error(content, batch)
         if error is not None:
             raise error
 
 
-def _check_target(append: _Append, target: Codec) -> None:
+def _check_target(append: _PendingAppend, target: Codec) -> None:
     """Reject a target that Kafka's batch builder rejects (``MemoryRecordsBuilder``)."""
     settings, batches = append.settings, append.batches
     if settings.record_format < 2:
@@ -304,10 +304,10 @@ def _check_target(append: _Append, target: Codec) -> None:
             raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")
 
 
-def _rebuild(append: _Append, content: Decoded, target: Codec) -> ValidatedRecords:
+def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Codec) -> ValidatedRecords:
     settings, batches = append.settings, append.batches
     count = len(content.index.offsets)
-    fields = _fields(append)
+    fields = _producer_fields(append)
     if not count:
         _check_producer(append)
         if settings.append_time and (settings.record_format >= 2 or target is not Codec.NONE):
@@ -331,14 +331,14 @@ def _rebuild(append: _Append, content: Decoded, target: Codec) -> ValidatedRecor
     )
 
 
-def _count_uncompressed_bytes(batches: Batches, content: Decoded) -> int:
+def _count_uncompressed_bytes(batches: BatchHeaders, content: DecodedBatches) -> int:
     """Return the decompressed size of the records; of uncompressed messages, their whole size."""
     section_bytes = content.sections.ends - content.sections.starts
     is_plain_message = ~batches.is_v2 & (batches.codecs == 0)
     return int(np.where(is_plain_message, batches.column("size"), section_bytes).sum())
 
 
-def _fields(append: _Append) -> BatchFields:
+def _producer_fields(append: _PendingAppend) -> BatchFields:
     settings, batches = append.settings, append.batches
     kind = LOG_APPEND_TIME if settings.append_time and settings.record_format > 0 else CREATE_TIME
     largest = settings.now_ms if settings.append_time and settings.record_format > 0 else None
@@ -359,7 +359,7 @@ def _fields(append: _Append) -> BatchFields:
     )
 
 
-def _check_rows(append: _Append, content: Decoded, stop: int | None = None) -> None:
+def _check_rows(append: _PendingAppend, content: DecodedBatches, stop: int | None = None) -> None:
     """Reject records before number ``stop`` that Kafka's batch builder rejects."""
     if (content.index.timestamps[:stop] < NO_TIMESTAMP).any():
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
@@ -368,9 +368,9 @@ def _check_rows(append: _Append, content: Decoded, stop: int | None = None) -> N
         raise AppendRefusedError("IllegalArgumentException", f"{format_name} cannot represent record headers")
 
 
-def _check_producer(append: _Append) -> None:
+def _check_producer(append: _PendingAppend) -> None:
     """Reject producer fields that Kafka's batch builder rejects (``validateProducerState``)."""
-    fields = _fields(append)
+    fields = _producer_fields(append)
     if append.settings.record_format < 2:
         return
     if fields.transactional and fields.producer_id == NO_PRODUCER_ID:

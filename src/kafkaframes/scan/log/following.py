@@ -496,7 +496,7 @@ class AppendedRowReader:
                 if rows is not None:
                     yield rows
         # An incomplete batch is still being written. The next call reads it.
-        is_torn = reader.end is not None and not reader.end.corrupt
+        is_torn = reader.end is not None and not reader.end.is_corrupt
         progress.positions[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes
         with open_segment(filesystem, segment) as headers:
             progress.next_offset = max(progress.next_offset, headers.next_offset)

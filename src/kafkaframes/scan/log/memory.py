@@ -10,8 +10,8 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
-from kafkaframes.records.makers import batches_table
-from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
+from kafkaframes.records.makers import read_batches_table
+from kafkaframes.records.scan import FILE, MEMORY, MemorySource, as_array
 from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, offset_of_bound, time_of_bound
 from kafkaframes.scan.rows import RecordBatches, check_origin_columns, find_offset_at_time
 from kafkaframes.scan.selection import Selection
@@ -60,7 +60,7 @@ def read_bytes(
     errors: list[ReadError] = []
 
     def iterate_batches() -> Iterator[pa.RecordBatch]:
-        yield from RecordReader(Memory(as_array(source)), options, errors=errors)
+        yield from RecordReader(MemorySource(as_array(source)), options, errors=errors)
 
     return RecordBatches(iterate_batches(), options.schema, errors)
 
@@ -72,18 +72,18 @@ def _to_offset(setting: str, limit: Bound, source: Bytes) -> int | None:
     time_ms = time_of_bound(limit)
     if time_ms is None:
         raise OptionError(f"`{setting}` is one offset or one time for bytes, not one for each partition")
-    offset = find_offset_at_time(Memory(as_array(source)), time_ms, rules=MEMORY)
+    offset = find_offset_at_time(MemorySource(as_array(source)), time_ms, rules=MEMORY)
     return NO_END if offset is None and setting == "start" else offset
 
 
 def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()) -> pa.Table:
     """Return the batches of bytes, or of files by their paths, as ``kafkaframes.read_batches`` does."""
     if isinstance(source, BYTES_TYPES):
-        return batches_table(Memory(as_array(source)), rules=MEMORY)
+        return read_batches_table(MemorySource(as_array(source)), rules=MEMORY)
     tables, storage = [], dict[str, Any]({KEY_FILES_OPTION: tuple(key_files)})
     for path in (to_view_path(path, options=storage) for path in source):
         with open_planned_segment(path, options=storage) as segment:
-            table = batches_table(segment.source, rules=FILE)
+            table = read_batches_table(segment.source, rules=FILE)
             damage = segment.take_damage()
         if damage is not None:
             raise damage

@@ -30,7 +30,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, Flags, ScanEnd
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, BatchHeaders, Flags, ScanEnd
 from kafkaframes.scan.arrow import TARGET_BATCH_BYTES, SparkConversion
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
@@ -170,9 +170,9 @@ class OpenSlice:
     segment: OpenSegment
     slice: SegmentSlice
     healer: BatchHealer | None
-    skipped_batches: Callable[[Batches], Flags] | None
+    skipped_batches: Callable[[BatchHeaders], Flags] | None
 
-    def create_skip_mask(self, row_filter: RowFilter) -> Callable[[Batches], Flags] | None:
+    def create_skip_mask(self, row_filter: RowFilter) -> Callable[[BatchHeaders], Flags] | None:
         """Return a function that masks batches to skip: aborted, or out of the time range. None: read all batches."""
         skipped_batches = self.skipped_batches
         if not row_filter.has_times or skipped_batches is None:

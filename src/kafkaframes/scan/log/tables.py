@@ -30,7 +30,7 @@ from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import (
     FILE,
-    Batches,
+    BatchHeaders,
     Chunk,
     Chunks,
     Ints,
@@ -74,7 +74,7 @@ class CheckedChunk:
         bad = None if healer is None or not options.verify_crc else check_crcs(chunk.data, chunk.batches) == 0
         if healer is not None and bad is not None and bad.any():
             chunk = healer(chunk, bad) or chunk
-        self.batches: Batches = chunk.batches
+        self.batches: BatchHeaders = chunk.batches
         self.valid = check_crcs(chunk.data, chunk.batches).astype(bool) if options.verify_crc else None
         self.readable: Ints | None = None
         self.problems = {} if self.valid is None else dict.fromkeys(np.flatnonzero(~self.valid).tolist(), CRC_MISMATCH)
@@ -179,7 +179,7 @@ def _header_field_getter(name: str, dtype: Any = np.int64) -> Callable[[CheckedC
 
 
 def _header_flag_getter(bit: int) -> Callable[[CheckedChunk], pa.Array]:
-    return lambda checked_chunk: pa.array(checked_chunk.batches.flag(bit)[checked_chunk.selected_rows])
+    return lambda checked_chunk: pa.array(checked_chunk.batches.mask_flag(bit)[checked_chunk.selected_rows])
 
 
 def _count_records(checked_chunk: CheckedChunk) -> pa.Array:

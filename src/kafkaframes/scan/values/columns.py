@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import flag_values, flags
+from kafkaframes.records.arrays import bool_array, flag_values
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID_HEADER, BadValueError
 
@@ -192,9 +192,9 @@ def separate_rows(
         return decoded_batch, None
     valid_rows = np.ones(batch.num_rows, np.bool_)
     valid_rows[list(reasons)] = False
-    invalid_rows = batch.filter(flags(~valid_rows))
+    invalid_rows = batch.filter(bool_array(~valid_rows))
     reason_column = pa.array([reasons[index][:_MAX_REASON_LENGTH] for index in sorted(reasons)], pa.string())
-    return decoded_batch.filter(flags(valid_rows)), invalid_rows.append_column(REASON_COLUMN, reason_column)
+    return decoded_batch.filter(bool_array(valid_rows)), invalid_rows.append_column(REASON_COLUMN, reason_column)
 
 
 def decode_to_struct(values: pa.Array, decoder: ValueDecoder) -> tuple[pa.StructArray, dict[int, str]]:
@@ -209,7 +209,7 @@ def decode_to_struct(values: pa.Array, decoder: ValueDecoder) -> tuple[pa.Struct
     is_missing[list(reasons)] = True
     reasons = {row: reason[:_MAX_REASON_LENGTH] for row, reason in reasons.items()}
     return pa.StructArray.from_arrays(
-        list(columns.values()), fields=list(decoder.fields), mask=flags(is_missing)
+        list(columns.values()), fields=list(decoder.fields), mask=bool_array(is_missing)
     ), reasons
 
 

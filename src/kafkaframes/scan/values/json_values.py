@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import texts
+from kafkaframes.records.arrays import string_array
 from kafkaframes.scan.values.columns import MAX_NESTING_DEPTH, RESERVED_COLUMNS, Row, column_names
 from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, simplify
 from kafkaframes.scan.values.registry import BadValueError
@@ -368,7 +368,7 @@ def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, An
 
 
 VALUE_KEY: Final = "v"
-_OPENED, _CLOSED, _NULL, _NOTHING = texts([f'{{"{VALUE_KEY}":', "}\n", "null", ""])
+_OPENED, _CLOSED, _NULL, _NOTHING = string_array([f'{{"{VALUE_KEY}":', "}\n", "null", ""])
 
 
 def parse_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:

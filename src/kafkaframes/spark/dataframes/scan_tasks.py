@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from kafkaframes.records.makers import TIMESTAMP_TYPE
+from kafkaframes.records.makers import TIMESTAMP_ARROW_TYPE
 from kafkaframes.scan.arrow import INSTANT_TYPE, check_instants, rebatch, to_instant_array
 from kafkaframes.scan.rows import TIMESTAMP_COLUMN
 from kafkaframes.scan.slices import ScanPlan, ScanProgress
@@ -23,7 +23,7 @@ def to_spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _to_spark_type(kind: pa.DataType) -> pa.DataType:
-    if kind == TIMESTAMP_TYPE:
+    if kind == TIMESTAMP_ARROW_TYPE:
         return INSTANT_TYPE
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
@@ -56,11 +56,11 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Raises:
         OptionError: A timestamp is out of the range of Spark's microseconds.
     """
-    if TIMESTAMP_COLUMN in batch.schema.names and batch.schema.field(TIMESTAMP_COLUMN).type == TIMESTAMP_TYPE:
+    if TIMESTAMP_COLUMN in batch.schema.names and batch.schema.field(TIMESTAMP_COLUMN).type == TIMESTAMP_ARROW_TYPE:
         check_instants(batch, remedy="Select the other columns of the scan")
     arrays = [
         to_instant_array(column)
-        if column.type == TIMESTAMP_TYPE
+        if column.type == TIMESTAMP_ARROW_TYPE
         else column
         if column.type == field.type
         else column.cast(field.type)

@@ -92,10 +92,10 @@ def decode_response(col: ColumnOrName, api_key: int, api_version: int, *, mode: 
     Raises:
         OptionError: The API, version or mode does not exist.
     """
-    from kafkaframes.protocol.messages.framed import response_columns
+    from kafkaframes.protocol.messages.framed import decode_response_columns
 
-    type_ = response_columns([], api_key, api_version, mode=mode).type
-    return _apply_arrow_udf(col, lambda data: response_columns(data, api_key, api_version, mode=mode), type_)
+    type_ = decode_response_columns([], api_key, api_version, mode=mode).type
+    return _apply_arrow_udf(col, lambda data: decode_response_columns(data, api_key, api_version, mode=mode), type_)
 
 
 def decode_request(
@@ -122,11 +122,11 @@ def decode_request(
         return _apply_arrow_udf(col, lambda data: _decode_any_requests(data, mode), REQUEST_TYPE)
     if api_key is None or api_version is None:
         raise OptionError("decode_request requires both an API key and a version, or neither")
-    from kafkaframes.protocol.messages.framed import request_columns
+    from kafkaframes.protocol.messages.framed import decode_request_columns
 
-    type_ = request_columns([], api_key, api_version, mode=mode).type
+    type_ = decode_request_columns([], api_key, api_version, mode=mode).type
     key, version = api_key, api_version
-    return _apply_arrow_udf(col, lambda data: request_columns(data, key, version, mode=mode), type_)
+    return _apply_arrow_udf(col, lambda data: decode_request_columns(data, key, version, mode=mode), type_)
 
 
 def _decode_any_requests(data: pa.Array, mode: str) -> pa.StructArray:

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels as kernels
 
@@ -65,7 +65,7 @@ class EntriesWriter:
         self._shift = 64 - buckets.bit_length() + 1
         self._used_entries = 0
 
-    def add_window(self, window: Decoded, is_selected: Flags) -> None:
+    def add_window(self, window: DecodedBatches, is_selected: Flags) -> None:
         """Add a window's records. Records that are not selected replace no record, but can be replaced."""
         index, flags = window.index, is_selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
@@ -202,7 +202,7 @@ class VerdictReader:
         self._runs = list(zip(runs, cursors, strict=True))
         self._run, self._remaining = -1, 0
 
-    def mask_latest(self, window: Decoded) -> Flags:
+    def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it."""
         count = len(window.owners)
         ledger = np.array(self._ledger[self._position : self._position + count])

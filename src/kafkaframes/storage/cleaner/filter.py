@@ -15,7 +15,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.build import build_batches, build_empty_batch
 from kafkaframes.records.decode import count_records
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
@@ -105,7 +105,7 @@ class BatchFilter:
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = RoundStatistics()
 
-    def filter_window(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
+    def filter_window(self, window: DecodedBatches, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
         """Return the retained bytes of a window: rewritten batches, and ranges of unchanged batches.
 
         Args:
@@ -127,7 +127,7 @@ class BatchFilter:
         self.tally.records_kept += _count_records(kept_bytes)
         return kept_bytes
 
-    def _count_input(self, window: Decoded, is_copied: Flags) -> None:
+    def _count_input(self, window: DecodedBatches, is_copied: Flags) -> None:
         self.tally.batches_read += len(window.batches)
         self.tally.batches_copied += int(is_copied.sum())
         self.tally.records_read += len(window.owners)
@@ -135,7 +135,7 @@ class BatchFilter:
 
     # ------------------------------------------------------------------------------------------------ a batch
 
-    def _judge_batches(self, window: Decoded, retain_old_deletes: bool) -> BatchVerdicts:
+    def _judge_batches(self, window: DecodedBatches, retain_old_deletes: bool) -> BatchVerdicts:
         """Judge the batches. Batches outside of transactions are not discarded and get no delete horizon."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
         for batch in find_transactional_batches(window):
@@ -152,7 +152,7 @@ class BatchFilter:
             return not retain_old_deletes
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
-    def _mask_retained_headers(self, window: Decoded) -> Flags:
+    def _mask_retained_headers(self, window: DecodedBatches) -> Flags:
         """Return for each batch whether it is an active producer's last one, or the round's last one (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         is_retained: Flags = np.zeros(len(window.batches), np.bool_)
@@ -178,18 +178,18 @@ class BatchFilter:
         is_old_format: Flags = (magics < 2) & (self._settings.broker_release == REWRITES_OLD)
         return is_old_format
 
-    def _mask_new_horizons(self, window: Decoded, is_kept: Flags, verdicts: BatchVerdicts) -> Flags:
+    def _mask_new_horizons(self, window: DecodedBatches, is_kept: Flags, verdicts: BatchVerdicts) -> Flags:
         if not self._settings.has_horizons:
             return np.zeros(len(window.batches), np.bool_)
         magics = window.batches.column("magic")
         has_tombstone = np.zeros(len(window.batches), np.bool_)
         has_tombstone[window.owners[is_kept & (window.index.value_size < 0)]] = True
-        gets_horizon: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
+        gets_horizon: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.mask_flag(DELETE_HORIZON)
         return gets_horizon & ((magics >= 2) | self._mask_old_formats(magics))
 
     # ----------------------------------------------------------------------------------------------- its records
 
-    def _mask_kept_records(self, window: Decoded, is_discarded: Flags, retain_old_deletes: bool) -> Flags:
+    def _mask_kept_records(self, window: DecodedBatches, is_discarded: Flags, retain_old_deletes: bool) -> Flags:
         index, owners = window.index, window.owners
         discard, control = is_discarded[owners], window.batches.is_control[owners]
         is_past_end = index.offsets >= self._end_offset
@@ -213,17 +213,17 @@ class BatchFilter:
             if number:
                 self.tally.dropped_records[reason] += number
 
-    def _mask_retained_tombstones(self, window: Decoded, retain_old_deletes: bool) -> Flags:
+    def _mask_retained_tombstones(self, window: DecodedBatches, retain_old_deletes: bool) -> Flags:
         if not self._settings.has_horizons:
             return np.full(len(window.batches), retain_old_deletes)
         is_before_horizon = self._settings.now_ms < window.batches.column("base_timestamp")
-        has_retention = ~window.batches.flag(DELETE_HORIZON) | is_before_horizon
+        has_retention = ~window.batches.mask_flag(DELETE_HORIZON) | is_before_horizon
         is_retained: Flags = np.where(window.batches.is_v2, has_retention, retain_old_deletes)
         return is_retained
 
     # ----------------------------------------------------------------------------------------------- what is written
 
-    def _empty_batch(self, window: Decoded, batch: int) -> bytes:
+    def _empty_batch(self, window: DecodedBatches, batch: int) -> bytes:
         header = header_of(window, batch)
         if header.magic < 2:
             raise LogDirError(
@@ -238,7 +238,7 @@ class BatchFilter:
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewrite_batches(self, window: Decoded, is_kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
+    def _rewrite_batches(self, window: DecodedBatches, is_kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
         """Rewrite batches. Batches with the same format, codec and timestamp type are written together."""
         self.tally.batches_rewritten += len(rewrites)
         chunks: Chunks = {}
@@ -280,7 +280,7 @@ def _count_records(chunks: list[bytes | memoryview]) -> int:
     return count_records(data, scan_all(data, rules=FILE))
 
 
-def _order_chunks(window: Decoded, is_copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
+def _order_chunks(window: DecodedBatches, is_copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
     """Return the remaining batches in their order. Adjacent copied batches become one chunk."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     edges = np.flatnonzero(np.diff(is_copied, prepend=False, append=False)).reshape(-1, 2)

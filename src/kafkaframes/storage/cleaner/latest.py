@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels
@@ -156,7 +156,7 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 class LatestRecords(Protocol):
     """The source from which the second walk gets the last records of each key, by window in the order of offsets."""
 
-    def mask_latest(self, window: Decoded) -> Flags:
+    def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""
 
 
@@ -170,7 +170,7 @@ class LatestRecordsInMemory:
         self._map = offset_map
         self._windows = walked_windows
 
-    def mask_latest(self, window: Decoded) -> Flags:
+    def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it."""
         walked_window = self._windows.get(_window_key(window))
         if walked_window is None or not self._map.rises:
@@ -181,14 +181,14 @@ class LatestRecordsInMemory:
             flags[outside_windows] = self._mask_latest_rows(window, outside_windows)
         return flags
 
-    def _mask_latest_rows(self, window: Decoded, rows: Flags | slice) -> Flags:
+    def _mask_latest_rows(self, window: DecodedBatches, rows: Flags | slice) -> Flags:
         index = window.index
         positions, sizes = np.ascontiguousarray(index.key_at[rows]), np.ascontiguousarray(index.key_size[rows])
         last: Flags = index.offsets[rows] >= self._map.get_latest_offsets(window.sections.buf, positions, sizes)
         return last
 
 
-def _window_key(window: Decoded) -> tuple[str | None, int]:
+def _window_key(window: DecodedBatches) -> tuple[str | None, int]:
     return window.file, window.position(0)
 
 
@@ -208,7 +208,7 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
     return LatestRecordsInMemory(offset_map, walked_windows)
 
 
-def read_dirty_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:
+def read_dirty_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[DecodedBatches, Flags]]:
     """Yield the windows of the dirty part's segments, and which of their records count."""
     transactions = CleanedTransactions()
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
@@ -219,7 +219,7 @@ def read_dirty_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tupl
             yield window, mask_counted_records(window, transactions, start)
 
 
-def mask_counted_records(window: Decoded, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
+def mask_counted_records(window: DecodedBatches, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
     """Return which records of a window count, and advance ``transactions`` past the window."""
     counts = np.ones(len(window.batches), np.bool_)
     for batch in find_transactional_batches(window):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
@@ -245,7 +245,7 @@ class SourceSegment:
         """The base offset of the segment, or the first offset of the part."""
         return self.segment.base_offset if self.first_offset is None else self.first_offset
 
-    def read_windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[Decoded]:
+    def read_windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[DecodedBatches]:
         """Decode the segment, window by window."""
         return read_windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import decode
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import control_type as type_of_key
+from kafkaframes.records.decoded import DecodedBatches
+from kafkaframes.records.fields import parse_control_type as type_of_key
 from kafkaframes.records.layout import CONTROL, MESSAGE_V0, OVERHEAD_BYTES, TRANSACTIONAL
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import TORN
@@ -29,18 +29,18 @@ from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 _MAGIC_POSITION = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
 
-def header_of(window: Decoded, batch: int) -> BatchHeader:
+def header_of(window: DecodedBatches, batch: int) -> BatchHeader:
     """Return one batch's header, with its position in the file."""
     return BatchHeader(*window.batches.table[:, batch].tolist())._replace(position=window.position(batch))
 
 
-def find_transactional_batches(window: Decoded) -> list[int]:
+def find_transactional_batches(window: DecodedBatches) -> list[int]:
     """Return the indexes of the transactional batches and of all control batches."""
-    rows: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
+    rows: list[int] = np.flatnonzero(window.batches.mask_flag(TRANSACTIONAL | CONTROL)).tolist()
     return rows
 
 
-def control_type(window: Decoded, batch: int) -> str | None:
+def control_type(window: DecodedBatches, batch: int) -> str | None:
     """Return the type of a control batch's first record; ``None`` for an empty batch."""
     first = int(window.starts[batch])
     if first == int(window.starts[batch + 1]):
@@ -52,7 +52,7 @@ def control_type(window: Decoded, batch: int) -> str | None:
         raise _damage_error(window, batch, error.reason) from error
 
 
-def mask_mixed_formats(window: Decoded) -> Flags:
+def mask_mixed_formats(window: DecodedBatches) -> Flags:
     """Return which message sets contain an inner message of another format (KAFKA-4298)."""
     magics, owners = window.batches.column("magic"), window.owners
     foreign = np.zeros(len(window.batches), np.bool_)
@@ -62,7 +62,7 @@ def mask_mixed_formats(window: Decoded) -> Flags:
     return foreign
 
 
-def _damage_error(window: Decoded, batch: int, reason: str) -> LogDirError:
+def _damage_error(window: DecodedBatches, batch: int, reason: str) -> LogDirError:
     header = header_of(window, batch)
     return LogDirError(
         f"{reason}, in the batch of offsets {header.base_offset} to {header.last_offset}: nothing was cleaned",
@@ -71,7 +71,7 @@ def _damage_error(window: Decoded, batch: int, reason: str) -> LogDirError:
     )
 
 
-def _refuse_damage(window: Decoded) -> None:
+def _refuse_damage(window: DecodedBatches) -> None:
     """Raise an error if a batch cannot be read completely. The log must be repaired first."""
     damaged_rows = np.flatnonzero(~window.crc_ok)
     if len(damaged_rows):
@@ -82,7 +82,7 @@ def _refuse_damage(window: Decoded) -> None:
 
 def read_windows(
     filesystem: FileSystem, segment: Segment, *, memory: Recycler, start: int = 0, end: int | None = None
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedBatches]:
     """Decode a segment, or a part of one, window by window.
 
     Args:
@@ -100,16 +100,16 @@ def read_windows(
                 _refuse_damage(part)
                 yield part
             stop = window.batches.end
-            if stop.corrupt or (stop.status == TORN and stop.position < size):
+            if stop.is_corrupt or (stop.status == TORN and stop.position < size):
                 raise LogDirError(f"{stop.reason}: nothing was cleaned", position=stop.position, file=segment.path)
 
 
-def _open_batches(window: SegmentWindow, file: str, memory: Recycler) -> Iterator[Decoded]:
+def _open_batches(window: SegmentWindow, file: str, memory: Recycler) -> Iterator[DecodedBatches]:
     """Open a window's batches, as many at a time as the memory budget allows."""
     if not len(window.batches):
         return iter(())
     data, batches = as_array(window.data), window.batches_in_data()
-    return decode.decode_steps(data, batches, allocate=memory.array, base=window.start, file=file)
+    return decode.decode_steps(data, batches, allocate=memory.new_array, base=window.start, file=file)
 
 
 ABORT, COMMIT = "ABORT", "COMMIT"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import DamagedChunkError
 from kafkaframes.records.layout import DELETE_HORIZON
-from kafkaframes.records.scan import Batches, Flags, Ints
+from kafkaframes.records.scan import BatchHeaders, Flags, Ints
 from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, latest_epoch
 from kafkaframes.storage.files.directory import Segment
 
@@ -209,7 +209,7 @@ class PartitionCopy:
         return first, int(self.blocks.reach[next_row]) if next_row < len(self.blocks) else None
 
 
-def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) -> BlockTable:
+def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[BatchHeaders]) -> BlockTable:
     """Return the blocks of one segment from the headers of its batches.
 
     Args:
@@ -218,10 +218,10 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     if not tables:
         return NO_BLOCKS
     table = np.concatenate([chunk.table for chunk in tables], axis=1) if len(tables) > 1 else tables[0].table
-    batches = Batches(table, tables[-1].end)
+    batches = BatchHeaders(table, tables[-1].end)
     first, last = batches.column("base_offset"), batches.column("last_offset")
     is_v2 = batches.is_v2
-    is_thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.flag(DELETE_HORIZON)
+    is_thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.mask_flag(DELETE_HORIZON)
     previous_end = np.concatenate(([base_offset], last[:-1] + 1))
     reach = np.where(batches.is_wrapper, np.minimum(previous_end, last), first)
     columns = np.empty((len(COLUMNS), len(batches)), np.int64)
@@ -240,7 +240,7 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     return BlockTable(columns)
 
 
-def _digest_headers(batches: Batches) -> Ints:
+def _digest_headers(batches: BatchHeaders) -> Ints:
     digests = np.zeros(len(batches), np.int64)
     for name in _DIGEST_FIELDS:
         digests *= 6_364_136_223_846_793_005  # wraps around

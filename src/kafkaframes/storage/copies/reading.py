@@ -22,18 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.reasons import FAIL, KEEP, TORN
 from kafkaframes.records.scan import (
     FILE,
-    Batches,
+    BatchHeaders,
     BatchSource,
     Bytes,
     Chunk,
     Chunks,
     Flags,
-    Memory,
+    MemorySource,
     as_array,
     check_crcs,
     scan_all,
@@ -178,7 +178,7 @@ def _scan_segment(
             buffer = np.empty(size, dtype)
         return buffer[:size]
 
-    tables: list[Batches] = []
+    tables: list[BatchHeaders] = []
     broken_segments: list[BrokenPosition] = []
 
     def lose(gap: DamagedRange) -> None:
@@ -192,7 +192,7 @@ def _scan_segment(
             for chunk in chunks:
                 table = chunk.batches.table.copy()
                 table[0] += chunk.base
-                tables.append(Batches(table, chunk.batches.end))
+                tables.append(BatchHeaders(table, chunk.batches.end))
             end = run.end = chunks.end
     if (
         end is not None
@@ -227,7 +227,7 @@ class FileInspector:
 
     def read_first_offset(self, copy: int, block: BlockTable) -> int:
         """Return the first offset of a block; its last offset if the block is unreadable."""
-        for batch in read_values(self._read_blocks(copy, block), rules=FILE):
+        for batch in read_batches(self._read_blocks(copy, block), rules=FILE):
             if batch.records:
                 return batch.records[0].offset
         return int(block.last[0])
@@ -241,7 +241,9 @@ class FileInspector:
 
     def _read_records(self, copy: int, blocks: BlockTable) -> pa.Table:
         raw = b"".join(self._read_blocks(copy, blocks.take(rows)) for rows in _group_adjacent_blocks(blocks))
-        reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED_COLUMNS, on_damage=FAIL, rules=FILE))
+        reader = RecordReader(
+            MemorySource(as_array(raw)), ReadOptions(columns=_COMPARED_COLUMNS, on_damage=FAIL, rules=FILE)
+        )
         return pa.Table.from_batches(list(reader), schema=reader.schema).combine_chunks()
 
     def _read_blocks(self, copy: int, blocks: BlockTable) -> bytes:
@@ -301,7 +303,7 @@ class BatchHealer:
                 self.healed_ranges.append(f"{location}; it is read from {undamaged_batch[1]}")
         return None if data is None else _replace_bytes(chunk, data)
 
-    def _find_undamaged(self, batches: Batches, row: int) -> tuple[Bytes, str] | None:
+    def _find_undamaged(self, batches: BatchHeaders, row: int) -> tuple[Bytes, str] | None:
         expected_header = tuple(int(batches.column(name)[row]) for name in _HEADER_FIELDS)
         for alternate in self.alternates:
             try:
@@ -325,7 +327,7 @@ def _replace_bytes(chunk: Chunk, data: Bytes) -> Chunk:
         start, size = int(table[0, column]), int(table[1, column])
         table[:, column] = scan_all(data[start : start + size], rules=FILE).table[:, 0]
         table[0, column] = start
-    return chunk._replace(data=data, batches=Batches(table, chunk.batches.end))
+    return chunk._replace(data=data, batches=BatchHeaders(table, chunk.batches.end))
 
 
 @lru_cache(maxsize=8)

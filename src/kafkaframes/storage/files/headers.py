@@ -19,7 +19,7 @@ from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
-    from kafkaframes.records.scan import Batches
+    from kafkaframes.records.scan import BatchHeaders
 
 WINDOW_BYTES = 16 << 10  # size of one read; the rest of a larger batch is skipped
 _MAGIC_POSITION = MESSAGE_V0.position_of("magic")
@@ -206,7 +206,7 @@ def parse_headers(data: bytes | bytearray) -> list[BatchHeader]:
     return headers_of_scan(scan_all(data))
 
 
-def headers_of_scan(batches: Batches) -> list[BatchHeader]:
+def headers_of_scan(batches: BatchHeaders) -> list[BatchHeader]:
     """Return the headers of a scan as a list."""
     return [BatchHeader(*column) for column in batches.table.T.tolist()]
 

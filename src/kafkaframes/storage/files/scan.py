@@ -14,7 +14,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.reasons import END, MORE
-from kafkaframes.records.scan import FILE, SHORTENED_SOURCE, Batches, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
+from kafkaframes.records.scan import FILE, SHORTENED_SOURCE, BatchHeaders, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
 
 WINDOW_BYTES = 4 << 20
@@ -32,15 +32,15 @@ class SegmentWindow(NamedTuple):
         start: position of ``data[0]`` in the file, in bytes.
     """
 
-    batches: Batches
+    batches: BatchHeaders
     data: Bytes
     start: int
 
-    def batches_in_data(self) -> Batches:
+    def batches_in_data(self) -> BatchHeaders:
         """Return the batches with positions relative to ``data[0]``, as the functions of ``records`` expect."""
         table = self.batches.table.copy()
         table[COLUMN["position"]] -= self.start
-        return Batches(table, self.batches.end)
+        return BatchHeaders(table, self.batches.end)
 
 
 def scan_segment(
@@ -71,9 +71,9 @@ def scan_segment(
         start, end = chunk.base, _find_chunk_end(chunk, size_bytes)
         table = chunk.batches.table.copy() if start else chunk.batches.table
         table[COLUMN["position"]] += start
-        yield SegmentWindow(Batches(table, end), chunk.data, start)
+        yield SegmentWindow(BatchHeaders(table, end), chunk.data, start)
     if end.can_continue and chunks.end is not None:
-        yield SegmentWindow(Batches(_NO_BATCHES, chunks.end), _NO_BYTES, start)
+        yield SegmentWindow(BatchHeaders(_NO_BATCHES, chunks.end), _NO_BYTES, start)
 
 
 def _find_chunk_end(chunk: Chunk, size_bytes: int) -> ScanEnd:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.batch import Record, read_offsets_and_timestamps, read_values
+from kafkaframes.records.batch import Record, read_batches, read_offsets_and_timestamps
 from kafkaframes.records.scan import FILE, Ints
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
@@ -84,7 +84,7 @@ class SegmentReader:
 
     def read_records(self, header: BatchHeader) -> tuple[Record, ...]:
         """Return the readable records of a batch, including control records."""
-        for batch in read_values(self._read_batch(header), rules=FILE):
+        for batch in read_batches(self._read_batch(header), rules=FILE):
             return batch.records
         return ()
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.errors import CorruptRecordError, DecodeError, OptionError
 from kafkaframes.protocol.messages import envelopes, message
-from kafkaframes.records.fields import END_MARKER_TYPES, control_type
+from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type
 from kafkaframes.wire.primitives import read_int16
 
 READABLE_TOPICS: Final = (*envelopes.COORDINATOR_TOPICS, *envelopes.METADATA_TOPICS)
@@ -106,7 +106,7 @@ def _decode_metadata_record(topic: str, value: bytes | None) -> InternalRecord:
 def decode_control_record(key: bytes | None, value: bytes | None) -> InternalRecord:
     """Decode a control record (a transaction marker or a KRaft record); the value of an unknown type is None."""
     try:
-        kind = control_type(key)
+        kind = parse_control_type(key)
     except CorruptRecordError as error:
         return InternalRecord(error=str(error))
     return decode_control_value(kind, value)

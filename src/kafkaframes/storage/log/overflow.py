@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import BatchHeaders
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileInfo, FileSystem, ReadAt
@@ -130,7 +130,7 @@ def find_parts(filesystem: FileSystem, file: LogFile) -> tuple[SplitPart, ...]:
 
 
 def _find_part_starts(
-    reader: SegmentReader, batches: Batches, base: int | None, last: int
+    reader: SegmentReader, batches: BatchHeaders, base: int | None, last: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the base offset and position of each part that starts in these batches."""
     lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
@@ -141,7 +141,7 @@ def _find_part_starts(
         last = end
 
 
-def _first_offset(reader: SegmentReader, batches: Batches, row: int, min_offset: int) -> int:
+def _first_offset(reader: SegmentReader, batches: BatchHeaders, row: int, min_offset: int) -> int:
     """Return the first offset of a batch. Like Kafka, decompress a wrapper message of formats 0 and 1 to find it."""
     base_offset = int(batches.column("base_offset")[row])
     if not batches.is_wrapper[row]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_COLUMNS, CONTROL, TRANSACTIONAL
-from kafkaframes.records.scan import Batches, Ints
+from kafkaframes.records.scan import BatchHeaders, Ints
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -122,7 +122,7 @@ def rebuild_indexes(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     follow: OpenTransactions | None = None,
     producers: Producers | None = None,
-    headers: Iterable[Batches] | None = None,
+    headers: Iterable[BatchHeaders] | None = None,
 ) -> RebuiltIndexes:
     """Rebuild the indexes of a segment of whole batches.
 
@@ -161,7 +161,7 @@ def rebuild_indexes(
     return RebuiltIndexes(*indexes, tuple(aborted_transactions), next_offset, producers_end, tuple(epochs))
 
 
-def select_producer_batches(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
+def select_producer_batches(reader: SegmentReader, batches: BatchHeaders) -> Iterator[Seen]:
     """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
     If any batch is transactional or has markers, these are all batches with a producer id. Otherwise they are the last
@@ -186,7 +186,7 @@ def _last_index_of_each(ids: Ints) -> Ints:
     return last
 
 
-def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
+def _new_epochs(batches: BatchHeaders, latest: int) -> Iterator[EpochStart]:
     epochs = np.where(batches.is_v2, batches.column("leader_epoch"), -1)
     previous_epochs = np.maximum.accumulate(np.concatenate(([latest], epochs)))[:-1]
     for row in np.flatnonzero(epochs > previous_epochs).tolist():

@@ -21,7 +21,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records.decode import count_records
-from kafkaframes.records.scan import FILE, Batches, as_array, scan_all
+from kafkaframes.records.scan import FILE, BatchHeaders, as_array, scan_all
 from kafkaframes.storage.files import atomic, checkpoints, names
 from kafkaframes.storage.files.checkpoints import (
     EpochStart,
@@ -162,7 +162,7 @@ class PartitionWriter:
                 continue
             last = end_row - 1
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
-            appended_batches = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
+            appended_batches = BatchHeaders(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
             segment.records += count_records(as_array(data), appended_batches)
             self.result.log_end_offset = int(batches.column("last_offset")[last]) + 1
             first = last + 1
@@ -236,7 +236,7 @@ class PartitionWriter:
 
     # ------------------------------------------------------------------------------------------------- segments
 
-    def _check_batches(self, batches: Batches, size_bytes: int) -> None:
+    def _check_batches(self, batches: BatchHeaders, size_bytes: int) -> None:
         if batches.end.position != size_bytes:
             reason = f"{count_text(size_bytes, 'byte')} {verb_text(size_bytes)} not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
@@ -249,7 +249,7 @@ class PartitionWriter:
             reason = f"offsets {firsts[row]} to {lasts[row]} after {ends[row] - 1}: they must ascend"
             raise LogDirError(reason, position=int(batches.column("position")[row]), file=str(self._directory))
 
-    def _choose_base_offset(self, batches: Batches, row: int) -> int:
+    def _choose_base_offset(self, batches: BatchHeaders, row: int) -> int:
         """Return the base offset of a segment that starts with a batch, as Kafka chooses it for a follower's append.
 
         A message set of formats 0 and 1 specifies only its last offset, so that the segment starts at the log end.
@@ -260,7 +260,7 @@ class PartitionWriter:
         is_legacy = int(batches.column("magic")[row]) < 2
         return max(self.result.log_end_offset, last - MAX_INT32) if is_legacy else first
 
-    def _find_fitting_end(self, segment: _OutputSegment, batches: Batches, first: int) -> int:
+    def _find_fitting_end(self, segment: _OutputSegment, batches: BatchHeaders, first: int) -> int:
         """Return the end of the batches, from row ``first`` on, that fit into the segment.
 
         The first batch fits into an empty segment of any size. Relative offsets are int32 in the indexes, so that even

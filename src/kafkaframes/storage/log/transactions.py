@@ -18,8 +18,8 @@ import numpy as np
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.errors.words import count_text
-from kafkaframes.records.batch import Record, read_values
-from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
+from kafkaframes.records.batch import Record, read_batches
+from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, Flags
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -85,7 +85,7 @@ class TransactionState:
         """Return the consumer's ``endOffsets`` value for an isolation level."""
         return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
 
-    def mask_aborted_batches(self, batches: Batches) -> Flags:
+    def mask_aborted_batches(self, batches: BatchHeaders) -> Flags:
         """Return which batches a ``read_committed`` consumer skips; False for markers, which are not data."""
         is_aborted = np.zeros(len(batches), np.bool_)
         base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
@@ -330,7 +330,7 @@ def _count_data_records(reader: SegmentReader, state: TransactionState, first: i
 
 
 def transactions_of_fetch(
-    data: bytes | memoryview | Bytes, batches: Batches, aborted_transactions: Sequence[tuple[int, int]]
+    data: bytes | memoryview | Bytes, batches: BatchHeaders, aborted_transactions: Sequence[tuple[int, int]]
 ) -> TransactionState:
     """Return the transactions of a Fetch response, from its list of aborted ones and the markers among its batches.
 
@@ -433,7 +433,7 @@ def read_markers(reader: SegmentReader, header: BatchHeader) -> Iterator[Transac
 
 def parse_markers(data: bytes | bytearray | memoryview | Bytes, header: BatchHeader) -> Iterator[TransactionMarker]:
     """Yield the transaction markers of a control batch in ``data``, at the position of its header."""
-    for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
+    for batch in read_batches(bytes(data[header.position : header.end]), rules=FILE):
         yield from _select_markers(batch.records, header)
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import BatchHeaders
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
@@ -74,7 +74,7 @@ class KeptSegment:
     size_bytes: int
     next_offset: int
     is_recovered: bool
-    headers: tuple[Batches, ...] | None = field(default=None, compare=False, repr=False)
+    headers: tuple[BatchHeaders, ...] | None = field(default=None, compare=False, repr=False)
 
 
 class SegmentRebuild(NamedTuple):

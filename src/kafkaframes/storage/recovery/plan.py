@@ -30,7 +30,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records import scan
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import BatchHeaders
 from kafkaframes.storage.files import names, producer_files
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split_path
@@ -214,7 +214,7 @@ class SegmentWalk(NamedTuple):
 
     end: int
     next_offset: int
-    headers: tuple[Batches, ...] | None
+    headers: tuple[BatchHeaders, ...] | None
     overflows: bool
 
 
@@ -226,7 +226,7 @@ def walk_segment(read_at: ReadAt, segment: KeptSegment | Segment, max_headers: i
     """
     base_offset = segment.base_offset
     end, next_offset, is_far = 0, base_offset, False
-    headers: list[Batches] = []
+    headers: list[BatchHeaders] = []
     for window in scan_segment(read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path):
         distances = window.batches.column("last_offset") - base_offset
         right = scan.check_crcs(window.data, window.batches_in_data()) != 0
@@ -237,7 +237,7 @@ def walk_segment(read_at: ReadAt, segment: KeptSegment | Segment, max_headers: i
             next_offset = base_offset + int(distances[is_valid - 1]) + 1
         max_headers -= is_valid
         if max_headers >= 0:
-            headers.append(Batches(window.batches.table[:, :is_valid], window.batches.end))
+            headers.append(BatchHeaders(window.batches.table[:, :is_valid], window.batches.end))
         if len(invalid_rows):
             is_far = bool(right[invalid_rows[0]])
             break

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import BatchHeaders
 from kafkaframes.storage.files import atomic, checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Segment
@@ -198,7 +198,7 @@ def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoveryS
 def _rebuild_segment(
     filesystem: FileSystem,
     segment: Segment,
-    headers: tuple[Batches, ...] | None,
+    headers: tuple[BatchHeaders, ...] | None,
     load: ProducerStateLoader,
     state: _RecoveryState,
 ) -> RebuiltIndexes:

@@ -63,7 +63,7 @@ _VALUE_INDEX_OF_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHES
 
 def catalog_specs() -> list[MessageSpec]:
     """Return the specs of all messages of the catalog."""
-    return [catalog.load(name) for name in catalog.names()]
+    return [catalog.load_spec(name) for name in catalog.list_names()]
 
 
 def _iterate_versions(specs: Iterable[MessageSpec]) -> Iterator[tuple[MessageSpec, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kafkaframes.records.batch import Batch, Record, Walk, read_values
+from kafkaframes.records.batch import Batch, BatchWalk, Record, read_batches
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.partitioner import murmur2, partition_of
 from kafkaframes.storage.files.names import coordinator_partition
@@ -101,12 +101,12 @@ def _generate_damaged_batches() -> Iterator[tuple[str, bytes]]:
 
 def describe_record_set(data: bytes) -> Row:
     """Return the content of a record set for a reader: its batches with their records, and the reason of the end."""
-    walk = read_values(data)
+    walk = read_batches(data)
     batches = [_describe_batch(batch) for batch in walk]
     return {"batches": batches, **_describe_end(walk, len(data))}
 
 
-def _describe_end(walk: Walk, size: int) -> Row:
+def _describe_end(walk: BatchWalk, size: int) -> Row:
     end = walk.end
     return {} if end is None or end.position >= size else {"ends_at": end.position, "because": end.reason}
 

@@ -14,7 +14,7 @@ from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetStat
 from kafkaframes.jobs.restore.writing import commit as commits
 from kafkaframes.jobs.restore.writing.marks import STREAM_MARKS_FILE, is_committed, read_marks
 from kafkaframes.jobs.verify.verify import verify
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.storage.log.discover import discover
 
 QUERY, OTHER = "aaaa", "bbbb"
@@ -42,7 +42,7 @@ def send(top: Path, task_results: StreamBatch, value: bytes, *, overwrite: bool 
 
 def values(top: Path) -> list[bytes]:
     files = sorted((top / "t-0").glob("*.log"))
-    return [record.value for file in files for batch in read_values(file.read_bytes()) for record in batch.records]
+    return [record.value for file in files for batch in read_batches(file.read_bytes()) for record in batch.records]
 
 
 def test_a_batch_that_is_sent_again_is_there_once_and_others_go_on(tmp_path):

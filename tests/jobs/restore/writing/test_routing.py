@@ -10,7 +10,7 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.restore.writing import WriteSettings
 from kafkaframes.jobs.restore.writing.routing import Router
 from kafkaframes.records.partitioner import assign_by_key, murmur2, partition_of
-from kafkaframes.records.rows import blobs_of
+from kafkaframes.records.rows import to_byte_strings
 
 
 def rows(**columns) -> pa.RecordBatch:
@@ -39,7 +39,7 @@ def test_murmur2_is_kafkas(key, expected_hash):
 
 @given(st.lists(st.none() | st.binary(max_size=13), min_size=1), st.integers(1, 1000))
 def test_the_kernel_is_its_twin(keys, count):
-    blobs = blobs_of("key", pa.array(keys, pa.binary()))
+    blobs = to_byte_strings("key", pa.array(keys, pa.binary()))
     partitions = np.full(len(keys), -1, np.int64)
     assign_by_key(blobs, np.full(len(keys), count, np.int64), partitions)
     assert partitions.tolist() == [-1 if key is None else partition_of(key, count) for key in keys]

@@ -12,7 +12,7 @@ from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings
 from kafkaframes.jobs.restore.writing.commit import APPEND_JOURNAL_FILE
 from kafkaframes.jobs.verify.verify import verify
-from kafkaframes.records.batch import read_values
+from kafkaframes.records.batch import read_batches
 from kafkaframes.records.scan import scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.names import TopicPartition
@@ -60,7 +60,7 @@ def records(path: Path, name: str = "t-0") -> list[tuple]:
     return [
         (record.offset, record.timestamp, record.key, record.value)
         for file in sorted((path / name).glob("*.log"))
-        for batch in read_values(file.read_bytes())
+        for batch in read_batches(file.read_bytes())
         for record in batch.records
     ]
 

@@ -21,7 +21,7 @@ from kafkaframes.records.arrays import flag_values, int64_values
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.partitioner import NO_PARTITION, assign_by_key
-from kafkaframes.records.rows import Blobs, blobs_of
+from kafkaframes.records.rows import ByteStrings, to_byte_strings
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.names import TopicPartition, check_topic_name
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
@@ -162,7 +162,7 @@ class Router:
             partition_numbers = int64_values(column.cast(pa.int64()), null_value=NO_PARTITION).copy()
             self._check_partitions(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
             partitions = partition_numbers
-        keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
+        keys = to_byte_strings("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:
             assign_by_key(keys, counts, partitions)
         is_unassigned = np.flatnonzero(partitions < 0)
@@ -183,7 +183,7 @@ class Router:
 
     def _choose_in_turn(self, rows: pa.RecordBatch, unassigned_rows: Ints, counts: Ints) -> Ints:
         """Choose partitions for rows without partition and key: the next partition after about a batch of rows."""
-        values = blobs_of("value", rows.column("value")) if "value" in rows.schema.names else _NO_VALUES
+        values = to_byte_strings("value", rows.column("value")) if "value" in rows.schema.names else _NO_VALUES
         lengths = (
             np.maximum(values.lengths[unassigned_rows], 0)
             if len(values.lengths)
@@ -204,4 +204,4 @@ def _first_set_index(flags: npt.NDArray[np.bool_]) -> int:
     return int(np.flatnonzero(flags)[0])
 
 
-_NO_VALUES = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+_NO_VALUES = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))

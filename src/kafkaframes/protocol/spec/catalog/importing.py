@@ -15,14 +15,14 @@ from typing import Any
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.catalog import ledgers
 from kafkaframes.protocol.spec.emit import to_json, to_text
-from kafkaframes.protocol.spec.load import PUBLISHED, load_message
+from kafkaframes.protocol.spec.load import PUBLISHED_DIALECT, load_message
 from kafkaframes.protocol.spec.merge import merge_older
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
-_VERSION = re.compile(r"\d+")
+_NUMBER_PATTERN = re.compile(r"\d+")
 # Version 0 of this record has two layouts: that of 3.9, and that of 4.0's early access, which 4.1 dropped.
 # Upgrades start at 3.9.
-_LAYOUT_OF = {"ShareGroupPartitionMetadataValue": "3.9"}
+_LAYOUT_RELEASES = {"ShareGroupPartitionMetadataValue": "3.9"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +56,27 @@ def import_catalog(spec_files: Iterable[PublishedSpec]) -> dict[str, str]:
     entries: dict[str, _CatalogEntry] = {}
     releases: list[tuple[str, MessageSpec]] = []
     for file in files:
-        spec = _facts(load_message(file.text, file=f"{file.release}/{file.module}/{file.file}", dialect=PUBLISHED))
+        spec = _remove_texts(
+            load_message(file.text, file=f"{file.release}/{file.module}/{file.file}", dialect=PUBLISHED_DIALECT)
+        )
         releases.append((file.release, spec))
-        release = _LAYOUT_OF.get(spec.name)
+        release = _LAYOUT_RELEASES.get(spec.name)
         if release is None or file.release.startswith(release):
-            _add(entries, file, spec, newest)
+            _add_entry(entries, file, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
-    out["index.json"] = _index(newest, entries)
-    out[ledgers.TAGS_FILE] = ledgers.text_of(ledgers.tags_ledger(reversed(releases)))
+    out["index.json"] = _make_index(newest, entries)
+    out[ledgers.TAGS_FILE] = ledgers.ledger_text(ledgers.make_tags_ledger(reversed(releases)))
     specs = {name: entry.spec for name, entry in entries.items()}
-    out[ledgers.NAMES_FILE] = ledgers.text_of(ledgers.names_ledger(reversed(releases), specs))
+    out[ledgers.NAMES_FILE] = ledgers.ledger_text(ledgers.make_names_ledger(reversed(releases), specs))
     return dict(sorted(out.items()))
 
 
 def release_order(release: str) -> tuple[int, ...]:
     """Return a sort key for release numbers: ``3.10.0`` is after ``3.9.1``."""
-    return tuple(map(int, _VERSION.findall(release)))
+    return tuple(map(int, _NUMBER_PATTERN.findall(release)))
 
 
-def _add(entries: dict[str, _CatalogEntry], file: PublishedSpec, spec: MessageSpec, newest: str) -> None:
+def _add_entry(entries: dict[str, _CatalogEntry], file: PublishedSpec, spec: MessageSpec, newest: str) -> None:
     entry = entries.get(spec.name)
     if entry is None:
         current = str(spec.valid_versions) if file.release == newest else "none"
@@ -85,7 +87,7 @@ def _add(entries: dict[str, _CatalogEntry], file: PublishedSpec, spec: MessageSp
         entry.spec = merge_older(entry.spec, spec)
 
 
-def _facts(spec: MessageSpec) -> MessageSpec:
+def _remove_texts(spec: MessageSpec) -> MessageSpec:
     """Return a spec without its ``about`` texts."""
     structs = {name: _without_about(struct) for name, struct in spec.structs.items()}
     return replace(spec, struct=_without_about(spec.struct), structs=structs)
@@ -98,13 +100,13 @@ def _without_about(struct: StructSpec) -> StructSpec:
     return replace(struct, fields=tuple(map(bare, struct.fields)))
 
 
-def _index(newest: str, entries: dict[str, _CatalogEntry]) -> str:
-    rows = {name: _row(entry) for name, entry in sorted(entries.items())}
+def _make_index(newest: str, entries: dict[str, _CatalogEntry]) -> str:
+    rows = {name: _make_row(entry) for name, entry in sorted(entries.items())}
     lines = [f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()]
     body = ",\n".join(lines)
     return f'{{\n  "newestRelease": {json.dumps(newest)},\n  "messages": {{\n{body}\n  }}\n}}\n'
 
 
-def _row(entry: _CatalogEntry) -> dict[str, Any]:
+def _make_row(entry: _CatalogEntry) -> dict[str, Any]:
     row = {key: value for key, value in to_json(entry.spec).items() if key not in ("fields", "commonStructs", "name")}
     return {**row, "module": entry.module, "lastRelease": entry.release, "currentVersions": entry.current}

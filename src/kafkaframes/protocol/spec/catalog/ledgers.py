@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.catalog.reading import FOLDER
-from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
+from kafkaframes.protocol.spec.layout import FieldSlot, list_slots
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec
-from kafkaframes.protocol.spec.releases import release
+from kafkaframes.protocol.spec.releases import find_release
 
 #: Message -> struct -> tag -> the field's names, each with the first release that uses it.
 TagsLedger: TypeAlias = dict[str, dict[str, dict[str, list[list[str]]]]]
@@ -29,7 +29,7 @@ TAGS_FILE: Final = "tags.json"
 NAMES_FILE: Final = "names.json"
 
 
-def text_of(histories: TagsLedger | NamesLedger) -> str:
+def ledger_text(histories: TagsLedger | NamesLedger) -> str:
     """Return the text of a ledger's file, with one line per message."""
     lines = [f"  {json.dumps(name)}: {json.dumps(history)}" for name, history in sorted(histories.items())]
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -65,7 +65,7 @@ class Tag(NamedTuple):
         return self.message, self.struct, self.number
 
 
-def tags_of(spec: MessageSpec) -> Iterator[Tag]:
+def declared_tags(spec: MessageSpec) -> Iterator[Tag]:
     """Yield the tags that a spec declares, struct by struct, ascending."""
     for struct in (spec.struct, *spec.structs.values()):
         for field in sorted((one for one in struct.fields if one.tag is not None), key=_number):
@@ -76,7 +76,7 @@ def _number(field: FieldSpec) -> int:
     return -1 if field.tag is None else field.tag
 
 
-def tags_ledger(releases: Iterable[tuple[str, MessageSpec]]) -> TagsLedger:
+def make_tags_ledger(releases: Iterable[tuple[str, MessageSpec]]) -> TagsLedger:
     """Return the names of each tagged field by message, struct and tag, each with its first release.
 
     Args:
@@ -84,7 +84,7 @@ def tags_ledger(releases: Iterable[tuple[str, MessageSpec]]) -> TagsLedger:
     """
     histories: TagsLedger = {}
     for name_of_release, spec in releases:
-        for tag in tags_of(spec):
+        for tag in declared_tags(spec):
             history = histories.setdefault(tag.message, {}).setdefault(tag.struct, {}).setdefault(str(tag.number), [])
             if not history or history[-1][0] != tag.field:
                 history.append([tag.field, name_of_release])
@@ -93,7 +93,7 @@ def tags_ledger(releases: Iterable[tuple[str, MessageSpec]]) -> TagsLedger:
 
 def read_tags() -> TagsLedger:
     """Return the catalog's tag ledger."""
-    value: TagsLedger = json.loads((FOLDER / TAGS_FILE).read_bytes())
+    value: TagsLedger = json.loads((MESSAGES_FOLDER / TAGS_FILE).read_bytes())
     return value
 
 
@@ -103,7 +103,7 @@ def read_tags() -> TagsLedger:
 # It contains the catalog and proposals: two fields of one struct must have different tags across all releases.
 
 
-class Collision(NamedTuple):
+class TagCollision(NamedTuple):
     """A conflict of a proposal's tag."""
 
     tag: Tag
@@ -111,23 +111,23 @@ class Collision(NamedTuple):
 
 
 @cache
-def registry() -> Mapping[Key, Tag]:
+def make_tag_registry() -> Mapping[Key, Tag]:
     """Return the tags of all messages in the catalog."""
     histories = read_tags()
     tags = {}
-    for name in catalog.names():
+    for name in catalog.list_names():
         history = histories.get(name, {})
-        for tag in tags_of(catalog.load(name)):
+        for tag in declared_tags(catalog.load_spec(name)):
             owners = [(owner[0], owner[1]) for owner in history.get(tag.struct, {}).get(str(tag.number), ())]
             before = tuple(owner for owner in owners if owner[0] != tag.field)
             tags[tag.key] = tag._replace(since=owners[0][1] if owners else None, before=before)
     return tags
 
 
-def next_free(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
+def next_free_tags(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
     """Return the next free tag of each (message, struct) that has tags.
 
-    >>> next_free(registry().values())["ApiVersionsResponse", "ApiVersionsResponse"]
+    >>> next_free_tags(make_tag_registry().values())["ApiVersionsResponse", "ApiVersionsResponse"]
     4
     """
     free: dict[tuple[str, str], int] = defaultdict(int)
@@ -140,32 +140,32 @@ class TagTable(NamedTuple):
     """Tags in the order of messages, structs and numbers, and the tags that two fields claim."""
 
     tags: tuple[Tag, ...]
-    collisions: tuple[Collision, ...]
+    collisions: tuple[TagCollision, ...]
 
 
 def tag_table(proposals: Mapping[str, Sequence[MessageSpec]]) -> TagTable:
     """Return the tags of proposals, or those of the releases if no proposal has tags."""
-    own_tags = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
-    tags = sorted(own_tags or registry().values(), key=lambda tag: tag.key)
-    return TagTable(tuple(tags), tuple(collisions(proposals)))
+    own_tags = [tag for specs in proposals.values() for spec in specs for tag in declared_tags(spec)]
+    tags = sorted(own_tags or make_tag_registry().values(), key=lambda tag: tag.key)
+    return TagTable(tuple(tags), tuple(find_collisions(proposals)))
 
 
-def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Collision]:
+def find_collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[TagCollision]:
     """Yield the tags of proposals that are in use by another field, in a release or in another proposal."""
-    catalog_tags, free = registry(), next_free(registry().values())
+    catalog_tags, free = make_tag_registry(), next_free_tags(make_tag_registry().values())
     proposed_tags: dict[Key, tuple[str, Tag]] = {}
     for name, specs in proposals.items():
-        for tag in (tag for spec in specs for tag in tags_of(spec)):
+        for tag in (tag for spec in specs for tag in declared_tags(spec)):
             owner = catalog_tags.get(tag.key)
             if owner is not None and not is_same(owner, tag):
                 text = (
                     f"{owner.field} ({owner.type}) has it since {owner.since}; {free[tag.message, tag.struct]} is free"
                 )
-                yield Collision(tag, text)
+                yield TagCollision(tag, text)
             elif owner is None:
                 other, theirs = proposed_tags.setdefault(tag.key, (name, tag))
                 if other != name and not is_same(theirs, tag):
-                    yield Collision(tag, f"{other} takes it, too, for {theirs.field} ({theirs.type})")
+                    yield TagCollision(tag, f"{other} takes it, too, for {theirs.field} ({theirs.type})")
 
 
 def is_same(owner: Tag, tag: Tag) -> bool:
@@ -175,19 +175,19 @@ def is_same(owner: Tag, tag: Tag) -> bool:
 
 
 # -------------------------------------------------------------------------------------------------------------- names
-_FIRST: Final = (2, 2)  # older releases do not publish their specs
-_SIZE: Final = "SizeInBytes"  # suffix of the size fields that replace records in a request log
+_FIRST_RELEASE: Final = (2, 2)  # older releases do not publish their specs
+_SIZE_SUFFIX: Final = "SizeInBytes"  # suffix of the size fields that replace records in a request log
 
 
-def names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[str, MessageSpec]) -> NamesLedger:
-    """Return the former names of renamed fields; ``releases`` as for ``tags_ledger``."""
+def make_names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[str, MessageSpec]) -> NamesLedger:
+    """Return the former names of renamed fields; ``releases`` as for ``make_tags_ledger``."""
     histories: NamesLedger = {}
     for name_of_release, spec in releases:
         now = newest.get(spec.name)
         if now is None or now.type != spec.type:
             continue
         for version in spec.valid_versions.intersect(now.valid_versions):
-            for path, name in _pairs(layout(now, version), layout(spec, version), ()):
+            for path, name in _pair_fields(list_slots(now, version), list_slots(spec, version), ()):
                 history = histories.setdefault(spec.name, {}).setdefault(".".join(path), [])
                 if not history or history[-1][0] != name:
                     history.append([name, name_of_release])
@@ -204,18 +204,20 @@ def _is_gone(path: str, history: list[list[str]]) -> bool:
     return history[-1][0] != path.rpartition(".")[2]
 
 
-def _pairs(now: Sequence[Slot], before: Sequence[Slot], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _pair_fields(
+    now: Sequence[FieldSlot], before: Sequence[FieldSlot], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (current path, former name) of each field, for two layouts with the same bytes."""
     shapes = [[(slot.tag, slot.type.is_array, slot.type.is_struct) for slot in slots] for slots in (now, before)]
     if shapes[0] != shapes[1]:
         return  # the version was unreleased and has changed
     for slot, former in zip(now, before, strict=True):
-        here = (*path, _capital(slot.name))
-        yield here, _capital(former.name)
-        yield from _pairs(slot.children, former.children, here)
+        here = (*path, _capitalize(slot.name))
+        yield here, _capitalize(former.name)
+        yield from _pair_fields(slot.children, former.children, here)
 
 
-def _capital(name: str) -> str:
+def _capitalize(name: str) -> str:
     """Return a name with a capital initial. Some names in specs have a lower-case initial, but none in JSON."""
     return name[:1].upper() + name[1:]
 
@@ -229,19 +231,19 @@ class ReleaseNames:
         Raises:
             OptionError: the release is unknown, or is older than the first release with published specs.
         """
-        line = _order(release(name).name)
-        if line < _FIRST:
+        line = _order(find_release(name).name)
+        if line < _FIRST_RELEASE:
             raise OptionError(f"names of {name}: specs have names since 2.2")
-        ledger: NamesLedger = json.loads((FOLDER / NAMES_FILE).read_bytes())
+        ledger: NamesLedger = json.loads((MESSAGES_FOLDER / NAMES_FILE).read_bytes())
         self._names: dict[str, dict[tuple[str, ...], str]] = {
-            message: {tuple(path.split(".")): _at(history, line) for path, history in paths.items()}
+            message: {tuple(path.split(".")): _name_at(history, line) for path, history in paths.items()}
             for message, paths in ledger.items()
         }
 
-    def field(self, message: str, path: Sequence[str]) -> str | None:
+    def former_name(self, message: str, path: Sequence[str]) -> str | None:
         """Return the former name of a field; ``None`` if the name is unchanged.
 
-        >>> ReleaseNames("2.6").field("FetchRequest", ("Topics", "Topic"))
+        >>> ReleaseNames("2.6").former_name("FetchRequest", ("Topics", "Topic"))
         'Name'
         """
         name = self._names.get(message, {}).get(tuple(path))
@@ -265,8 +267,8 @@ def _rename_keys(value: Any, names: Mapping[tuple[str, ...], str], path: tuple[s
         return value
     fields = {}
     for key, inner in value.items():
-        field = key.removesuffix(_SIZE)
-        here = (*path, _capital(field))
+        field = key.removesuffix(_SIZE_SUFFIX)
+        here = (*path, _capitalize(field))
         name = names.get(here, field)
         fields[f"{name[:1].lower()}{name[1:]}{key[len(field) :]}"] = _rename_keys(inner, names, here)
     return fields
@@ -276,13 +278,13 @@ def _order(name: str) -> tuple[int, ...]:
     return tuple(map(int, name.split(".")[:2]))
 
 
-def _at(history: list[list[str]], line: tuple[int, ...]) -> str:
+def _name_at(history: list[list[str]], line: tuple[int, ...]) -> str:
     """Return the name in a release, or the first name if the release does not have the field yet."""
     return [name for name, since in history if _order(since) <= line or since == history[0][1]][-1]
 
 
 @cache
-def names_of(name: str) -> ReleaseNames:
+def release_names(name: str) -> ReleaseNames:
     """Return the names of a release; later calls return the same object.
 
     Raises:

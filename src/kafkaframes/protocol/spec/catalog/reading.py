@@ -1,6 +1,6 @@
 """The catalog: the specs of all versions of Apache Kafka's messages, loaded on demand.
 
-``index.json`` lists the messages. A message's own file is opened by its first ``load``.
+``index.json`` lists the messages. A message's own file is opened by its first ``load_spec``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kafkaframes.protocol.spec.load import load_trusted
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.versions import Versions
 
-FOLDER = Path(__file__).parent / "messages"
-ABOUT = Path(__file__).parent / "about.json"
-_HALF = re.compile(r"(?:Request|Response)$")
+MESSAGES_FOLDER = Path(__file__).parent / "messages"
+ABOUT_FILE = Path(__file__).parent / "about.json"
+_HALF_SUFFIX = re.compile(r"(?:Request|Response)$")
 
 
 class IndexEntry(NamedTuple):
@@ -87,30 +87,30 @@ class Api(NamedTuple):
 
 
 @cache
-def _index() -> dict[str, Any]:
-    value = json.loads((FOLDER / "index.json").read_bytes())
+def _read_index() -> dict[str, Any]:
+    value = json.loads((MESSAGES_FOLDER / "index.json").read_bytes())
     assert isinstance(value, dict)
     return value
 
 
 def newest_release() -> str:
     """Return the newest Kafka release in the catalog."""
-    return str(_index()["newestRelease"])
+    return str(_read_index()["newestRelease"])
 
 
-def names() -> tuple[str, ...]:
+def list_names() -> tuple[str, ...]:
     """Return the names of all messages, sorted."""
-    return tuple(_index()["messages"])
+    return tuple(_read_index()["messages"])
 
 
 @cache
-def entry(name: str) -> IndexEntry:
+def find_entry(name: str) -> IndexEntry:
     """Return a message's entry in the index.
 
     Raises:
         SpecError: the catalog has no message of this name.
     """
-    row = _index()["messages"].get(name)
+    row = _read_index()["messages"].get(name)
     if row is None:
         raise SpecError(f"the catalog has no message {name!r}{_did_you_mean(name)}")
     row = dict(row)
@@ -121,7 +121,7 @@ def entry(name: str) -> IndexEntry:
 def _did_you_mean(name: str) -> str:
     from difflib import get_close_matches
 
-    names_by_lower_case = {message_name.lower(): message_name for message_name in names()}
+    names_by_lower_case = {message_name.lower(): message_name for message_name in list_names()}
     candidates = [name.lower(), f"{name.lower()}request", f"{name.lower()}response"]
     near = [
         message_name
@@ -132,35 +132,35 @@ def _did_you_mean(name: str) -> str:
 
 
 @cache
-def load(name: str) -> MessageSpec:
+def load_spec(name: str) -> MessageSpec:
     """Return the spec of a message, over all versions that any release has supported.
 
     Raises:
         SpecError: the catalog has no message of this name.
     """
-    entry(name)
-    return load_trusted(json.loads((FOLDER / f"{name}.json").read_bytes()))
+    find_entry(name)
+    return load_trusted(json.loads((MESSAGES_FOLDER / f"{name}.json").read_bytes()))
 
 
 @cache
-def apis() -> tuple[Api, ...]:
+def list_apis() -> tuple[Api, ...]:
     """Return the APIs, ordered by key; a renamed API has its current name."""
     halves: dict[tuple[int, str], IndexEntry] = {}
-    for name in names():
-        index_entry = entry(name)
+    for name in list_names():
+        index_entry = find_entry(name)
         if index_entry.outline.type in RPC_TYPES and index_entry.outline.api_key is not None:
             half = (index_entry.outline.api_key, index_entry.outline.type)
             if half not in halves or _age(halves[half]) < _age(index_entry):
                 halves[half] = index_entry
     keys = sorted({key for key, _ in halves})
-    return tuple(_api(key, halves[key, "request"], halves[key, "response"]) for key in keys)
+    return tuple(_make_api(key, halves[key, "request"], halves[key, "response"]) for key in keys)
 
 
 def _age(entry: IndexEntry) -> tuple[bool, tuple[int, ...]]:
     return not entry.current_versions.is_empty, tuple(int(part) for part in entry.last_release.split("."))
 
 
-def _api(key: int, request: IndexEntry, response: IndexEntry) -> Api:
+def _make_api(key: int, request: IndexEntry, response: IndexEntry) -> Api:
     outline = request.outline
     headers = {v: (outline.header_version(v), response.outline.header_version(v)) for v in outline.valid_versions}
     flexible = outline.flexible_versions
@@ -178,10 +178,10 @@ def _api(key: int, request: IndexEntry, response: IndexEntry) -> Api:
 
 @cache  # cached because each response needs it
 def _apis_by_key_and_name() -> dict[int | str, Api]:
-    return {key_or_name: api for api in reversed(apis()) for key_or_name in (api.key, api.name)}
+    return {key_or_name: api for api in reversed(list_apis()) for key_or_name in (api.key, api.name)}
 
 
-def api(key_or_name: int | str) -> Api:
+def find_api(key_or_name: int | str) -> Api:
     """Return an API by its key or its name (``3``, ``"Metadata"``).
 
     Raises:
@@ -190,17 +190,17 @@ def api(key_or_name: int | str) -> Api:
     try:
         return _apis_by_key_and_name()[key_or_name]
     except KeyError:
-        hint = did_you_mean(str(key_or_name), [one.name for one in apis()])
+        hint = did_you_mean(str(key_or_name), [one.name for one in list_apis()])
         raise SpecError(f"unknown API {key_or_name!r}{hint}") from None
 
 
-def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
+def list_records(module: str) -> Iterator[tuple[int, MessageSpec]]:
     """Yield (record type, outline) of every record of a module, by type, keys before values.
 
     Modules are ``kafka-metadata`` (KRaft's log), ``kafka-storage`` (remote log metadata), ``kafka-group-coordinator``
     (``__consumer_offsets``), ``kafka-transaction-coordinator`` and ``kafka-share-coordinator``.
     """
-    outlines = [one.outline for one in map(entry, names()) if one.module == module]
+    outlines = [one.outline for one in map(find_entry, list_names()) if one.module == module]
     record_specs = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
     yield from (
         (one.api_key or 0, one) for one in sorted(record_specs, key=lambda each: (each.api_key or 0, each.type))
@@ -208,20 +208,20 @@ def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
 
 
 @cache
-def _about() -> dict[str, dict[str, str]]:
-    value = json.loads(ABOUT.read_bytes())
+def _read_descriptions() -> dict[str, dict[str, str]]:
+    value = json.loads(ABOUT_FILE.read_bytes())
     assert isinstance(value, dict)
     return value
 
 
-def field_words() -> dict[str, str]:
+def field_descriptions() -> dict[str, str]:
     """Return this package's descriptions of fields, by bare field name."""
-    return dict(_about()["fields"])
+    return dict(_read_descriptions()["fields"])
 
 
-def about(name: str, field: str | None = None) -> str:
+def find_description(name: str, field: str | None = None) -> str:
     """Return the description of a message or API, or of a field by its bare name; ``""`` if it has none."""
-    table = _about()
+    table = _read_descriptions()
     if field is not None:
         return table["fields"].get(field, "")
-    return table["messages"].get(name, "") or table["messages"].get(_HALF.sub("", name), "")
+    return table["messages"].get(name, "") or table["messages"].get(_HALF_SUFFIX.sub("", name), "")
