@@ -148,7 +148,7 @@ class ApiRegistry:
     def name_of(self, key: int) -> str | None:
         """Return the name of an API, or None if it does not exist.
 
-        >>> ApiRegistry().name(3), ApiRegistry().name(9999)
+        >>> ApiRegistry().name_of(3), ApiRegistry().name_of(9999)
         ('Metadata', None)
         """
         api = self.apis_by_key.get(key)
