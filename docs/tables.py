@@ -218,7 +218,7 @@ def redaction_table() -> str:
 def addresses_table() -> str:
     """One row for each API whose answers hold addresses of brokers, which the recorder replaces."""
     table, body = BrokerAddresses(), []
-    for api in catalog.apis():
+    for api in catalog.list_apis():
         answers = [table.find_answer(api.key, version) for version in api.versions]
         held = [answer for answer in answers if answer is not None and answer.paths]
         if held:
@@ -432,7 +432,7 @@ def flexible_releases_table() -> str:
     """One row for each release that brought first flexible versions: changed APIs, and new ones."""
     changed: dict[str, list[str]] = {name: [] for name in releases.releases()}
     new: dict[str, list[str]] = {name: [] for name in releases.releases()}
-    for api in catalog.apis():
+    for api in catalog.list_apis():
         release = None if api.flexible_since is None else releases.first_release_with(api.key, api.flexible_since)
         if release is not None:
             target = new if api.flexible_since == 0 else changed

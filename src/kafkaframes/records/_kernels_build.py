@@ -51,7 +51,7 @@ from kafkaframes.wire._kernels import address_of
 START, STOP, POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, ATTRIBUTES = range(8)
 BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(8, 13)
 COLUMN_COUNT = 13
-# Groups of arguments: offsets and timestamps; byte strings; everything that sizes depend on.
+# Groups of arguments: offsets and timestamps; byte strings; all arguments that determine sizes.
 _STAMPS, _BLOBS, _SIZES = (INT64S,) * 2, (INT64S, INT64S, BYTES), (INT64S,) * 7
 
 
@@ -114,7 +114,7 @@ def split_rows(
             size += row_bytes
             row += 1
             fresh = False
-        else:  # a new batch: the row's deltas, and so its size, are others there
+        else:  # in a new batch the row has other deltas, and therefore another size
             starts[count] = row
             count += 1
             first = row
@@ -185,7 +185,7 @@ def write_v2_batches(
     out,
 ):
     """Write all batches of ``table``. With ``checksums`` 0, size and CRC are set after compression."""
-    # Helpers take addresses: an array costs them two atomic operations a call.
+    # Helper functions take addresses, because passing an array costs two atomic operations per call.
     to = address_of(out)
     key_data, value_data, name_data, item_data = (
         address_of(keys),

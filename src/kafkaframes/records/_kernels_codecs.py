@@ -121,7 +121,10 @@ _call_4_int, _call_7_int = (make_call(f"call_{count}_int", count, 32) for count 
 
 @inline_device
 def _copy_back(out, to, offset, length, capacity):
-    """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``capacity`` may be written from ``to``."""
+    """Copy ``length`` (up to 64) bytes from ``offset`` bytes before ``to``.
+
+    The output has ``capacity`` bytes after ``to``.
+    """
     if offset >= 16 and capacity >= 64:
         copy_16(out, to, out, to - offset)
         if length > 16:
@@ -136,7 +139,7 @@ def _copy_back(out, to, offset, length, capacity):
 
 @device
 def _decode_snappy_block(data, position, end, out, size):
-    """Decode the elements of one raw block of exactly ``size`` bytes; ``UNUSUAL`` if they are anything else."""
+    """Decode the elements of one raw block of exactly ``size`` bytes; return ``UNUSUAL`` for any other block."""
     to = np.int64(0)
     while position < end:
         tag = load_u8(data, position)
@@ -198,7 +201,7 @@ def _plain_decode_snappy_raw(data: Any, position: Any, end: Any, out: Any, capac
 
 @device_with_plain(_plain_decode_snappy_raw)
 def _decode_snappy_raw(data, position, end, out, capacity):
-    """Decode one raw block with its length in front; the length is believed only if it is possible."""
+    """Decode one raw block, which starts with its length; an impossible length is rejected before memory is used."""
     start, size = position, np.int64(0)
     for index in range(4):
         if position >= end:

@@ -175,7 +175,10 @@ def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
 
 @device
 def _mark_null(here, nulls, capacity, validity):
-    """Clear the validity bit of value ``here``. The first null initializes ``capacity`` bits. Return the null count."""
+    """Clear the validity bit of value ``here``, and return the new null count.
+
+    The first null initializes ``capacity`` bits.
+    """
     if nulls == 0:
         for byte in range((capacity >> 3) + 1):
             store_item_8(validity, byte, 0xFF)
@@ -344,7 +347,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
         count = table[COUNT, batch] if magic >= 2 and kind == WHOLE_DATA else -1
         base, stamp = table[BASE_OFFSET, batch], table[BASE_TIMESTAMP, batch]
         append, append_stamp = table[ATTRIBUTES, batch] & APPEND_TIME, table[MAX_TIMESTAMP, batch]
-        ahead = table[POSITION, batch] + PREFETCH_BYTES  # of what is read now
+        ahead = table[POSITION, batch] + PREFETCH_BYTES  # position to prefetch
         step, fetched = table[SIZE, batch] // max(count, 1) + 1, ahead
         quick = end - QUICK_BYTES if end + SLACK_BYTES <= limit else -1
         while done < count and position <= quick:
@@ -362,8 +365,8 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
                         name_to, name_data, content_to, content_data, content_valid,
                     )  # fmt: skip
                     if following != stop:
-                        for header in range(total, more):  # bits of nulls that are given up
-                            bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
+                        for header in range(total, more):  # restore the validity bits of headers that are read again by
+                            the general path bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
                             store_item_8(content_valid, header >> 3, bits)
                         break
                     total, name_end, content_end, content_nulls = more, names, contents, nulls

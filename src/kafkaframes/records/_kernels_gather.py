@@ -1,7 +1,7 @@
 """Copy keys, values and headers out of indexed records into Arrow's buffers (numba).
 
-Start reading at ``columns.py``, not here. ``gather_binary`` and ``index_headers`` have plain twins of the same name in
-``tests/records/reference.py``. Inside, arrays are addresses (``address_of``): arrays cost too much from call to call.
+Start reading at ``columns.py``. ``gather_binary`` and ``index_headers`` have plain Python twins of the same name in
+``tests/records/reference.py``. The device functions take addresses (``address_of``), because passing an array is slow.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from kafkaframes.wire._kernels import (
     store_item_32,
 )
 
-# What a copy may read and write beyond its bytes.
+# Number of bytes that a copy may read and write after its own bytes.
 SLACK_BYTES = 32
 
 
 @inline_device
 def _copy_byte_string(target, to, buf, start, size, limit):
-    """Copy; up to 256 bytes by 32, where that ends before ``limit``, the end of ``buf`` (the next overwrites the rest).
+    """Copy a byte string. Up to 256 bytes are copied in steps of 32 if the last step ends before ``limit``.
 
-    ``target`` must take as many.
+    ``limit`` is the end of ``buf``. ``target`` must have space for whole steps; the next byte string overwrites the
+    surplus.
     """
     if size <= 256 and start + size + 31 <= limit:
         for done in range(0, size, 32):
@@ -39,7 +40,10 @@ def _copy_byte_string(target, to, buf, start, size, limit):
 
 @inline_device
 def _append_byte_string(buf, position, size, limit, here, to, offsets, data, validity):
-    """Append a byte string to a column of ``here`` values and ``to`` bytes; return its bytes and whether it is null."""
+    """Append a byte string to a column of ``here`` values and ``to`` bytes.
+
+    Return the new byte count, and 1 if it is null.
+    """
     if here & 7 == 0:
         store_item_8(validity, here >> 3, 0xFF)
     null = size < 0
@@ -56,7 +60,7 @@ def _append_byte_string(buf, position, size, limit, here, to, offsets, data, val
 def gather_binary(buf, positions, sizes, count, offsets, data, validity):
     """Copy ``count`` byte strings into Arrow's three buffers; return how many are null (negative sizes).
 
-    ``validity`` must hold a byte for each eight values, rounded up; ``data`` the sum of the sizes.
+    ``validity`` needs a byte for each eight values, rounded up; ``data`` needs the sum of the sizes.
     """
     source, starts, target, valid = address_of(buf), address_of(offsets), address_of(data), address_of(validity)
     offsets[0] = 0

@@ -1,9 +1,9 @@
-"""Index the records of batches (numba). Start reading at ``decode.py``, not here.
+"""Index the records of batches (numba). Start reading at ``decode.py``.
 
-1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O. Every array is made by the caller.
-2. ``index_records`` finds each record's offset, timestamp and the places of its key, value and headers, and checks what
-   Kafka checks. Inside, the bytes are an address (``address_of``): arrays cost too much from call to call.
-3. Its plain twin is in ``tests/records/reference.py``; ``tests/records/test_twins.py`` runs both.
+1. Arguments are arrays and integers, results are numbers. No exceptions, objects or I/O. The caller allocates arrays.
+2. ``index_records`` finds each record's offset and timestamp and the positions of its key, value and headers, with the
+same checks as Kafka. The device functions take addresses (``address_of``), because passing an array is slow.
+3. Its plain Python twin is in ``tests/records/reference.py``; ``tests/records/test_twins.py`` runs both.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from kafkaframes.wire._kernels import (
     read_varlong,
 )
 
-# What the data of a batch is.
+# The kind of a batch's data.
 SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
 QUICK_BYTES = 40
 
@@ -101,7 +101,7 @@ def _skip_headers(buf, position, end, count):
 
 @inline_device
 def read_short_varint(buf, position):
-    """Read an unsigned varint of up to three bytes that are known to be there; -1 for a longer one."""
+    """Read an unsigned varint of up to three bytes, which must exist; return -1 for a longer one."""
     value = load_u8(buf, position)
     if value < 0x80:
         return value, position + 1
@@ -117,11 +117,11 @@ def read_short_varint(buf, position):
 
 @inline_device
 def read_ordinary_record(buf, start, end):
-    """Find the fields of a whole, ordinary record that starts at ``start``, or give up.
+    """Find the fields of an ordinary record that starts at ``start``.
 
-    Ordinary: varints of up to three bytes, 40 bytes of the section still to come (so that none needs its bounds
-    checked), fewer than 64 headers. It accepts nothing that the careful path would refuse, if only the headers end
-    where the record's length says: all places only grow. Returns that end or -1, and what is stored otherwise.
+    An ordinary record has varints of up to three bytes and fewer than 64 headers, and at least 40 bytes of the section
+    remain, so that no varint needs a bounds check. Returns the end of the record and its fields, or -1 if the record is
+    not ordinary. Every accepted record is also valid for ``_read_any_record`` if its headers end at the record's end.
     """
     length, body = read_short_varint(buf, start)
     if length < 0 or length & 1:
@@ -160,7 +160,7 @@ def read_ordinary_record(buf, start, end):
 
 @device
 def headers_end_at(buf, position, stop, count):
-    """Tell whether ``count`` headers that Kafka would read end exactly at ``stop``."""
+    """Return whether ``count`` headers that Kafka would accept end exactly at ``stop``."""
     status, position = _skip_headers(buf, position, stop, count)
     return status == WHOLE and position == stop
 
@@ -169,7 +169,7 @@ def headers_end_at(buf, position, stop, count):
 def _read_any_record(buf, at, end, is_damaged, lenient):
     """Read any record that starts at ``at``: (status, end position, and the results of ``read_ordinary_record``).
 
-    Where it stops is where its length says; ``lenient``, where the section ends.
+    The fields must end at the record's length or, if ``lenient``, at the end of the section.
     """
     status, length, position = read_varint(buf, at, end)
     if status != OK:
@@ -184,7 +184,7 @@ def _read_any_record(buf, at, end, is_damaged, lenient):
         stop = position + length
     if position >= stop:
         return BAD_VARINT, at, 0, 0, 0, 0, 0, 0, 0, 0
-    status, stamp_delta, position = read_varlong(buf, position + 1, stop)  # behind the attributes, which are unused
+    status, stamp_delta, position = read_varlong(buf, position + 1, stop)  # after the attributes, which are unused
     if status != OK:
         return BAD_VARINT, at, 0, 0, 0, 0, 0, 0, 0, 0
     status, offset_delta, position = read_varint(buf, position, stop)
@@ -210,10 +210,10 @@ def _read_any_record(buf, at, end, is_damaged, lenient):
 
 @device
 def _index_v2_batch(buf, start, end, done, is_damaged, lenient, table, batch, row, slot, fields):
-    """Index one batch of magic 2, whose records from number ``done`` on lie in ``buf[start:end]``.
+    """Index one batch of magic 2. Its records from number ``done`` on are in ``buf[start:end]``.
 
-    A record is read in the quick way or, where that gives up, in the careful one; both stand in one kernel, for a call
-    between costs 8 %.
+    Each record is read by ``read_ordinary_record`` or, if it is not ordinary, by ``_read_any_record``. Both are inlined
+    in one kernel, because a call between kernels costs 8 %.
     """
     offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts = fields
     count = table[COUNT, batch]
@@ -267,9 +267,9 @@ def _index_v2_batch(buf, start, end, done, is_damaged, lenient, table, batch, ro
 
 @device
 def _index_message(buf, at, end, row, slot, stamp, fields):
-    """Index the message of format 0 or 1 whose CRC stands at ``at``; tell whether its key and value can be read.
+    """Index the message of format 0 or 1 whose CRC is at ``at``; return whether its key and value are readable.
 
-    What cannot be read is left null.
+    Unreadable fields become null.
     """
     _, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts = fields
     is_v0 = load_i8(buf, at + AT_MAGIC - OVERHEAD) == 0
@@ -307,7 +307,7 @@ def _find_last_message(buf, start, end, is_damaged):
         if size < MIN_SIZE:
             return count, last, SMALL_INNER_SIZE
         if size > end - position - OVERHEAD:
-            break  # Kafka drops a torn last message without a word
+            break  # Kafka silently drops an incomplete last message
         last = load_i64(buf, position)
         count += 1
         position += OVERHEAD + size
@@ -320,14 +320,14 @@ def _find_last_message(buf, start, end, is_damaged):
 
 @device
 def _index_message_set(buf, start, end, is_damaged, lenient, table, batch, row, slot, fields):
-    """Index the messages inside a compressed one of format 0 or 1 (KIP-31: offsets are relative to the last's)."""
+    """Index the messages in a compressed message of format 0 or 1 (KIP-31: offsets are relative to the last one's)."""
     count, last, status = _find_last_message(buf, start, end, is_damaged)
     if status != WHOLE:
         return 0, status, start
     relative = table[MAGIC, batch] == 1
     wrapper_offset = table[BASE_OFFSET, batch]
     base = 0
-    if relative and wrapper_offset != 0:  # 0: old librdkafka left it so
+    if relative and wrapper_offset != 0:  # old librdkafka versions leave the wrapper's offset at 0
         if wrapper_offset < last:
             return 0, OFFSET_BELOW_INNER, start
         base = wrapper_offset - last
@@ -352,11 +352,11 @@ def _index_message_set(buf, start, end, is_damaged, lenient, table, batch, row, 
 
 @device
 def index_batch(buf, start, end, done, kind, lenient, table, batch, row, slot, fields):
-    """Index one batch of any format; return (its records, status, where).
+    """Index one batch of any format; return (number of records, status, end position).
 
     ``fields`` is a tuple of the arrays that ``index_records`` fills, from ``offsets`` to ``header_counts``. Offsets and
-    timestamps go to ``row`` and on, the rest to ``slot`` and on. Of a batch of magic 2 the first ``done`` records may
-    be known already: ``start`` is then where the next one is.
+    timestamps are written from index ``row`` on, the other fields from index ``slot`` on. If the first ``done`` records
+    of a batch of magic 2 are already indexed, ``start`` is the position of the next one.
     """
     if kind == SKIPPED:
         return 0, WHOLE, start
@@ -383,22 +383,23 @@ def index_records(
     offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
     rows, statuses, wheres,
 ):  # fmt: skip
-    """Index the records of the batches in rows ``first`` to ``last`` of a scan's table; return how many.
+    """Index the records of the batches in rows ``first`` to ``last`` of a scan's table; return the number of records.
 
     Args:
         buf: uint8[]; the records sections (magic 2), decompressed sets and plain messages of all batches.
-        table, first, last: int64[columns, batches] of the headers, and which batches of it.
-        starts, ends: int64[batches]; where in ``buf`` the records of each batch lie.
+        table, first, last: int64[columns, batches]; the batch headers, and the range of batches to index.
+        starts, ends: int64[batches]; start and end position of each batch's records in ``buf``.
         kinds: int8[batches]; SKIPPED, WHOLE_DATA or DAMAGED_DATA.
-        lenient: not 0: as Kafka's iterator that skips keys and values. It does not check that fields fill a record, and
-            hands out messages of formats 0 and 1 whose key or value reaches past their end (these are null then).
-        offsets, stamps: int64[records]; get what each record's name says, timestamps in ms.
-        key_at, value_at, headers_at: int64[records]; get bytes of ``buf``; for formats 0 and 1,
-            ``headers_at`` is that of the message's CRC.
-        key_size, value_size: int32[records]; get sizes in bytes, -1 for null.
-        header_counts: int32[records]; 0 for formats 0 and 1.
-        rows, statuses, wheres: int64[batches]; get how many records Kafka delivers, why they ended, at which byte of
-            ``buf``.
+        lenient: if not 0, index like Kafka's iterator that skips keys and values. It does not check that the fields
+            fill a record, and it returns messages of formats 0 and 1 with a key or value that exceeds the message;
+            these fields are null.
+        offsets, stamps: int64[records]; output: offset and timestamp (in milliseconds) of each record.
+        key_at, value_at, headers_at: int64[records]; output: positions in ``buf``; for formats 0 and 1, ``headers_at``
+            is the position of the message's CRC.
+        key_size, value_size: int32[records]; output: sizes in bytes, -1 for null.
+        header_counts: int32[records]; output: number of headers; 0 for formats 0 and 1.
+        rows, statuses, wheres: int64[batches]; output: number of records that Kafka returns, status of their end, and
+            position of their end in ``buf``.
     """
     row, data = 0, address_of(buf)
     fields = offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts

@@ -1,6 +1,6 @@
-"""Kafka's hash of keys (numba). Start reading at ``partitioner.py``, not here.
+"""Kafka's hash of keys (numba). Start reading at ``partitioner.py``.
 
-Arrays in, arrays out. The plain twin is ``partitioner.murmur2``; one test runs both.
+Arguments and results are arrays. The plain Python twin is ``partitioner.murmur2``; one test runs both.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ _MURMUR_MULTIPLIER = np.uint32(0x5BD1E995)
 
 @device
 def _murmur2(address, start, size):
-    """Hash a key as ``Utils.murmur2`` does, without its sign (``toPositive``)."""
+    """Hash a key like ``Utils.murmur2``, with a cleared sign bit (``toPositive``)."""
     h = _MURMUR_SEED ^ np.uint32(size)
     position, end = start, start + size
     while end - position >= 4:
@@ -39,7 +39,10 @@ def _murmur2(address, start, size):
 
 @kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_INT64S))
 def partition_keys(buf, starts, lengths, counts, partitions):
-    """Choose the partition of each row that has a key and none yet (-1), of ``counts`` partitions."""
+    """Choose the partition of each row that has a key but no partition yet (-1).
+
+    ``counts`` are the numbers of partitions.
+    """
     address = address_of(buf)
     for row in range(partitions.size):
         if partitions[row] < 0 and lengths[row] >= 0:

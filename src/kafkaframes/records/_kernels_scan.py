@@ -68,7 +68,10 @@ def _scan_message(buf, at, magic, table, row):
 
 @device
 def _scan_v2_batch(buf, at, size, table, row):
-    """Fill a row; fields that a batch shorter than its header does not have are -1 (who needs them compares sizes)."""
+    """Fill a row of the table.
+
+    Fields after the end of a truncated header are -1; callers that need them compare sizes.
+    """
     table[CRC, row] = load_u32(buf, at + V2_CRC)
     table[ATTRIBUTES, row] = load_i16(buf, at + V2_ATTRIBUTES)
     base = load_i64(buf, at)
@@ -140,7 +143,7 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
 
 @device
 def is_crc_valid(buf, table, row):
-    """Return whether a batch's CRC is right."""
+    """Return whether the CRC of a batch is correct."""
     at, size = table[POSITION, row], table[SIZE, row]
     if table[MAGIC, row] < 2:
         return crc32_of(buf, at + OLD_CRC_FROM, at + size) == table[CRC, row]
@@ -149,14 +152,17 @@ def is_crc_valid(buf, table, row):
 
 @device
 def is_message_crc_valid(buf, crc_at):
-    """Return whether the CRC at ``crc_at`` is right. It must belong to a complete message of format 0 or 1."""
+    """Return whether the CRC at ``crc_at`` is correct. It must belong to a complete message of format 0 or 1."""
     end = crc_at + load_i32(buf, crc_at - OLD_CRC + AT_SIZE) + OVERHEAD - OLD_CRC
     return crc32_of(buf, crc_at - OLD_CRC + OLD_CRC_FROM, end) == load_u32(buf, crc_at)
 
 
 @kernel(types.void(BYTES, INT64S, OUT_INT8S))
 def check_message_crcs(buf, positions, ok):
-    """Set ``ok`` to whether the CRC at each of ``positions`` is right (messages of formats 0 and 1)."""
+    """Set ``ok`` to 1 for each message of format 0 or 1 with a correct CRC.
+
+    ``positions`` are the positions of the CRCs.
+    """
     address = address_of(buf)
     for row in range(positions.size):
         ok[row] = is_message_crc_valid(address, positions[row])
@@ -164,6 +170,6 @@ def check_message_crcs(buf, positions, ok):
 
 @kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))
 def check_crcs(buf, table, first, last, ok):
-    """Set ``ok`` to whether the CRC of each batch in rows ``first`` to ``last`` is right."""
+    """Set ``ok`` to 1 for each batch in rows ``first`` to ``last`` with a correct CRC."""
     for row in range(first, last):
         ok[row] = is_crc_valid(buf, table, row)

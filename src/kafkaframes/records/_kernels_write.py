@@ -1,12 +1,13 @@
-"""Write batches, messages and records, field by field (numba): the one place where kernels put Kafka's formats down.
+"""Write batches, messages and records, field by field (numba). No other kernel writes Kafka's formats.
 
-Building (``_kernels_build.py``), appending and rewriting call these functions; none is an entry point of its own.
+The kernels that build (``_kernels_build.py``), append and rewrite batches call these functions. Python code does not.
 
-1. ``out`` and the sources of bytes are addresses (``address_of``): an array costs two atomic operations a call.
-2. A writer returns the position behind what it wrote. The caller has seen to it that ``out`` is large enough: a record
-   takes at most ``MAX_RECORD_OVERHEAD_BYTES`` bytes beside its key, value and headers, a message
-   ``V1_HEADER + OLD_LENGTHS``.
-3. A size of -1 is null; none is below that. ``layout.py`` says where a field of a header stands.
+1. ``out`` and the sources of bytes are addresses (``address_of``): passing an array costs two atomic operations per
+call.
+2. A writer returns the position after the written bytes. The caller ensures that ``out`` is large enough: in addition
+    to keys, values and headers, a record takes at most ``MAX_RECORD_OVERHEAD_BYTES`` bytes, and a message ``V1_HEADER +
+    LENGTH_FIELDS_BYTES``.
+3. A size of -1 means null; smaller sizes do not occur. ``layout.py`` has the positions of header fields.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MAX_RECORD_OVERHEAD_BYTES = (
 
 
 def _make_store(name: str, bits: int) -> Any:
-    """Make an intrinsic that stores one big-endian integer of ``bits`` behind an address."""
+    """Return an intrinsic that stores a big-endian integer of ``bits`` at a position after an address."""
 
     def typed(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -71,7 +72,7 @@ store_i32, store_i64 = _make_store("store_i32", 32), _make_store("store_i64", 64
 
 @intrinsic(lambda value: np.int64(max(int(value).bit_length(), 1)))
 def _significant_bits(typingctx: Any, value: Any) -> Any:
-    """Count the bits up to the highest that is set; of 0 they are 1."""
+    """Return the number of significant bits; 1 for the value 0."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(64)
@@ -86,14 +87,14 @@ def _significant_bits(typingctx: Any, value: Any) -> Any:
 
 @device
 def varint_size(value):
-    """Return the bytes of a zigzag varint, of 32 or 64 bits."""
+    """Return the size of a zigzag varint (32 or 64 bits), in bytes."""
     bits = _significant_bits(np.uint64((value << 1) ^ (value >> 63)))
     return (bits * 9 + 64) >> 6  # = (bits + 6) // 7 for 1 to 64
 
 
 @device
 def write_varint(out, position, value):
-    """Write a zigzag varint, of 32 or 64 bits."""
+    """Write a zigzag varint (32 or 64 bits)."""
     bits = np.uint64((value << 1) ^ (value >> 63))
     while bits >= np.uint64(0x80):
         store_i8(out, position, np.int64(bits | np.uint64(0x80)))
@@ -105,13 +106,13 @@ def write_varint(out, position, value):
 
 @device
 def blob_size(size):
-    """Return the bytes of a byte string behind a varint."""
+    """Return the size of a byte string and of the varint before it, in bytes."""
     return 1 if size < 0 else varint_size(size) + size
 
 
 @device
 def write_blob(out, position, source, at, size):
-    """Write a byte string behind its size as a varint, as format 2 has it."""
+    """Write the size of a byte string as a varint, and then its bytes, as in format 2."""
     position = write_varint(out, position, size)
     if size > 0:
         copy_bytes(out, position, source, at, size)
@@ -121,7 +122,7 @@ def write_blob(out, position, source, at, size):
 
 @device
 def _write_sized(out, position, source, at, size):
-    """Write a byte string behind its size in four bytes, as formats 0 and 1 have it."""
+    """Write the size of a byte string in four bytes, and then its bytes, as in formats 0 and 1."""
     store_i32(out, position, size)
     if size > 0:
         copy_bytes(out, position + 4, source, at, size)
@@ -134,7 +135,7 @@ def _write_sized(out, position, source, at, size):
 
 @device
 def record_size(timestamp_delta, offset_delta, key_size, value_size):
-    """Return the size of a record behind its length, without its headers and their count."""
+    """Return the size of a record's body (without the length before it), without its headers and their count."""
     size = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
     return size + blob_size(key_size) + blob_size(value_size)
 
@@ -143,7 +144,10 @@ def record_size(timestamp_delta, offset_delta, key_size, value_size):
 def write_record(
     out, position, size, timestamp_delta, offset_delta, keys, key_at, key_size, values, value_at, value_size
 ):
-    """Write a record up to its headers; ``size`` is that of all behind the length, with the headers and their count."""
+    """Write a record up to its headers.
+
+    ``size`` is the size of the whole body, including the headers and their count.
+    """
     position = write_varint(out, position, size)
     store_i8(out, position, 0)  # attributes, unused
     position = write_varint(out, position + 1, timestamp_delta)
@@ -157,7 +161,7 @@ def write_batch_header(
     out, at, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp,
     producer_id, producer_epoch, base_sequence, count,
 ):  # fmt: skip
-    """Write a batch's header, but for its size and CRC; return where the records go."""
+    """Write the header of a batch without size and CRC; return the position of the records."""
     store_i64(out, at, base_offset)
     store_i32(out, at + V2_EPOCH, leader_epoch)
     store_i8(out, at + AT_MAGIC, 2)
@@ -191,7 +195,7 @@ def message_size(magic, key_size, value_size):
 
 @device
 def _write_message_header(out, at, magic, attributes, offset, timestamp):
-    """Write a message's header, but for its size and CRC; return where the key goes. Format 0 has no timestamp."""
+    """Write the header of a message without size and CRC; return the position of the key. Format 0 has no timestamp."""
     store_i64(out, at, offset)
     store_i8(out, at + AT_MAGIC, magic)
     store_i8(out, at + OLD_ATTRIBUTES, attributes)
@@ -220,15 +224,15 @@ def write_message(out, at, magic, attributes, offset, timestamp, keys, key_at, k
 
 @device
 def wrapper_header_size(magic):
-    """Return what precedes the compressed messages in a wrapper."""
+    """Return the size of the bytes before the compressed messages in a wrapper."""
     return (V1_HEADER if magic else V0_HEADER) + LENGTH_FIELDS_BYTES
 
 
 @device
 def finish_wrapper(out, at, magic, attributes, offset, timestamp, size):
-    """Make a wrapper of the ``size`` bytes of compressed messages that stand behind its header already.
+    """Write the header of a wrapper before ``size`` bytes of compressed messages that are already in place.
 
-    It has no key, the offset of the last message and the largest timestamp. Returns its end.
+    A wrapper has a null key, the offset of its last message and the largest timestamp. Returns the end of the wrapper.
     """
     position = _write_message_header(out, at, magic, attributes, offset, timestamp)
     store_i32(out, position, -1)

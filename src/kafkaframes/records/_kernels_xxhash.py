@@ -1,7 +1,7 @@
 """XXH32, the checksum of LZ4 frames (numba), and little-endian integers. ``_kernels_codecs.py`` calls it.
 
-https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md; seed 0. Nothing is read beyond ``end``; sums are kept
-in 64-bit integers and cut to 32 bits wherever more would count.
+https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md; seed 0. No byte after ``end`` is read. Sums are kept in
+64-bit integers and masked to 32 bits where higher bits would matter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 3747613
 
 
 def _make_load_le(name: str, bits: int) -> Any:
-    """Make an intrinsic that loads one unsigned little-endian integer of up to 32 bits at any position."""
+    """Return an intrinsic that loads an unsigned little-endian integer of up to 32 bits at any position."""
 
     def typed(typingctx: Any, array: Any, position: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -49,7 +49,7 @@ def _plain_round(lane: Any, word: Any) -> Any:
 
 @intrinsic(_plain_round)
 def _mix_word(typingctx: Any, lane: Any, word: Any) -> Any:
-    """Mix one word into a lane, in 32 bits: in 64 the masks took a third of the time."""
+    """Mix one word into a lane with 32-bit arithmetic: in 64 bits, the masks took a third of the time."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         narrow, wide = ir.IntType(32), ir.IntType(64)

@@ -1,10 +1,10 @@
-"""Where each field of a batch header stands, as tables; no other file knows such a number.
+"""The position of each field of a batch header, as tables. No other file contains these numbers.
 
-All integers are big-endian. Offset, size and magic stand at the same place in all three formats, so any log can be
-cut into batches before its format is known. A batch is 12 bytes and then ``size`` more.
+All integers are big-endian. Offset, size and magic have the same position in all three formats, so any log can be split
+into batches before its format is known. A batch has 12 bytes and then ``size`` more.
 
-``BATCH_COLUMNS`` is what a header-only scan gives for each batch; ``COLUMN`` is a column's row in the scan's table.
-The numbers are compiled into the kernels, whose cache therefore sees this file too (``wire/_jit.py``).
+``BATCH_COLUMNS`` are the columns that a header-only scan returns for each batch; ``COLUMN`` has a column's row in the
+scan's table. The numbers are compiled into the kernels, so their cache also depends on this file (``wire/_jit.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class HeaderField(NamedTuple):
-    """One integer of a header: its name, its ``struct`` format, and what one has to know."""
+    """One integer of a header: its name, its ``struct`` format, and a note about its meaning."""
 
     name: str
     format: str
@@ -22,7 +22,7 @@ class HeaderField(NamedTuple):
 
 
 class HeaderLayout:
-    """Fields in their order, without gaps.
+    """The layout of a header: its fields in order, without gaps.
 
     >>> BATCH_V2.position_of("crc"), BATCH_V2.end_of("crc"), BATCH_V2.size
     (17, 21, 61)
@@ -39,11 +39,11 @@ class HeaderLayout:
         self.size = position
 
     def position_of(self, name: str) -> int:
-        """Return the byte at which the field starts, counted from the batch's first."""
+        """Return the position of a field in bytes, from the start of the batch."""
         return self._bounds[name][0]
 
     def end_of(self, name: str) -> int:
-        """Return the byte after the field."""
+        """Return the position after a field, in bytes from the start of the batch."""
         return self._bounds[name][1]
 
 
@@ -55,24 +55,24 @@ _OVERHEAD_FIELDS = (
 # One message of a message set; the key's length comes next.
 MESSAGE_V0 = HeaderLayout(
     *_OVERHEAD_FIELDS,
-    HeaderField("crc", "I", "CRC-32 of what follows it"),
+    HeaderField("crc", "I", "CRC-32 of the bytes after this field"),
     HeaderField("magic", "b"),
     HeaderField("attributes", "b", "bits 0-2 codec"),
 )
 MESSAGE_V1 = HeaderLayout(
     *MESSAGE_V0.fields,
-    HeaderField("timestamp", "q", "milliseconds; -1 is none (KIP-32)"),
+    HeaderField("timestamp", "q", "milliseconds; -1 means no timestamp (KIP-32)"),
 )
 # Magic 2 (KIP-98).
 BATCH_V2 = HeaderLayout(
     *_OVERHEAD_FIELDS,
     HeaderField("leader_epoch", "i", "set by the broker; outside the CRC"),
     HeaderField("magic", "b", "outside the CRC"),
-    HeaderField("crc", "I", "CRC-32C of what follows it"),
+    HeaderField("crc", "I", "CRC-32C of the bytes after this field"),
     HeaderField("attributes", "h", "bits 0-2 codec, then the flags below; bits 7-15 are ignored"),
     HeaderField("last_offset_delta", "i"),
-    HeaderField("base_timestamp", "q", "the delete horizon where that flag is set (KIP-534)"),
-    HeaderField("max_timestamp", "q", "every record's timestamp where the type is LogAppendTime"),
+    HeaderField("base_timestamp", "q", "the delete horizon if that flag is set (KIP-534)"),
+    HeaderField("max_timestamp", "q", "every record's timestamp if the type is LogAppendTime"),
     HeaderField("producer_id", "q"),
     HeaderField("producer_epoch", "h"),
     HeaderField("base_sequence", "i"),
@@ -82,7 +82,7 @@ BATCH_V2 = HeaderLayout(
 OVERHEAD_BYTES = MESSAGE_V0.end_of("size")  # Kafka's LOG_OVERHEAD
 BYTES_TO_MAGIC = MESSAGE_V0.end_of("magic")  # Kafka's HEADER_SIZE_UP_TO_MAGIC
 MIN_SIZE = 14  # Kafka's RECORD_OVERHEAD_V0: CRC, magic, attributes and two lengths
-# The smallest record of magic 2: length, attributes, two deltas, two lengths, a count of headers, a byte each.
+# The smallest record of magic 2 has one byte for each of length, attributes, two deltas, two lengths and header count.
 MIN_RECORD_BYTES = 7
 
 CODEC_MASK = 0x07
@@ -95,7 +95,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by number; 5, 6 and 7 are 
 ZSTD = CODECS.index("zstd")
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
-# A message of magic 0 or 1 has one offset for both offsets, one timestamp for both, and -1 for what it lacks.
+# A message of magic 0 or 1 has its offset in both offset columns, its timestamp in both timestamp columns, and -1 in
+# the columns that it lacks.
 BATCH_COLUMNS = (
     "position",
     "size",

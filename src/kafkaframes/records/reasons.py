@@ -1,23 +1,23 @@
-"""Why a scan ended and why a batch's records did: numbers for kernels, words for people; and the modes.
+"""The reasons why a scan or a batch's records end, as status codes and as text, and the values of ``on_damage``.
 
-The classes of damage are Kafka's; ``reference`` behaviour stands beside each where it is not plain.
+The kinds of damage are those that Kafka distinguishes.
 """
 
 from __future__ import annotations
 
-# How a scan of batches ends.
+# Status codes of the end of a scan.
 MORE, FULL, END, TORN, SMALL_SIZE, HUGE_SIZE, BAD_MAGIC = range(7)
 END_REASONS = {
     END: "the end of the data",
     TORN: "the last batch is not whole",
-    SMALL_SIZE: "the size of a batch is below the least possible (14)",
-    HUGE_SIZE: "the size of a batch is beyond 2^31",
+    SMALL_SIZE: "the size of a batch is below the minimum (14)",
+    HUGE_SIZE: "the size of a batch exceeds 2^31",
     BAD_MAGIC: "the magic of a batch is not 0, 1 or 2",
 }
-# These end the batches with an error in Kafka; END and TORN are no error.
+# Kafka reports an error for these, but not for END and TORN.
 CORRUPT_END_REASONS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
 
-# How the records of a batch end.
+# Status codes of the end of a batch's records.
 (
     WHOLE,
     SHORT_HEADER,
@@ -43,17 +43,17 @@ CORRUPT_END_REASONS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
     TOO_MANY_RECORDS,
     TOO_MANY_HEADERS,
 ) = range(23)
-# A batch of a few kilobytes can claim, and hold, a hundred million records, or headers, of the least size. What is kept
-# of each in memory is many times as large; Kafka's own reader would fail long before.
+# A batch of a few kilobytes can contain a hundred million records or headers of the minimum size. Their index in memory
+# is many times larger, and Kafka's own reader would fail much earlier.
 MAX_RECORDS = MAX_HEADERS = 1 << 24
 RECORD_REASONS = {
     SHORT_HEADER: "the batch is shorter than its header",
-    UNKNOWN_CODEC: "the codec's number is unknown to Kafka",
+    UNKNOWN_CODEC: "the codec number is unknown to Kafka",
     NEGATIVE_COUNT: "the count of records is negative",
     PREMATURE_END: "the data ends before the declared count of records",
     DAMAGED_STREAM: "the compressed data is damaged",
     LEFT_OVER: "data is left after the declared count of records",
-    BAD_VARINT: "a varint is too long or cut off",
+    BAD_VARINT: "a varint is too long or truncated",
     BAD_RECORD_LENGTH: "the length of a record is negative or beyond the data",
     BAD_HEADER_COUNT: "the count of headers is negative or beyond the record",
     NULL_HEADER_KEY: "the key of a header is null",
@@ -61,7 +61,7 @@ RECORD_REASONS = {
     LENGTH_MISMATCH: "the fields of a record do not fill its length",
     EMPTY_SET: "a compressed message set is empty",
     NULL_SET: "a compressed message has no value",
-    SMALL_INNER_SIZE: "the size of an inner message is below the least possible (14)",
+    SMALL_INNER_SIZE: "the size of an inner message is below the minimum (14)",
     OFFSET_BELOW_INNER: "the wrapper's offset is below the last inner offset",
     NESTED: "an inner message is itself compressed",
     UNREADABLE_FIELD: "the key or the value of a message is longer than the message",
@@ -73,9 +73,9 @@ RECORD_REASONS = {
 CRC_MISMATCH = "the CRC is not that of the bytes"
 
 
-# The values of ``on_damage``: KEEP returns what Kafka's own reader returns, or copies the damaged bytes as they are;
-# DROP leaves damaged batches out; FAIL raises at the first damage.
+# The values of ``on_damage``: KEEP returns the same records as Kafka's own reader, or copies damaged bytes unchanged;
+# DROP omits damaged batches; FAIL raises at the first damage.
 KEEP, DROP, FAIL = "keep", "drop", "fail"
 ON_DAMAGE = (KEEP, DROP, FAIL)
-# Spark's names for the same. Spark's sources take them, and the state of jobs stores them.
+# Spark's names for these values. Spark sources accept them, and the state of jobs contains them.
 SPARK_MODES = {KEEP: "PERMISSIVE", DROP: "DROPMALFORMED", FAIL: "FAILFAST"}

@@ -229,8 +229,8 @@ def test_damage_is_told_and_the_rest_exported(tasks, settings):
     assert [row["offset"] for row in read_written(settings)] == [*range(250), *range(300, 600)]
     size = 12 + int.from_bytes(raw[second + 8 : second + 12], "big")
     assert outcome.summary.dropped == (
-        DroppedTotals("the codec's number is unknown to Kafka", 1, 50, size),
-        DroppedTotals("the size of a batch is below the least possible (14)", 1, None, 40),
+        DroppedTotals("the codec number is unknown to Kafka", 1, 50, size),
+        DroppedTotals("the size of a batch is below the minimum (14)", 1, None, 40),
     )
     assert outcome.fault_count == 2
     assert path.name in outcome.results[1].faults[0]

@@ -80,7 +80,7 @@ def test_one_message_loads_alone(monkeypatch):
 
 
 def test_the_catalog_needs_nothing_heavy():
-    code = "import sys; from kafkaframes.protocol.spec import catalog; catalog.load('MetadataResponse')"
+    code = "import sys; from kafkaframes.protocol.spec import catalog; catalog.load_spec('MetadataResponse')"
     code += "; print(*sys.modules)"
     loaded_modules = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

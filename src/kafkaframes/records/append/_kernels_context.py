@@ -32,11 +32,11 @@ from kafkaframes.wire._kernels import (
     load_u32,
 )
 
-# The kernels take Python's bytes and bytearray directly: making an array of them would cost as much as the call.
+# The kernels take Python's bytes and bytearray directly: converting them to an array would cost as much as the call.
 BYTES, RECORD_SET = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteArray(types.uint8, 1, "C")
 # The context starts with the functions that ``decompress_stream`` calls. Then follow the memory for content and output,
-# the size of the content (-1 if it is not decompressed yet), the settings, the position of the records that ``take``
-# found, and the values that ``rewrite`` passes to ``wrap``.
+# the size of the content (-1 if it is not decompressed yet), the settings, the position of the records that
+# ``validate_in_place`` found, and the values that ``rewrite_set`` passes to ``wrap_compressed``.
 CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_KNOWN = range(CALL_SLOTS, CALL_SLOTS + 5)
 FIRST_SETTING = CONTENT_KNOWN + 1
 (

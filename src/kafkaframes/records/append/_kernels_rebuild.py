@@ -1,4 +1,5 @@
-"""Rebuild an ordinary record set that ``_kernels.take`` has validated, in another format or for another codec (numba).
+"""Rebuild an ordinary record set that ``_kernels.validate_in_place`` has validated, in another format or for another
+codec (numba).
 
 Start reading at ``entry.py``.
 
@@ -318,7 +319,7 @@ def rewrite_set(data, offset, context):
         )
         if (
             load_i32(set_at, V2_DELTA) + 1 != from_count
-        ):  # a hole at the end; in place, the base offset would be too low
+        ):  # if offsets are missing at the end, a rebuild in place would lower the base offset
             contiguous = np.int64(0)
     else:
         wrapper_offset = load_i64(set_at, 0) if codec else np.int64(-1)

@@ -1,4 +1,4 @@
-"""The cleaner's map of keys, and digests of keys (numba). ``latest.py`` and ``exchange.py`` use them.
+"""The cleaner's map of keys, and digests of keys (numba). ``latest.py`` and ``exchange.py`` use the kernels.
 
 The map (``latest.py``) uses open addressing, with ``INT64S_PER_SLOT`` numbers per slot and two slots per cache line. A
 slot has the position of the key in ``arena`` plus one (0 for an empty slot), its hash, its last offset, and the number
@@ -98,7 +98,7 @@ def _equal_bytes(address, start, other_address, other_start, size):
 
 @kernel(types.void(BYTES, INT64S, INT32S, OUT_INT64S))
 def hash_keys(buf, positions, sizes, hashes):
-    """Hash every record's key; 0 for null."""
+    """Hash every record's key; the hash of a null key is 0."""
     address = address_of(buf)
     for record in range(positions.size):
         size = np.int64(sizes[record])
@@ -149,8 +149,9 @@ def _read_key_size(arena_address, position):
 def put_keys(buf, positions, sizes, offsets, is_selected, hashes, number, first, count, used_bytes, slots, arena, dead):
     """Add the selected records that have a key, from ``first`` on. A later record replaces an earlier one of its key.
 
-    Returns ``(record, count, used, fell)``: the record at which it stopped because an array is full, the new ``count``
-    and ``used_bytes``, and the number of records whose offset is not above that of the record that they replaced.
+    Returns ``(record, count, used_bytes, descending_count)``: the record at which the call stopped because an array is
+    full, the new ``count`` and ``used_bytes``, and the number of records with an offset that is not above that of the
+    replaced record.
 
     Args:
         buf: uint8[]; contains the keys.
@@ -163,7 +164,7 @@ def put_keys(buf, positions, sizes, offsets, is_selected, hashes, number, first,
         first: record at which this call starts.
         count: number of keys in ``slots``.
         used_bytes: number of used bytes in ``arena``.
-        slots: int64[PER_SLOT * a power of 2]; the map.
+        slots: int64[INT64S_PER_SLOT * a power of 2]; the map.
         arena: uint8[]; the keys.
         dead: uint8[]; bits by record number, set for replaced records.
     """
@@ -212,7 +213,7 @@ def get_latest_offsets(buf, positions, sizes, hashes, slots, arena, latest):
 
 @kernel(types.void(INT64S, OUT_INT64S))
 def copy_slots(old_slots, slots):
-    """Copy the used slots into new, empty ones."""
+    """Copy the used slots into a new, empty array."""
     mask = slots.size // INT64S_PER_SLOT - 1
     for entry in range(0, old_slots.size, INT64S_PER_SLOT):
         if old_slots[entry] != 0:

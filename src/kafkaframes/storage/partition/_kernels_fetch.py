@@ -22,7 +22,7 @@ _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 _I64 = types.int64
 NONE, BATCH, MORE, UNUSUAL = 0, 1, 2, 3
 ANY_OFFSET = (1 << 63) - 1
-_MAX_SAFE_OFFSET = 1 << 62  # above it the last offset of a batch could overflow
+_MAX_SAFE_OFFSET = 1 << 62  # above this offset, the last offset of a batch could overflow
 
 
 @kernel(types.Tuple((_I64, _I64, _I64))(_BYTES, _I64, _I64, _I64, _I64, _I64))
