@@ -47,6 +47,6 @@ def test_damage_is_an_exit_status(tmp_path):
     assert (tmp_path / "out" / "_SUCCESS").exists()
     result = ask(write_damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "--on-damage", "fail")
     assert result.exit_code == 1
-    assert "not exported: the codec's number" in result.stderr
+    assert "not exported: the codec number" in result.stderr
     assert "1 segment is missing" in result.stdout
     assert not (tmp_path / "strict" / "_SUCCESS").exists()

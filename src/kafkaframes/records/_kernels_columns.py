@@ -365,8 +365,9 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
                         name_to, name_data, content_to, content_data, content_valid,
                     )  # fmt: skip
                     if following != stop:
-                        for header in range(total, more):  # restore the validity bits of headers that are read again by
-                            the general path bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
+                        # restore the validity bits of headers that are read again by the general path
+                        for header in range(total, more):
+                            bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
                             store_item_8(content_valid, header >> 3, bits)
                         break
                     total, name_end, content_end, content_nulls = more, names, contents, nulls

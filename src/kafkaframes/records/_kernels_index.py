@@ -2,7 +2,7 @@
 
 1. Arguments are arrays and integers, results are numbers. No exceptions, objects or I/O. The caller allocates arrays.
 2. ``index_records`` finds each record's offset and timestamp and the positions of its key, value and headers, with the
-same checks as Kafka. The device functions take addresses (``address_of``), because passing an array is slow.
+   same checks as Kafka. The device functions take addresses (``address_of``), because passing an array is slow.
 3. Its plain Python twin is in ``tests/records/reference.py``; ``tests/records/test_twins.py`` runs both.
 """
 

@@ -199,7 +199,7 @@ def test_a_huge_length_allocates_nothing(tmp_path, size):
 def test_a_preallocated_tail_is_a_fault_as_in_kafka_and_nothing_is_lost(tmp_path):
     out, _, faults = lines_of_any(segment(tmp_path / "t-0", some_records(2) + bytes(5000)))
     assert out.count(b"| offset") == 2
-    assert "below the least possible" in str(faults[0])
+    assert "below the minimum" in str(faults[0])
 
 
 def test_a_file_that_vanishes_is_a_fault_after_what_was_read(tmp_path, monkeypatch):
