@@ -51,7 +51,7 @@ from kafkaframes.storage.files.units import parse_size
 
 if TYPE_CHECKING:
     from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
-    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.protocol.messages.registry import ApiRegistry
     from kafkaframes.scan.capture import CaptureReadOptions
     from kafkaframes.scan.decoded import ValueDecoding
     from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
@@ -96,10 +96,10 @@ def _parse_ports(text: str) -> tuple[int, ...]:
         raise ValueError("must be numbers and ranges, 9092,9094-9096") from None
 
 
-def _load_specs(path: str) -> Apis:
-    from kafkaframes.protocol.messages.registry import Apis
+def _load_specs(path: str) -> ApiRegistry:
+    from kafkaframes.protocol.messages.registry import ApiRegistry
 
-    return Apis(path)
+    return ApiRegistry(path)
 
 
 def _parse_offsets_mode(text: str) -> bool:

@@ -24,7 +24,7 @@ from kafkaframes.jobs.analyze.sizes import (
 )
 from kafkaframes.protocol.messages._program import PRIMITIVES
 from kafkaframes.protocol.messages.plan import FieldPlan
-from kafkaframes.protocol.spec.layout import layout, walk
+from kafkaframes.protocol.spec.layout import list_slots, walk_slots
 from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 
 _NUMBER_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
@@ -51,7 +51,7 @@ def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: 
 
 
 def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
-    paths = {".".join(names): names for names, _ in walk(layout(spec, version))}
+    paths = {".".join(names): names for names, _ in walk_slots(list_slots(spec, version))}
     if path not in paths:
         raise OptionError(f"`values` {spec.name}.{path}: version {version} after has no such field")
     return prefix + ".".join(name[:1].lower() + name[1:] for name in paths[path])

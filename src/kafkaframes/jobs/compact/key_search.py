@@ -16,7 +16,7 @@ from kafkaframes.jobs.job import (
     run_here,
 )
 from kafkaframes.records.decode import decode_steps
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
 from kafkaframes.storage.files.names import FileName
@@ -133,7 +133,7 @@ def search_file(task: KeySearchTask) -> tuple[list[tuple[str, int]], list[tuple[
     return records, unread
 
 
-def _find_offsets_of_key(records_of_file: Decoded, key: bytes) -> list[int]:
+def _find_offsets_of_key(records_of_file: DecodedBatches, key: bytes) -> list[int]:
     index = records_of_file.index
     candidates = np.flatnonzero(index.key_size == len(key))
     if not len(key):

@@ -18,8 +18,8 @@ import pyarrow as pa
 from kafkaframes.jobs.dump.chunks import SegmentOrigin, keys_of, values_of
 from kafkaframes.jobs.dump.columns import build_record_columns, index_headers
 from kafkaframes.jobs.dump.lines import Base64Part, BytesSlices, CompiledLine, plan_line, slices_of
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.makers import binary_array
+from kafkaframes.records.decoded import DecodedBatches
+from kafkaframes.records.makers import make_binary_array
 from kafkaframes.wire.primitives import decode_java_text
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -43,7 +43,7 @@ MAX_TABLE_BYTES = 1 << 30  # keys or values in one table: an Arrow binary array 
 _BASE64_LINE = plan_line(Base64Part("value"))
 
 
-def chunk_tables(chunk: Decoded, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:
+def chunk_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records as one table, or as several if one would be too large."""
     for part in _portions(chunk):
         columns = build_record_columns(part)
@@ -63,7 +63,7 @@ def chunk_tables(chunk: Decoded, origin: SegmentOrigin) -> Iterator[pa.RecordBat
         )
 
 
-def csv_tables(chunk: Decoded, origin: SegmentOrigin, *, base64: bool) -> Iterator[pa.RecordBatch]:
+def csv_tables(chunk: DecodedBatches, origin: SegmentOrigin, *, base64: bool) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records in text columns. ``base64`` encodes keys, values and header values without loss."""
     for table in chunk_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
@@ -75,7 +75,7 @@ def csv_tables(chunk: Decoded, origin: SegmentOrigin, *, base64: bool) -> Iterat
         yield pa.RecordBatch.from_arrays(list(columns.values()), schema=CSV_SCHEMA)
 
 
-def _portions(chunk: Decoded) -> Iterator[Decoded]:
+def _portions(chunk: DecodedBatches) -> Iterator[DecodedBatches]:
     index = chunk.index
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     portion = np.cumsum(sizes) // MAX_TABLE_BYTES
@@ -88,7 +88,7 @@ def _portions(chunk: Decoded) -> Iterator[Decoded]:
 
 def _binary(values: BytesSlices) -> pa.Array:
     """Copy a bytes column to an Arrow array."""
-    return binary_array(values.data, values.starts, values.sizes)
+    return make_binary_array(values.data, values.starts, values.sizes)
 
 
 def _array(line: CompiledLine, values: BytesSlices, kind: pa.DataType) -> pa.Array:
@@ -108,7 +108,7 @@ def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     return array.cast(pa.timestamp("ms", "UTC"))
 
 
-def _headers(chunk: Decoded) -> pa.Array:
+def _headers(chunk: DecodedBatches) -> pa.Array:
     count = len(chunk.index.offsets)
     if not chunk.index.header_counts.any():
         return pa.array([[]] * count, pa.list_(HEADER)) if count else pa.array([], pa.list_(HEADER))

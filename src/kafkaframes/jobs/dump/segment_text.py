@@ -22,17 +22,17 @@ from kafkaframes.jobs.dump.columns import build_batch_columns, build_record_colu
 from kafkaframes.jobs.dump.decoders import format_control_record
 from kafkaframes.jobs.dump.lines import RenderedLines
 from kafkaframes.jobs.dump.styles import OutputStyle, TextOptions
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
+from kafkaframes.records.decoded import DecodedBatches
+from kafkaframes.records.fields import END_MARKER_TYPES, parse_control_type, parse_coordinator_epoch
 from kafkaframes.records.scan import Ints
 
 _CRC_BYTES = 4
 
 # Decodes a chunk's keys and values to two bytes columns (``decoders.py``).
-Decoder = Callable[[Decoded], tuple[Any, Any]]
+Decoder = Callable[[DecodedBatches], tuple[Any, Any]]
 
 
-def chunk_text(options: TextOptions, style: OutputStyle, chunk: Decoded, decode: Decoder | None) -> bytes:
+def chunk_text(options: TextOptions, style: OutputStyle, chunk: DecodedBatches, decode: Decoder | None) -> bytes:
     """Return the lines of a chunk's batches and records in file order. Invalid UTF-8 is not changed."""
     batches = build_batch_columns(chunk)
     records = _record_columns(options, style, chunk, decode, batches) if options.has_records else {}
@@ -80,7 +80,7 @@ def _interleave(
 
 
 def _record_columns(
-    options: TextOptions, style: OutputStyle, chunk: Decoded, decode: Decoder | None, batches: dict[str, Any]
+    options: TextOptions, style: OutputStyle, chunk: DecodedBatches, decode: Decoder | None, batches: dict[str, Any]
 ) -> dict[str, Any]:
     columns = build_record_columns(chunk)
     of_control = chunk.batches.is_control[chunk.owners]
@@ -99,7 +99,7 @@ def _record_columns(
     return columns
 
 
-def _read_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
+def _read_sizes(chunk: DecodedBatches, columns: dict[str, Any]) -> dict[str, Any]:
     """Return the sizes of keys and values. In formats 0 and 1 they are the stored ones, which may be below -1."""
     is_v2 = chunk.batches.is_v2[chunk.owners]
     index = chunk.index
@@ -109,7 +109,7 @@ def _read_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _message_columns(chunk: Decoded) -> dict[str, Any]:
+def _message_columns(chunk: DecodedBatches) -> dict[str, Any]:
     """Return the CRC of each message of format 0 or 1, and whether it is valid. Inner messages have their own CRC."""
     crcs = chunk.batches.column("crc")[chunk.owners]
     valid = chunk.crc_ok[chunk.owners]
@@ -122,7 +122,7 @@ def _message_columns(chunk: Decoded) -> dict[str, Any]:
     return {"record_crc": crcs, "record_valid": valid}
 
 
-def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
+def _control_texts(chunk: DecodedBatches, of_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
     """Return the text of each control record, and null for other records."""
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary())
@@ -137,9 +137,9 @@ def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Out
 def control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> str:
     """Return the text of a control record. If it is unreadable, the text has the reason."""
     try:
-        kind = control_type(key)
+        kind = parse_control_type(key)
         if kind in END_MARKER_TYPES:
-            return f"endTxnMarker: {kind} coordinatorEpoch: {coordinator_epoch(value)}"
+            return f"endTxnMarker: {kind} coordinatorEpoch: {parse_coordinator_epoch(value)}"
     except CorruptRecordError as error:
         return f"controlType: unreadable ({error.reason})"
     if kind in style.control_json and (result := format_control_record(kind, value)) is not None:
@@ -148,7 +148,7 @@ def control_text(key: bytes | None, value: bytes | None, style: OutputStyle) -> 
     return f"controlType: {kind}({number})"
 
 
-def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
+def not_consecutive(chunk: DecodedBatches, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
     """Return the pairs of adjacent offsets that are not consecutive, and the chunk's last offset.
 
     A ``last_offset`` of -1 means that no record precedes, or, if ``from_zero``, that offset 0 is expected next (4.x).

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.records import decode, scan
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints, split_chunk
+from kafkaframes.records.decoded import DecodedBatches
+from kafkaframes.records.scan import BatchHeaders, Bytes, Chunk, Ints, split_chunk
 
 _PART_BYTES = 2 << 20  # bytes that are decompressed at once
 _RATIO = 8.0  # assumed ratio of decompressed to compressed size
@@ -37,7 +37,7 @@ class RecordCheckResult(NamedTuple):
     wrong_messages: dict[int, list[int]]
 
 
-def check_records(data: bytes | Bytes, batches: Batches) -> RecordCheckResult:
+def check_records(data: bytes | Bytes, batches: BatchHeaders) -> RecordCheckResult:
     """Parse the records of whole batches by columns.
 
     An uncompressed message of format 0 or 1 has no inner CRC.
@@ -51,7 +51,7 @@ def check_records(data: bytes | Bytes, batches: Batches) -> RecordCheckResult:
     return judgement
 
 
-def _check_batch_records(part: Decoded, first: int, judgement: RecordCheckResult) -> None:
+def _check_batch_records(part: DecodedBatches, first: int, judgement: RecordCheckResult) -> None:
     batches, sections, index = part.batches, part.sections, part.index
     judgement.rows[first : first + len(batches)] = index.rows
     judgement.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
