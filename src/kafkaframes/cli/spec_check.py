@@ -102,7 +102,9 @@ _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "g
 @click.argument("old")
 @click.argument("new")
 @make_json_option("One JSON object a line and finding.")
-@click.option("--level", type=click.Choice(list(SEVERITY_OF_VERDICT)), default="note", show_default=True, help="Least to print.")
+@click.option(
+    "--level", type=click.Choice(list(SEVERITY_OF_VERDICT)), default="note", show_default=True, help="Least to print."
+)
 @click.option("--strict", is_flag=True, help="Notes fail too.")
 def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     """Compare two specs, or two sets of them, by KIP-482's rules of evolution.

@@ -28,7 +28,8 @@ from kafkaframes.capture.coverage import Coverage, UnreadData
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
-from kafkaframes.protocol.spec.releases import Release, find_release, list_releases
+from kafkaframes.protocol.spec import releases
+from kafkaframes.protocol.spec.releases import Release, list_releases
 
 
 class LibraryGuess(NamedTuple):
@@ -285,7 +286,7 @@ def find_release(name: str | None) -> Release:
         OptionError: the release is unknown. The message lists the known ones.
     """
     try:
-        return find_release(list_releases()[-1] if name is None else name)
+        return releases.find_release(list_releases()[-1] if name is None else name)
     except OptionError as error:
         raise OptionError(f"`target` {name}: {error}") from None
 
@@ -346,7 +347,7 @@ def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Ap
     'removed'
     """
     key, version = use.api_key, use.api_version
-    name_of = apis.name_of(key) or api_name_of(key)
+    name = apis.name_of(key) or api_name_of(key)
     subject = f"{name} {version}"
     accepted_range = target.all_apis.get(key)
     if accepted_range is None:

@@ -53,7 +53,9 @@ class SegmentOrigin:
         return cls(topic, partition, escape_unprintable(directory), escape_unprintable(segment))
 
 
-def split_for_lines(chunk: DecodedBatches, max_records: int = MAX_RENDERED_RECORDS) -> Iterator[tuple[DecodedBatches, bool]]:
+def split_for_lines(
+    chunk: DecodedBatches, max_records: int = MAX_RENDERED_RECORDS
+) -> Iterator[tuple[DecodedBatches, bool]]:
     """Yield a chunk in parts with lines that fit into memory, each with a flag: whether it continues a batch.
 
     A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.

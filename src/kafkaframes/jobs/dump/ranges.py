@@ -138,7 +138,7 @@ def log_end_offset(file: DumpFile) -> int:
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
         raw = file.filesystem.read(file.path, position=position, length=_MAX_HEADER_READ_BYTES)
-        result = scan_batches.scan_batches(raw, end=file.size_bytes - position, rules=scan_batches.FILE, includes_data=False)
+        result = scan.scan_batches(raw, end=file.size_bytes - position, rules=scan.FILE, includes_data=False)
         if len(result) == 0:
             break
         end = int(result.column("last_offset")[-1]) + 1

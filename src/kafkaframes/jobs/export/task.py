@@ -418,7 +418,9 @@ def _copy_segment(
         log.warning("%s", text)
 
 
-def _mask_aborted_batches(result: SegmentResult, observe_batches: Look | None) -> Callable[[BatchHeaders], Flags] | None:
+def _mask_aborted_batches(
+    result: SegmentResult, observe_batches: Look | None
+) -> Callable[[BatchHeaders], Flags] | None:
     """Return a function that masks and counts the batches of aborted transactions; None if there is nothing to do."""
     task = result.task
     if observe_batches is None and not task.aborted:

@@ -302,7 +302,9 @@ def renumber_fetched_batches(
     return result
 
 
-def _find_reasons(transactions: TransactionState, batches: BatchHeaders, start: int, is_damaged: Flags) -> list[str | None]:
+def _find_reasons(
+    transactions: TransactionState, batches: BatchHeaders, start: int, is_damaged: Flags
+) -> list[str | None]:
     """Return the reason for omitting or decoding each batch; None for a batch that keeps its payload."""
     base, last, is_new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     reasons = np.full(len(batches), None, object)
