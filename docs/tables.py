@@ -430,8 +430,8 @@ def commands_table() -> str:
 
 def flexible_releases_table() -> str:
     """One row for each release that brought first flexible versions: changed APIs, and new ones."""
-    changed: dict[str, list[str]] = {name: [] for name in releases.releases()}
-    new: dict[str, list[str]] = {name: [] for name in releases.releases()}
+    changed: dict[str, list[str]] = {name: [] for name in releases.list_releases()}
+    new: dict[str, list[str]] = {name: [] for name in releases.list_releases()}
     for api in catalog.list_apis():
         release = None if api.flexible_since is None else releases.first_release_with(api.key, api.flexible_since)
         if release is not None:
@@ -439,7 +439,7 @@ def flexible_releases_table() -> str:
             target[release].append(api.name if target is new else f"{api.name} {api.flexible_since}")
     body = [
         (name, str(len(changed[name])), ", ".join(changed[name]), str(len(new[name])), ", ".join(new[name]))
-        for name in releases.releases()
+        for name in releases.list_releases()
         if changed[name] or new[name]
     ]
     return rows(

@@ -107,12 +107,12 @@ def test_only_a_kernel_that_writes_to_bytes_accepts_a_bytearray():
     if not append_library or not rebuild_library:
         pytest.skip("not compiled on this machine")
     context = np.zeros(64, np.int64)
-    assert append_library["take"](bytearray(40), 0, context)[0] == 0
+    assert append_library["validate_in_place"](bytearray(40), 0, context)[0] == 0
     for other in (bytes(40), memoryview(bytearray(40)), None):
-        with pytest.raises(TypeError, match=r"take\(\): argument 1 is not a bytearray"):
-            append_library["take"](other, 0, context)
-    with pytest.raises(TypeError, match=r"wrap\(\): argument 2 is not bytes"):
-        rebuild_library["wrap"](bytearray(40), bytearray(40), 0, 0, context)
+        with pytest.raises(TypeError, match=r"validate_in_place\(\): argument 1 is not a bytearray"):
+            append_library["validate_in_place"](other, 0, context)
+    with pytest.raises(TypeError, match=r"wrap_compressed\(\): argument 2 is not bytes"):
+        rebuild_library["wrap_compressed"](bytearray(40), bytearray(40), 0, 0, context)
 
 
 def compile_c(folder, source, *options):

@@ -82,7 +82,7 @@ def _body_size(row: int, deltas: tuple[int, int], lengths: tuple[Any, Any], head
     return size + sum(_blob_size(int(name_lengths[at])) + _blob_size(int(item_lengths[at])) for at in entries)
 
 
-def split(
+def split_rows(
     offsets: Any,
     timestamps: Any,
     key_lengths: Any,
@@ -123,7 +123,7 @@ def split(
     return count
 
 
-def measure_v2(
+def measure_v2_batches(
     offsets: Any,
     timestamps: Any,
     key_lengths: Any,
@@ -157,7 +157,7 @@ def measure_messages(key_lengths: Any, value_lengths: Any, magic: int, table: An
     return position
 
 
-def write_v2(
+def write_v2_batches(
     offsets: Any,
     timestamps: Any,
     key_starts: Any,

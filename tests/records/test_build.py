@@ -312,7 +312,7 @@ def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksum
     )
     body_sizes = build._measure_batches(prepared_rows, table, 2)
     assert_twins(
-        "write_v2",
+        "write_v2_batches",
         table,
         prepared_rows.offsets,
         prepared_rows.timestamps,
@@ -361,10 +361,10 @@ def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, ba
     for twin in (_kernels_build, reference_build):
         starts, body_sizes = np.zeros(prepared_rows.size, np.int64), np.zeros(prepared_rows.size, np.int64)
         limits = (magic, batch_bytes, batch_records, horizon, int(same_timestamp))
-        count = twin.split(*build._byte_lengths(prepared_rows), *limits, starts)
+        count = twin.split_rows(*build._byte_lengths(prepared_rows), *limits, starts)
         table = build._make_header_table(prepared_rows, starts[:count], Codec.NONE, BatchFields())
         if magic == 2:
-            total = twin.measure_v2(*build._byte_lengths(prepared_rows), table, body_sizes)
+            total = twin.measure_v2_batches(*build._byte_lengths(prepared_rows), table, body_sizes)
         else:
             total = twin.measure_messages(prepared_rows.keys.lengths, prepared_rows.values.lengths, magic, table)
         results.append((count, starts.tolist(), total, body_sizes.tolist(), table.tolist()))
