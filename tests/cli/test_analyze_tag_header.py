@@ -14,7 +14,7 @@ def test_the_command_prints_tables_and_json():
     runner = CliRunner()
     text = runner.invoke(command, ["--length", "4", "--tag", "5", "--message", "ProduceResponse"]).output
     assert "1/2*" in text
-    assert "2 tagged fields: the draft's header is smaller for 1, 1 byte in all" in text
+    assert "2 tagged fields: the draft's header is smaller for 1 of them, by 1 byte in total" in text
     lines = runner.invoke(command, ["--length", "16", "--tag", "7", "--message", "VoteResponse", "--json"]).output
     rows = [json.loads(line) for line in lines.splitlines()]
     assert [row["kind"] for row in rows] == ["header", "field", "message"]

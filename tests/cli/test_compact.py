@@ -30,7 +30,7 @@ def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  
     for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
         monkeypatch.setattr(
             convert,
-            "choose_split",
+            "choose_work_split",
             lambda *arguments, most=above_bytes: replace(choose_split(*arguments), above_bytes=most, here_bytes=0),
         )
         plans.append(run("compact", source, "--dry-run", "--workers", jobs, "--scratch", tmp_path).stdout)

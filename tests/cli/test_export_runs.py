@@ -26,7 +26,7 @@ def test_filters_and_options(tmp_path):
     ("arguments", "message"),
     [
         (["/no/such/place", "--to", "{tmp}/out"], "no such file"),
-        ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "no topic order"),
+        ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "topic order does not exist"),
         ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
         ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "not a time"),
         ([SHOP, "--to", "{tmp}"], "holds other files"),

@@ -162,7 +162,7 @@ LINES = gzip.decompress((LOGS / "broker-3.9.1-trace-old-clients.log.gz").read_by
     [
         (b"", "request.log", "the file is empty"),
         (gzip.compress(b"", mtime=0), "request.log.gz", "the file is empty"),
-        (gzip.compress(LINES, mtime=0)[:9], "request.log.gz", "the gzip data break off"),
+        (gzip.compress(LINES, mtime=0)[:9], "request.log.gz", "the gzip data end early"),
         (b"Completed request:nothing of the kind\n", "request.log", "1 line: a completed request that cannot be read"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_compressed_request_log_that_is_cut_is_judged_in_part(share, tmp_path)
     raw = (LOGS / "broker-3.9.1-trace-old-clients.log.gz").read_bytes()
     report = json.loads(ask("audit", write(tmp_path, raw[: int(share * len(raw))], "request.log.gz"), "--json").stdout)
     assert report["judged"] == "part"
-    assert any("break off" in entry["reason"] for entry in report["unread"])
+    assert any("end early" in entry["reason"] for entry in report["unread"])
 
 
 def test_lines_of_a_request_log_that_cannot_be_read_are_counted(tmp_path):

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -64,7 +64,9 @@ def test_spark_shows_its_progress_in_a_shell_but_not_in_programs_and_notebooks(m
     assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "false"
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "true"
-    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    ipython = ModuleType("IPython")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel="a kernel")
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "false"
 
 

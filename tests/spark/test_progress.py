@@ -4,6 +4,8 @@ import sys
 import threading
 from types import ModuleType, SimpleNamespace
 
+import pytest
+
 from kafkaframes.spark.runtime import task_progress
 from kafkaframes.spark.runtime.task_progress import show_in_notebook, watch_tasks
 
@@ -70,14 +72,11 @@ class Output:
 
 def test_a_notebook_shows_a_bar_while_the_tasks_run_and_removes_it(monkeypatch):
     monkeypatch.setattr(task_progress, "_POLL_INTERVAL_SECONDS", 0.001)
-    output, module = Output(), ModuleType("IPython.display")
-    module.display = lambda value, *, display_id: output
-    for name, value in {
-        "ipykernel": ModuleType("ipykernel"),
-        "IPython": ModuleType("IPython"),
-        module.__name__: module,
-    }.items():
-        monkeypatch.setitem(sys.modules, name, value)
+    output, display, ipython = Output(), ModuleType("IPython.display"), ModuleType("IPython")
+    display.display = lambda value, *, display_id: output
+    ipython.get_ipython = lambda: SimpleNamespace(kernel="a kernel")
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
     with show_in_notebook(spark):
         assert output.has_bar.wait(100)
@@ -85,7 +84,10 @@ def test_a_notebook_shows_a_bar_while_the_tasks_run_and_removes_it(monkeypatch):
     assert output.previous_html == '<progress value="3" max="8" aria-label="Spark tasks"></progress> 3 of 8 tasks'
 
 
-def test_programs_without_a_notebook_show_no_bar(monkeypatch):
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+@pytest.mark.parametrize("shell", [None, SimpleNamespace()], ids=["no shell", "a shell in a terminal"])
+def test_programs_and_terminals_show_no_bar_although_ipython_is_imported(monkeypatch, shell):
+    ipython = ModuleType("IPython")
+    ipython.get_ipython = lambda: shell
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     with show_in_notebook(SimpleNamespace()):
         assert "kafkaframes progress" not in {thread.name for thread in threading.enumerate()}

@@ -142,7 +142,9 @@ def open_container(head: bytes, file: str) -> CaptureFormat:
 
 def _read_pcap_header(head: bytes, order: str, file: str) -> CaptureFormat:
     if len(head) < FILE_HEADER_BYTES:
-        raise DecodeError(f"the pcap file header has {len(head)} bytes; expected 24", file=file, position=0)
+        raise DecodeError(
+            f"the pcap file header has {count_text(len(head), 'byte')}; expected 24", file=file, position=0
+        )
     magic, major, minor, _, _, snap, link = struct.unpack(order + "IHHIIII", head[:FILE_HEADER_BYTES])
     if major != 2:
         raise DecodeError(f"unsupported pcap version {major}.{minor}; expected 2.4", file=file, position=4)

@@ -249,9 +249,9 @@ def _build_control_fields(chunk: DecodedBatches) -> tuple[pa.Array, dict[int, tu
     for row in np.flatnonzero(of_control).tolist():
         try:
             kind = parse_control_type(keys.value_at(row))
-            fields_of_record: dict[str, Any] = {"parse_control_type": kind}
+            fields_of_record: dict[str, Any] = {"control_type": kind}
             if kind in END_MARKER_TYPES:
-                fields_of_record["parse_coordinator_epoch"] = parse_coordinator_epoch(values.value_at(row))
+                fields_of_record["coordinator_epoch"] = parse_coordinator_epoch(values.value_at(row))
             fields[row] = b"," + _json(fields_of_record)[1:-1]
         except CorruptRecordError as error:
             unreadable_records.setdefault(int(chunk.owners[row]), (row, error))

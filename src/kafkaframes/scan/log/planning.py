@@ -152,14 +152,10 @@ def _check_topics_exist(segments: Sequence[Segment], options: ReadOptions) -> No
     topics = {topic for topic, _ in result}
     for topic in sorted(options.subscribe or ()):
         if topic not in topics:
-            raise OptionError(
-                f"subscribe: topic {topic} does not exist in {_paths_text(options)}; found {_format_topics(topics)}"
-            )
+            raise OptionError(f"topic {topic} does not exist in {_paths_text(options)}; found {_format_topics(topics)}")
     for name in _list_partitions(options.assign or {}):
         if name not in result:
-            raise OptionError(
-                f"assign: topic partition {format_partition(name)} does not exist in {_paths_text(options)}"
-            )
+            raise OptionError(f"topic partition {format_partition(name)} does not exist in {_paths_text(options)}")
 
 
 def _list_partitions(assignment: Assignment) -> list[tuple[str, int]]:

@@ -56,8 +56,10 @@ def show_in_notebook(spark: SparkSession) -> Iterator[None]:
 
 
 def is_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
-    return "ipykernel" in sys.modules
+    """Return whether this process is the kernel of a notebook. A program may have imported ``ipykernel`` as well."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 class _Html:

@@ -266,7 +266,7 @@ def _decode_facts(record: Any) -> dict[str, Any]:
             },
         }
     if record.custom_metadata is not None:
-        facts["decode_custom_metadata"] = decode_custom_metadata(bytes(record.custom_metadata))
+        facts["custom_metadata"] = decode_custom_metadata(bytes(record.custom_metadata))
     return facts
 
 
