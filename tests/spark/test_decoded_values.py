@@ -196,5 +196,5 @@ def test_a_stream_of_json_stops_at_a_value_that_is_none_where_that_is_an_error(s
     stream_options = options(broker, "stops", "json", schema=schema, decodeErrors="raise")
     stream = spark.readStream.format("kafka-topic").options(**stream_options).load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-    with pytest.raises(Exception, match="topic stops, partition 0, offset 1: no JSON"):
+    with pytest.raises(Exception, match="topic stops, partition 0, offset 1: not JSON"):
         query.start().awaitTermination(240)
