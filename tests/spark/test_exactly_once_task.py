@@ -229,7 +229,7 @@ def test_rows_that_fail_each_time_are_what_spark_tells_of(options, monkeypatch):
 
     repeat(monkeypatch)
     with pytest.raises(ArithmeticError, match="of the rows"):
-        next(create_task_function(TaskArguments(options, None, {}, is_written_anew=True))(failing()))
+        next(create_task_function(TaskArguments(options, None, {}, is_retry=True))(failing()))
 
 
 def repeat(monkeypatch):

@@ -69,7 +69,7 @@ def test_delta_with_a_long_history_is_read_further_back(lake, log, monkeypatch):
     export(lake, log)
     for n in range(5):
         theirs(lake).alter.set_table_description(f"{n}")
-    state = lake.table().read()
+    state = lake.table().read_state()
     assert state.ends == {("t", 0): 200}
     table = lake.table()
     assert table.has_committed(lake_run(lake), since=None) is True
@@ -149,9 +149,9 @@ def _strict(rows):
 
 
 _CHANGES = {
-    _text_value: "column value is string and would have to be binary: give it its type back, or export to a new",
+    _text_value: "column value has type string, but the values have type binary: restore the old type",
     _no_key: "has lost the column key: add it again",
-    _as_it_is: "is partitioned by topic, an export by topic, partition",
+    _as_it_is: "is partitioned by topic, but an export needs topic, partition",
     _strict: "column loaded is not one of the export's and must not be null",
 }
 _PARTITIONED = {_as_it_is: ["topic"]}
@@ -247,7 +247,7 @@ def test_iceberg_tables_that_are_not_ours_or_other_than_ours(house, log):
     assert set(house.read()["loaded"].to_pylist()) == {None}
     with house._theirs().update_schema() as update:
         update.update_column("partition", LongType())
-    with pytest.raises(OptionError, match="column partition is int64 and would have to be int32"):
+    with pytest.raises(OptionError, match="column partition has type int64, but the values have type int32"):
         export(house, log)
     house.catalog().drop_table("kafka.records")
     export(house, log)
@@ -259,7 +259,7 @@ def test_iceberg_tables_that_are_not_ours_or_other_than_ours(house, log):
     export(house, log)
     with house._theirs().update_spec() as update:
         update.add_field("timestamp", "day")
-    with pytest.raises(OptionError, match=r"is partitioned by topic, partition, day\(timestamp\), an export by"):
+    with pytest.raises(OptionError, match=r"is partitioned by topic, partition, day\(timestamp\), but an export needs"):
         export(house, log)
     house.catalog().drop_table("kafka.records")
     house.catalog().create_table("kafka.records", pa.schema([("a", pa.string())]))

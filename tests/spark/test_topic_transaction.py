@@ -145,7 +145,7 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
         with pytest.raises(KafkaframesError, match="task 0 was lost"):
             write_in_transaction(running, None, batch(0) if with_marker else None)
         assert values(options) == []
-    assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost_count + 1]
+    assert [one["is_retry"] for one in anew] == [False, True, True][: lost_count + 1]
     assert caplog.text.count("is written again: task 0 was lost") == min(lost_count, 2)
 
 

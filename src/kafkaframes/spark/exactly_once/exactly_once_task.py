@@ -41,13 +41,13 @@ class TaskArguments(NamedTuple):
     Attributes:
         address: Address at which sequence numbers are leased.
         batch: Identity of the batch at this address.
-        is_written_anew: Whether the batch is written again, because tasks were lost in an earlier attempt.
+        is_retry: Whether the batch is written again, because tasks were lost in an earlier attempt.
     """
 
     options: TopicWriteOptions
     address: TaskServerAddress
     batch: Mapping[str, Any]
-    is_written_anew: bool = False
+    is_retry: bool = False
 
 
 def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
@@ -64,7 +64,7 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
         task = context.partitionId() if context else 0
         try:
             if context is not None and context.attemptNumber():
-                if work.is_written_anew:  # rows that failed twice may be invalid; Spark then reports the error
+                if work.is_retry:  # rows that failed twice may be invalid; Spark then reports the error
                     deque(rows, maxlen=0)
                 raise LostTaskError(repetition_error_text(task))
             counts = write_rows(work, task, rows)
