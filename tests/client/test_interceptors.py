@@ -466,7 +466,7 @@ def test_interceptors_that_a_client_would_never_call_are_refused():
         (AsyncProducer, [type("C", (), {"on_consume": print})], "expected an object with one of the methods on_send"),
         (AsyncConsumer, [type("P", (), {"on_send": print})], "one of the methods on_consume, on_commit"),
         (AsyncConsumer, [lambda record: {}], "one of the methods on_consume, on_commit"),
-        (AsyncProducer, "com.example.Interceptor", "must be module:"),
+        (AsyncProducer, "com.example.Interceptor", "expected module:function"),
         (AsyncProducer, f"{__name__}:nothing", "has no attribute 'nothing'"),
         (AsyncProducer, [Recorder, type("F", (), {"__init__": lambda self, name: None})], "without arguments"),
     ]:
