@@ -83,7 +83,7 @@ def test_an_interrupted_run_continues_with_the_missing_ranges(servers, admin, tm
     send(servers, texts(0, 50))
     settings = TopicExportSettings()
     read = settings.make_topic_options(consumer_options(servers, None, isolation="read_committed"), "t")
-    job = plan_topic_export(read, settings.file_settings(str(tmp_path / "out")))
+    job = plan_topic_export(read, settings.make_file_settings(str(tmp_path / "out")))
 
     def run_two_and_fail(function, jobs):
         (whole,) = jobs
@@ -92,7 +92,7 @@ def test_an_interrupted_run_continues_with_the_missing_ranges(servers, admin, tm
         raise NetworkError("the broker went away")
 
     with pytest.raises(NetworkError):
-        job.run(run_two_and_fail)
+        job.write_files(run_two_and_fail)
     assert offsets_of(tmp_path / "out") == [*range(10, 20), *range(30, 40)]
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     send(servers, texts(50, 55))
