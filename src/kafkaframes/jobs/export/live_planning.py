@@ -58,7 +58,7 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TABLE_O
             partitions = [one for one in all_partitions if options.row_filter.has_partition(one.topic, one.partition)]
             if not initial_partitions:
                 initial_partitions.update(all_partitions)
-            ids = _topic_ids(sorted({one.topic for one in partitions}), options.client)
+            ids = _read_topic_ids(sorted({one.topic for one in partitions}), options.client)
             for topic, topic_id in ids.items():
                 check_same_topic(topic, topic_id, positions, destination)
             ends = consumer.end_offsets(partitions)
@@ -173,7 +173,7 @@ def _open_transactions(
     return tuple(notes)
 
 
-def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
+def _read_topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
     """Return topic ids in the form of log directories, without those of brokers before 2.8, which have none."""
     with Admin(**select_client_options(client)) as admin:
         result = admin.describe_topics(topics)
