@@ -114,11 +114,11 @@ async def cpu_us(call: Callable[[], Any], turns: int = 30) -> float:
 
 async def restarts() -> list[Row]:
     """Answers that need several reads of a store, one after the other."""
-    from kafkaframes.broker.state.store_reads import StoreReads, run_when_read
+    from kafkaframes.broker.state.store_reads import StoreFileSystem, run_when_read
 
     rows = []
     inner: Any = Store()
-    store = StoreReads(inner)
+    store = StoreFileSystem(inner)
     attempts: Counter[int] = Counter()
 
     def handler(reads: int) -> object:

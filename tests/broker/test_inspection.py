@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from kafkaframes.protocol.spec.list_releases import find_release, list_releases
 
 from kafkaframes.broker.faults.controls import find_clients, report_clients
 from kafkaframes.protocol.spec.catalog import find_api
+from kafkaframes.protocol.spec.releases import find_release, list_releases
 
 NEWEST = find_release(list_releases()[-1])
 

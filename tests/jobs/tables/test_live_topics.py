@@ -8,10 +8,10 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.live_planning import make_log_planner
+from kafkaframes.jobs.export.live_planning import make_topic_planner
 from kafkaframes.jobs.export.positions import Gap
 from kafkaframes.jobs.export.topic_task import TopicTask, _open_range_reader
-from kafkaframes.jobs.tables.planning import make_topic_planner
+from kafkaframes.jobs.tables.planning import make_log_planner
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
