@@ -48,7 +48,7 @@ def test_what_is_refused():
         scan.where(offset=3)
     with pytest.raises(OptionError, match="did you mean 'apiName'"):
         scan.select("apiname")
-    with pytest.raises(OptionError, match="no table"):
+    with pytest.raises(OptionError, match="unknown table"):
         kafkaframes.scan_capture(CAPTURE, table="frames")
     assert repr(scan).startswith(f"scan of calls of {CAPTURE}")
 
