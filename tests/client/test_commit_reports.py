@@ -91,7 +91,7 @@ def test_partitions_lost_during_a_rebalance_are_not_committed(broker, assignor):
 def test_a_static_member_that_lost_its_session_commits_nothing_and_is_not_fenced(broker):
     """librdkafka#5585: a static member committed its lost partitions and was fenced for ever."""
     settings = {"group_instance_id": "i", "enable_auto_commit": True, "auto_commit_interval_ms": 600_000, **COOPERATIVE}
-    with consumer_of(broker, session_timeout_ms=500, **settings) as consumer:
+    with consumer_of(broker, session_timeout_ms=500, request_timeout_ms=1_000, **settings) as consumer:
         consumer.subscribe("numbers")
         read(broker, consumer, 10, max_records=10)
         with broker.on("Heartbeat").ignore() as heartbeats:

@@ -617,7 +617,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             max_bytes: size of fetched batches after which no more are added, in bytes.
 
         Returns:
-            A table; without rows if no records arrive in time. If batches decompress to more than
+            A table; without rows if no records arrive in time, or if the position has passed control records or aborted
+            transactions only, as with Java's poll. If batches decompress to more than
             ``kafkaframes.records.limits.current_budget()``, the next call returns the rest.
 
         Raises:
@@ -638,7 +639,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         record_schema, schema = schema_of(tuple(columns))
         record_columns = record_schema if "offset" in record_schema else ("offset", *record_schema)
         rows: list[pa.RecordBatch] = []
-        size = held_bytes = row_count = 0
+        size = held_bytes = 0
         next_buffer = await self._wait_for_buffer(deadline)
         while next_buffer is not None:
             state, entry = next_buffer
@@ -658,14 +659,11 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             finally:
                 held_bytes += entry.decoded_bytes
                 state.release_read_buffer()
-                count = sum(batch.num_rows for batch in rows[first:])
-                self._count_returned_records(state, count)
-                row_count += count
+                self._count_returned_records(state, sum(batch.num_rows for batch in rows[first:]))
                 self._task.wake()
             if size >= max_bytes or held_bytes >= current_budget():
                 break
-            # A fetch of control records and aborted transactions has no rows, and the caller waits for the next one.
-            next_buffer = self._next_buffer() if row_count else await self._wait_for_buffer(deadline)
+            next_buffer = self._next_buffer()
         return pa.Table.from_batches(rows, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
