@@ -50,6 +50,8 @@ def test_what_is_refused():
         scan.select("apiname")
     with pytest.raises(OptionError, match="unknown table"):
         kafkaframes.scan_capture(CAPTURE, table="frames")
+    with pytest.raises(OptionError, match="`ports` kafka: must be numbers and ranges"):
+        kafkaframes.scan_capture(CAPTURE, ports="kafka")
     assert repr(scan).startswith(f"scan of calls of {CAPTURE}")
 
 

@@ -22,6 +22,7 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import FILE_NUMBER_SHIFT
 from kafkaframes.capture.packets import Bytes, CaptureWindow, Ints, PacketReader
 from kafkaframes.capture.unread import list_connection_entries, list_gap_entries
+from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
@@ -267,17 +268,23 @@ def _select_unfinished_rows(traffic: WindowResult) -> Ints:
 
 
 def parse_ports(text: str | Sequence[int]) -> tuple[int, ...]:
-    """Return the ports in a text such as ``9092,9093``, or a sequence of numbers.
+    """Return the ports of brokers in a text such as ``9092,9093``, or a sequence of numbers. An empty text has none.
 
     >>> parse_ports("9092, 9094-9096")
     (9092, 9094, 9095, 9096)
+
+    Raises:
+        OptionError: The text is not a list of numbers and ranges.
     """
     if not isinstance(text, str):
         return tuple(text)
     result: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.strip().partition("-")
-        result += range(int(low), int(high or low) + 1)
+    try:
+        for part in text.split(",") if text else ():
+            low, _, high = part.strip().partition("-")
+            result += range(int(low), int(high or low) + 1)
+    except ValueError:
+        raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
     return tuple(result)
 
 

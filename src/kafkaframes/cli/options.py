@@ -77,16 +77,6 @@ specs_option = click.option(
 ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports of the brokers: 9092,9094-9096.")
 
 
-def parse_ports(text: str) -> tuple[int, ...]:
-    """Read the brokers' ports; an empty text has none. A value that is not a number is an ``OptionError``."""
-    from kafkaframes.capture.streams import parse_ports
-
-    try:
-        return parse_ports(text) if text else ()
-    except ValueError:
-        raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
-
-
 workers_option = click.option(
     "--workers", "jobs", type=click.IntRange(1), help="Processes to use. Default: one for each core."
 )

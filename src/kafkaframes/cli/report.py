@@ -29,7 +29,7 @@ from kafkaframes.cli.workers import open_runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import PartitionSettings
-from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
+from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
 from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def _write_page(text: str, output: str) -> None:
     if output == _STANDARD_OUTPUT:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    with open_output(output) as out:
-        out.write(text.encode("utf-8", "backslashreplace"))
+    write_output(output, text)
 
 
 def _check_arguments(output: str, sources: Sequence[str]) -> None:

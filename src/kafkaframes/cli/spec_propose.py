@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli.options import make_json_option, parse_ports, ports_option, workers_option
+from kafkaframes.cli.options import make_json_option, ports_option, workers_option
 from kafkaframes.cli.text import print_table, print_text
 from kafkaframes.cli.workers import exit_if_unread, run_traffic_tasks, spark_option, split_traffic_tasks
 from kafkaframes.errors import OptionError
@@ -65,6 +65,7 @@ def command(
 
     Exit status: 0, 1 when part of the traffic could not be read (see standard error).
     """
+    from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.analyze.measure import make_question, scale_mix
     from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
     from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share

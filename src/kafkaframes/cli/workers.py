@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkaframes.capture.files import find_files
-from kafkaframes.cli.options import parse_ports
 from kafkaframes.cli.text import is_quiet, make_console, print_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.limits import current_budget, limit_budget
@@ -241,6 +240,7 @@ def split_traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) ->
 
     Without ``ports``, brokers are recognized by the content of their connections.
     """
+    from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
     files, listening = tuple(find_files(paths)), parse_ports(ports)

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Literal
 
+from kafkaframes._version import __version__
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import JobResult, paths_of, run_here
-from kafkaframes.jobs.settings import PartitionSettings, Path
+from kafkaframes.jobs.settings import PartitionSettings, Path, Paths
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.measure import ProposalSizes, RecordAnalysis, TagHeaderSizes
     from kafkaframes.jobs.analyze.records import RecordSizes
     from kafkaframes.protocol.messages.registry import Specs
-
-Paths = Path | Sequence[Path]
 
 
 def analyze_records(
@@ -52,12 +51,13 @@ def analyze_records(
     """
     from kafkaframes.capture.coverage import summarize_entries
     from kafkaframes.capture.files import find_files
-    from kafkaframes.jobs.analyze.measure import measure_records, port_numbers, split_sources
+    from kafkaframes.capture.streams import parse_ports
+    from kafkaframes.jobs.analyze.measure import measure_records, split_sources
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
     settings = PartitionSettings(topics=topics, partitions=partitions, key_files=key_files, follow_links=follow_links)
     logs, captures = split_sources(paths_of(paths))
-    tasks = [TrafficTask(tuple(find_files(captures)), ports=port_numbers(ports))] if captures else []
+    tasks = [TrafficTask(tuple(find_files(captures)), ports=parse_ports(ports))] if captures else []
     report = measure_records(logs, tasks, settings, specs=specs, run=run_here)
     lines = [_sizes_text(name, sizes) for name, sizes in report.sizes.items()]
     if report.coverage.unread:
@@ -125,28 +125,25 @@ def measure_proposal(
         DecodeError: the only file is neither a capture nor a request log.
     """
     from kafkaframes.capture.files import find_files
-    from kafkaframes.jobs.analyze.measure import ProposalSizes, make_question, port_numbers, scale_mix
+    from kafkaframes.capture.streams import parse_ports
+    from kafkaframes.jobs.analyze.measure import ProposalSizes, make_question, scale_mix
     from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
     from kafkaframes.jobs.analyze.traffic import TrafficTask
     from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
     from kafkaframes.jobs.report.proposal_page import build_json_rows, build_proposal_page
-    from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
+    from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
 
     path_list, (name,) = paths_of(paths), paths_of(proposal)
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
     question = make_question(name, None if before is None else paths_of(before)[0], values, by)
-    outcome, port_list = WeighingResult(), port_numbers(ports)
+    outcome, port_list = WeighingResult(), parse_ports(ports)
     if path_list:
         task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
         outcome = merge_outcomes([weigh_share(WeighingTask(task, question))])
     scaled = [] if mix is None else scale_mix(paths_of(mix)[0], outcome, question, port_list)
     if to is not None:
-        from kafkaframes._version import __version__
-
-        page = build_proposal_page(question, outcome, scaled, paths=path_list, version=__version__)
-        with open_output(str(LocalPath(to))) as out:
-            out.write(page.encode("utf-8", "backslashreplace"))
+        write_output(to, build_proposal_page(question, outcome, scaled, paths=path_list, version=__version__))
     lines = [
         f"{kind}: {count_text(weight.messages, 'message')}; {count_text(weight.before, 'byte')} before, "
         f"{weight.after:,} after"

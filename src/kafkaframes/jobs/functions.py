@@ -27,6 +27,7 @@ from kafkaframes.jobs.settings import (
     DescribeSettings,
     PartitionSettings,
     Path,
+    Paths,
     RecompressSettings,
     RepairSettings,
     ReportSettings,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from kafkaframes.scan.selection import Isolation, OnDamage
     from kafkaframes.scan.where import TimeRange
 
-Paths = Path | Sequence[Path]
 _MAX_FINDING_LINES = 20  # number of findings in a result's text
 
 
@@ -223,7 +223,7 @@ def report_log(
     from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import build_report_page
     from kafkaframes.jobs.report.survey import make_report
-    from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
+    from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
 
     settings = ReportSettings(
         topics=topics,
@@ -245,8 +245,7 @@ def report_log(
     )
     if to is not None:
         text = build_report_page(report) if settings.format == "html" else json.dumps(report.as_json())
-        with open_output(str(LocalPath(to))) as out:
-            out.write(text.encode("utf-8", "backslashreplace"))
+        write_output(to, text)
     amounts = ((len(report.topics), "topic"), (report.total("records"), "record"), (report.total("size_bytes"), "byte"))
     counts_text = ", ".join(starmap(count_text, amounts))
     written_line = () if to is None else (f"written to {os.fspath(to)}",)

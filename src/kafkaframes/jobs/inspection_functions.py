@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import MAX_CHECKED_BATCH_BYTES, NEWEST_STYLE
 from kafkaframes.jobs.job import JobResult, paths_of
-from kafkaframes.jobs.settings import Path
+from kafkaframes.jobs.settings import Paths
 from kafkaframes.storage.files.names import escape_unprintable
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaframes.scan.ranges import Limit
     from kafkaframes.scan.rows import RecordBatches
     from kafkaframes.scan.selection import Isolation, OnDamage
-
-Paths = Path | Sequence[Path]
 
 
 def dump_log(

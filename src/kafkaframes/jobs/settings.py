@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkaframes.storage.cleaner.plan import CleanerSettings
 
 Path = str | PathLike[str]
+Paths = Path | Sequence[Path]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 POSITION_METAVAR = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
 # help texts of settings that several classes have

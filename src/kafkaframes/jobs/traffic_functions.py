@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Literal
 
+from kafkaframes._version import __version__
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import JobResult, paths_of
-from kafkaframes.jobs.settings import AuditSettings, Path
+from kafkaframes.jobs.settings import AuditSettings, Path, Paths
 
 if TYPE_CHECKING:
     from threading import Event
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.audit.audit import Audit
     from kafkaframes.jobs.report.traffic import TrafficReport
     from kafkaframes.protocol.messages.registry import Specs
-
-Paths = Path | Sequence[Path]
-Ports = Sequence[int] | str
 
 
 def audit_upgrade(
@@ -66,16 +64,18 @@ def audit_upgrade(
         OptionError: a path does not exist, the release is unknown, or ``to`` is inside a source.
         DecodeError: the only file is neither a capture nor a request log.
     """
+    from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.audit import audit_text
     from kafkaframes.jobs.audit.audit import UsesOfInputs, audit_uses, find_release
     from kafkaframes.jobs.audit.uses import count_log_formats, count_uses, is_log
     from kafkaframes.jobs.report.traffic_page import build_audit_page
     from kafkaframes.protocol.messages.registry import ApiRegistry
+    from kafkaframes.storage.files.atomic import write_output
 
     settings = AuditSettings(target=target, ports=ports, specs=specs, verbose=verbose, strict=strict)
     path_list, release = paths_of(paths), find_release(settings.target)
     _check_output(to, path_list, format, ("html", "json", "text"))
-    listening = _port_numbers(settings.ports)
+    listening = parse_ports(settings.ports)
     uses, apis = UsesOfInputs(), ApiRegistry(specs)
     traffic = [path for path in path_list if not is_log(path)]
     if traffic:
@@ -87,10 +87,10 @@ def audit_upgrade(
     values, lines = audit_text.audit_to_json(report), tuple(audit_text.format_audit(report, verbose=settings.verbose))
     if to is not None:
         if format == "html":
-            text = build_audit_page(report, paths=path_list, version=_version())
+            text = build_audit_page(report, paths=path_list, version=__version__)
         else:
             text = json.dumps(values, indent=1) if format == "json" else "\n".join(lines)
-        _write_text(f"{text}\n", to)
+        write_output(to, f"{text}\n")
     return JobResult(report, values, lines)
 
 
@@ -122,6 +122,7 @@ def report_traffic(
     """
     from kafkaframes.jobs.report.traffic import make_traffic_report
     from kafkaframes.jobs.report.traffic_page import build_traffic_page
+    from kafkaframes.storage.files.atomic import write_output
 
     path_list = paths_of(paths)
     _check_output(to, path_list, format, ("html", "json"))
@@ -130,9 +131,8 @@ def report_traffic(
     if to is not None:
         when = time.time_ns() // 1_000_000 if generated_at_ms is None else generated_at_ms
         is_page = format == "html"
-        _write_text(
-            build_traffic_page(report, version=_version(), generated_at=when) if is_page else json.dumps(values), to
-        )
+        page = build_traffic_page(report, version=__version__, generated_at=when) if is_page else json.dumps(values)
+        write_output(to, page)
     lines = [report.judged_text] if report.judged_text else []
     written_line = [] if to is None else [f"written to {os.fspath(to)}"]
     return JobResult(report, values, (*lines, count_text(report.calls, "call"), *written_line))
@@ -171,6 +171,7 @@ def redact_capture(
         DecodeError: the only file is not a capture.
     """
     from kafkaframes.capture.redaction import as_json, redact
+    from kafkaframes.capture.streams import parse_ports
     from kafkaframes.protocol.messages.registry import ApiRegistry
     from kafkaframes.storage.files.atomic import new_file, reject_nested_destination
 
@@ -178,7 +179,7 @@ def redact_capture(
     if target.exists():
         raise OptionError(f"`to` {target}: exists already")
     reject_nested_destination(target, path_list)
-    listening, files, apis = _port_numbers(ports), _find_files(path_list), ApiRegistry(specs)
+    listening, files, apis = parse_ports(ports), _find_files(path_list), ApiRegistry(specs)
     with new_file(target, durable=False) as file:
         report = redact(
             files,
@@ -268,15 +269,6 @@ def _find_files(paths: Sequence[str]) -> list[str]:
     return find_files(paths)
 
 
-def _port_numbers(ports: Ports) -> tuple[int, ...]:
-    from kafkaframes.capture.streams import parse_ports
-
-    try:
-        return parse_ports(ports) if ports else ()
-    except ValueError:
-        raise OptionError(f"`ports` {ports}: must be numbers and ranges, 9092,9094-9096") from None
-
-
 def _check_output(to: Path | None, paths: Sequence[str], format_name: str, formats: Sequence[str]) -> None:
     """Reject invalid arguments before the sources are read, which can take minutes."""
     from kafkaframes.scan.selection import check_choice
@@ -306,16 +298,3 @@ def _redaction_lines(report: RedactionResult, target: str) -> Iterator[str]:
         yield f"not read: {summarize_entries(report.coverage.unread)}"
     if not report.calls:
         yield "no call of Kafka's was found"
-
-
-def _write_text(text: str, to: Path) -> None:
-    from kafkaframes.storage.files.atomic import open_output
-
-    with open_output(str(LocalPath(to))) as out:
-        out.write(text.encode("utf-8", "backslashreplace"))
-
-
-def _version() -> str:
-    from kafkaframes._version import __version__
-
-    return __version__

@@ -16,6 +16,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,10 +91,10 @@ def _split_names(text: str) -> tuple[str, ...]:
 def _parse_ports(text: str) -> tuple[int, ...]:
     from kafkaframes.capture.streams import parse_ports
 
-    try:
-        return parse_ports(text)
-    except ValueError:
-        raise ValueError("must be numbers and ranges, 9092,9094-9096") from None
+    with suppress(OptionError):
+        if text:
+            return parse_ports(text)
+    raise ValueError("must be numbers and ranges, 9092,9094-9096")
 
 
 def _load_specs(path: str) -> ApiRegistry:

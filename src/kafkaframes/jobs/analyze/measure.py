@@ -12,7 +12,6 @@ from typing import Any, Final
 from kafkaframes.capture.coverage import Coverage, entry_to_json
 from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, find_files, is_traffic
 from kafkaframes.capture.reader import is_request_log
-from kafkaframes.capture.streams import parse_ports
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze import scale
 from kafkaframes.jobs.analyze.outcome import WeighingResult
@@ -88,18 +87,6 @@ class ProposalSizes:
     question: ProposalSettings
     outcome: WeighingResult
     scaled: list[scale.ByteRate]
-
-
-def port_numbers(ports: Sequence[int] | str) -> tuple[int, ...]:
-    """Return the ports of brokers.
-
-    Raises:
-        OptionError: a text is not a list of numbers and ranges.
-    """
-    try:
-        return parse_ports(ports) if ports else ()
-    except ValueError:
-        raise OptionError(f"`ports` {ports}: must be numbers and ranges, 9092,9094-9096") from None
 
 
 def split_sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -92,6 +92,16 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         yield out
 
 
+def write_output(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text to a path that the user specified, as ``open_output`` does. Lone surrogates are escaped.
+
+    Raises:
+        LogDirError: the file cannot be written.
+    """
+    with open_output(os.fspath(path)) as out:
+        out.write(text.encode("utf-8", "backslashreplace"))
+
+
 def read_chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
     """Yield the bytes of a file from a position on."""
     while chunk := read_at(position, _CHUNK_BYTES):
