@@ -45,7 +45,8 @@ class Recording:
         """Create the capture file, and listen for the first broker.
 
         Raises:
-            OptionError: the file exists or cannot be written, or the address is in use. No file is left.
+            OptionError: the file exists or cannot be written, or the address is in use. In each case, no
+                file remains.
         """
         self.path = Path(path)
         self._stop = threading.Event() if stop is None else stop

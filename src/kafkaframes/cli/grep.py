@@ -41,9 +41,7 @@ _ARGUMENTS = (
 @click.option(
     "-F", "--fixed-strings", "is_plain", is_flag=True, help="PATTERN is plain text, not a regular expression."
 )
-@click.option(
-    "-i", "--ignore-case", "ignores_case", is_flag=True, help="Ignore the difference between small and capital letters."
-)
+@click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Ignore case.")
 @click.option(
     "--in", "fields", type=click.Choice(SEARCHED_FIELDS), multiple=True, help="Where to search. Default: everywhere."
 )

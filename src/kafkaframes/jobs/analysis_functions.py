@@ -47,7 +47,7 @@ def analyze_records(
 
     Raises:
         LogDirError, OptionError: a path does not exist, or is a request log, which has no records.
-        DecodeError: the only capture is not a capture.
+        DecodeError: the only file is not a capture.
     """
     from kafkaframes.capture.coverage import summarize_entries
     from kafkaframes.capture.files import find_files

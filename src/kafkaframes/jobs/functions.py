@@ -82,7 +82,7 @@ def verify_log(
         end: end of the verification (exclusive), as in ``scan_log``. Checks of whole logs, such as checkpoints above
             the log end, are omitted with a range.
         deep: also decompress and parse every record.
-        replicas: how to handle several copies of a partition (of brokers or disks): ``merge`` verifies each copy, and
+        replicas: how to handle several copies of a partition (on brokers or disks): ``merge`` verifies each copy, and
             whether they form a whole log; ``all`` only verifies each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
@@ -144,7 +144,7 @@ def describe_log(
         topics: topic names or patterns. Default: all.
         partitions: partition numbers to read from each topic. Default: all.
         deep: read the header of every batch, for exact codecs, formats, timestamps and counts.
-        replicas: ``merge`` summarizes several copies of a partition (of brokers or disks) as the log that they form;
+        replicas: ``merge`` summarizes several copies of a partition (on brokers or disks) as the log that they form;
             ``all`` summarizes each copy.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
@@ -309,7 +309,7 @@ def export_log(
         overwrite: replace the output of an earlier export.
         verify_crc: whether a wrong CRC counts as damage.
         internal_topics: also export Kafka's internal topics.
-        replicas: how to handle several copies of a partition (of brokers or disks): merge them into one log, or export
+        replicas: how to handle several copies of a partition (on brokers or disks): merge them into one log, or export
             all of them.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.

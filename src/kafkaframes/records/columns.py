@@ -91,8 +91,8 @@ class ReadOptions(NamedTuple):
         control_records: whether to return control records.
         first_offset, end_offset: offset range of the records to return, without ``end_offset``; None for unlimited.
         limit_bytes: largest decompressed size of a batch.
-        budget_bytes: memory budget for batches that are open at once. A batch that exceeds it is opened alone. None is
-            the budget of ``limits.budget``.
+        budget_bytes: memory budget for batches that are decompressed at the same time. A batch that exceeds it is
+            decompressed alone. None is the budget of ``limits.current_budget()``.
         chunk_bytes: approximate number of bytes to read at once.
         part_bytes: approximate decompressed size of the records in an Arrow batch, at most that of a chunk. The default
             fits into the processor's cache, for callers that process one Arrow batch at a time.

@@ -11,8 +11,8 @@ from kafkaframes.errors import OptionError
 
 # The largest decompressed size of one batch. A larger batch counts as damaged.
 DEFAULT_LIMIT_BYTES = 512 << 20
-# The memory of a task for batches that are open at once: decompressed records, and the index of records and headers. A
-# batch that needs more is opened alone.
+# The memory of a task for batches that are decompressed at the same time: their records, and the index of records and
+# headers. A batch that needs more is decompressed alone.
 DEFAULT_BUDGET_BYTES = 256 << 20
 # The largest decompressed size of all batches of a request is the larger of MAX_CONTENT_BYTES and REQUEST_RATIO times
 # the request.

@@ -265,8 +265,8 @@ def read_records(
             segment is that of its ``.log`` object.
         follow_links: Whether symbolic links in directories are followed. Otherwise they are ignored.
         limit_bytes: Largest size of a decompressed batch, 512 MiB by default. A larger batch counts as damage.
-        budget_bytes: Largest total memory of the batches that are open at the same time, 256 MiB by default. It covers
-            their decompressed records and the reader's state. A batch that needs more is opened alone.
+        budget_bytes: Largest total memory of the batches that are decompressed at the same time, 256 MiB by default. It
+            covers their records and the reader's state. A batch that needs more is decompressed alone.
 
     Returns:
         An iterator with ``schema``, ``errors`` (the damage up to now: file, position, reason) and ``notes`` (records

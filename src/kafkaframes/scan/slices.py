@@ -366,7 +366,7 @@ def _limit_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Rec
 def _read_in_threads(
     plan: ScanPlan, running: ScanProgress, workers: int, *, collects: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read slices in threads. Half of the memory budget is for open batches, and half for rows that wait."""
+    """Read slices in threads. Half of the memory budget is for decompressed batches, and half for rows that wait."""
     source = plan.slices[0].source
     shared_source = source.share_budget(2 * workers)
     slices = [replace(part, source=shared_source) for part in plan.slices]

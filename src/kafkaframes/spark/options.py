@@ -269,7 +269,7 @@ LOG_OPTIONS: Final = _index(
             "budgetBytes",
             "budget_bytes",
             parse_size,
-            "maximum memory of a task for open batches; a larger batch is opened alone",
+            "memory limit of a task for decompressed batches; a larger batch is decompressed alone",
             "256m",
         ),
         Option(

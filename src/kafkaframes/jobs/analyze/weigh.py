@@ -1,4 +1,4 @@
-"""Weigh messages of recorded traffic: compute their exact sizes in the old and the proposed layout.
+"""Measure messages of recorded traffic: compute their exact sizes in the old and the proposed layout.
 
 Each message is encoded again in both layouts (``proposals.py``). The size of the encoding in its original version is
 checked against the size on the wire. To raise a message of an older version, it is decoded as one of the newest
@@ -50,7 +50,7 @@ class WeighingTask(NamedTuple):
 
 
 def weigh_share(work: WeighingTask) -> WeighingResult:
-    """Weigh the messages of a task's share."""
+    """Measure the messages of a task's share of the connections, before and after the change."""
     weigher = MessageWeigher(work.question)
     question, coverage = work.question, weigher.outcome.coverage
     for messages in read_messages(work.task, weigher.proposal.directions, question.by, question.apis, coverage):
@@ -59,7 +59,7 @@ def weigh_share(work: WeighingTask) -> WeighingResult:
 
 
 class MessageWeigher:
-    """Weighs messages for one proposal. Plans and columns of new values are cached."""
+    """Measures messages before and after one proposed change. Plans and columns of new values are cached."""
 
     def __init__(self, question: ProposalSettings) -> None:
         self.question = question
@@ -70,7 +70,7 @@ class MessageWeigher:
         self._last_sizes: tuple[MessagePlan, pa.StructArray, Ints] | None = None
 
     def weigh_messages(self, messages: ApiMessages) -> None:
-        """Weigh messages of one API, version and direction."""
+        """Measure messages of one API, version and direction."""
         self.outcome.extend_span(messages.span)
         self.count_omitted(messages, NOT_READ, messages.unread)
         if not len(messages.frames):
@@ -140,7 +140,7 @@ class _PairWeigher:
         return frames if self.weigher.proposal.has_headers else frames.field("body")
 
     def weigh(self) -> None:
-        """Weigh the messages that both layouts can encode."""
+        """Measure the messages that both layouts can encode."""
         while len(self.array):
             try:
                 self._weigh_all()

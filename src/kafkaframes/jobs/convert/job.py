@@ -404,7 +404,7 @@ def exchange_directories(
         old_path: directory to replace.
         backup_path: new path of the old directory.
         write_new: writes the new directory, and returns a report.
-        check_new: rejects an unsuitable ``old_path`` before anything is written.
+        check_new: function that raises an error for an unsuitable ``old_path``, before anything is written.
         suffix: suffix of the new directory's name before the exchange.
         create_lock: whether to lock the directory against brokers even if it has no ``.lock`` file.
 

@@ -205,7 +205,7 @@ def export_work(
     run: Runner = run_here,
     overwrite: bool = False,
 ) -> Outcome:
-    """Export into ``settings.to`` what earlier runs have not exported.
+    """Export the remaining parts of the source, which no earlier run has exported, to ``settings.to``.
 
     Args:
         find_work: returns the remaining work. It is called while the destination is locked.
