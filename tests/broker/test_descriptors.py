@@ -99,6 +99,17 @@ def test_a_connection_too_many_waits(tmp_path):
         assert "Traceback" not in text
 
 
+def test_connections_near_the_limit_are_warned_about_once_a_minute(monkeypatch, caplog):
+    free_counts, now = iter([4, 0, 4, 0, 4, 0]), [100.0]
+    monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_free_descriptors", lambda: next(free_counts))
+    monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_reserved_descriptors", lambda: 0)
+    monkeypatch.setattr("kafkaframes.broker.network.acceptor.time.monotonic", lambda: now[0])
+    budget = DescriptorBudget(lambda: False)
+    for now[0], warning_count in (100.0, 1), (130.0, 1), (161.0, 2):  # each time, connections begin to wait anew
+        assert [budget.take_slot() for _ in range(3)] == [True, True, False]
+        assert len(caplog.records) == warning_count
+
+
 def test_the_command_raises_the_soft_limit_and_a_broker_in_a_program_does_not(tmp_path):
     process, _ = start(tmp_path / "d", (LIMIT, 500))
     try:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -24,11 +25,15 @@ from kafkaframes.storage.files.descriptors import (
 LISTEN_BACKLOG: Final = 1024
 _MAX_ACCEPTS_PER_EVENT: Final = 100
 _ACCEPT_RETRY_SECONDS: Final = 0.5
+_WARNING_INTERVAL_SECONDS: Final = 60.0
 _LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 class DescriptorBudget:
     """The number of connections that a broker's listeners may accept before free descriptors are counted again.
+
+    A warning is logged when connections begin to wait, at most once a minute: while clients connect and disconnect
+    near the limit, connections begin to wait many times a second.
 
     Args:
         release_files: closes files that can be reopened later. It returns False if it closed none.
@@ -38,13 +43,15 @@ class DescriptorBudget:
         self._release_files = release_files
         self._remaining = 0
         self._is_exhausted = False
+        self._next_warning_s = 0.0  # time.monotonic()
 
     def take_slot(self) -> bool:
         """Return whether one more connection may be accepted."""
         if self._remaining < 1:
             self._remaining = self._count_acceptable()
         self._remaining -= 1
-        if self._remaining < 0 and not self._is_exhausted:
+        if self._remaining < 0 and not self._is_exhausted and time.monotonic() >= self._next_warning_s:
+            self._next_warning_s = time.monotonic() + _WARNING_INTERVAL_SECONDS
             _LOGGER.warning(
                 "connections wait: the process has reached its limit of %d file descriptors; raise it with ulimit -n",
                 descriptor_limit(),
