@@ -29,7 +29,9 @@ from kafkaframes.spark.sources.execution_offsets import (
 from kafkaframes.spark.sources.offset_process import ExecutionOffsetCache, OffsetService
 
 ONE = TopicPartition("t", 0)
-OPTIONS = parse_topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
+OPTIONS = parse_topic_options(
+    {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "500"}, is_stream=False
+)
 
 
 class FakeCluster:
