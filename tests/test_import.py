@@ -43,3 +43,34 @@ def test_the_planner_process_of_a_stream_of_topics_imports_no_decoder_and_no_gro
     needless = ("client.admin", "client.producer", "client.consumer", "storage.log", "records.columns", "scan.log.foll")
     assert [name for name in modules if name.startswith(tuple(f"kafkaframes.{part}" for part in needless))] == []
     assert len(modules) < 115
+
+
+def test_importing_the_clients_loads_no_share_groups_and_nothing_of_jobs_broker_or_spark():
+    code = "import sys; from kafkaframes import Producer, Consumer, Admin; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "kafkaframes.client.sync" in modules
+    needless_packages = (
+        "broker",
+        "capture",
+        "cli",
+        "jobs",
+        "scan.log",
+        "scan.topic",
+        "scan.values",
+        "spark",
+        "testing",
+    )
+    needless_modules = (
+        "client.range_reader",
+        "client.security.jks",
+        "client.share_consumer",
+        "client.share_machine",
+        "client.sync_share",
+        "protocol.spec.merge",
+        "storage.log",
+        "storage.partition",
+    )
+    needless = {f"kafkaframes.{name}" for name in (*needless_packages, *needless_modules)}
+    assert needless & {".".join(name.split(".")[:depth]) for name in modules for depth in (2, 3, 4)} == set()
+    libraries = {"numba", "llvmlite", "pandas", "polars", "duckdb", "pyspark", "fastavro", "pyarrow.dataset"}
+    assert libraries & set(modules) == set()

@@ -8,7 +8,7 @@ from typing import Any
 
 import griffe
 
-_MODULE = "client.sync"
+_MODULES = ("client.sync", "client.sync_share")
 _TWIN_METHOD = re.compile(r"(?:sync_method|sync_on_loop|_reads)\((\w+)\.(\w+)\)")
 
 
@@ -16,23 +16,27 @@ class TwinMethods(griffe.Extension):
     """Replaces such an attribute by the method of the async class, without ``async``."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Rewrite the classes of ``kafkaframes.client.sync`` after griffe has loaded the package.
+        """Rewrite the synchronous clients after griffe has loaded the package.
 
         Raises:
-            ValueError: no attribute matches, for example because a helper of ``sync.py`` was renamed.
+            ValueError: no attribute of a module matches, for example because a helper of ``sync.py`` was renamed.
         """
         if pkg.name != "kafkaframes":
             return
-        module = pkg[_MODULE]
-        count = 0
-        for client in module.classes.values():
-            for name, attribute in client.attributes.items():
-                match = _TWIN_METHOD.fullmatch(str(attribute.value))
-                if match is not None:
-                    member = module[match[1]].final_target[match[2]]  # an alias if the class inherits it
-                    method = copy.copy(member.final_target if member.is_alias else member)
-                    method.labels, method.lineno = method.labels - {"async"}, attribute.lineno
-                    client.set_member(name, method)
-                    count += 1
-        if not count:
-            raise ValueError(f"{_MODULE} has no attribute that matches {_TWIN_METHOD.pattern!r}")
+        for name in _MODULES:
+            _replace_methods(pkg[name])
+
+
+def _replace_methods(module: griffe.Module) -> None:
+    count = 0
+    for client in module.classes.values():
+        for name, attribute in client.attributes.items():
+            match = _TWIN_METHOD.fullmatch(str(attribute.value))
+            if match is not None:
+                member = module[match[1]].final_target[match[2]]  # an alias if the class inherits it
+                method = copy.copy(member.final_target if member.is_alias else member)
+                method.labels, method.lineno = method.labels - {"async"}, attribute.lineno
+                client.set_member(name, method)
+                count += 1
+    if not count:
+        raise ValueError(f"{module.path} has no attribute that matches {_TWIN_METHOD.pattern!r}")

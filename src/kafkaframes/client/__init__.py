@@ -73,7 +73,8 @@ if TYPE_CHECKING:
     from kafkaframes.client.producer import AsyncProducer
     from kafkaframes.client.record_futures import RecordFuture
     from kafkaframes.client.share_consumer import AsyncShareConsumer, ShareRecord
-    from kafkaframes.client.sync import Admin, Consumer, Producer, ShareConsumer
+    from kafkaframes.client.sync import Admin, Consumer, Producer
+    from kafkaframes.client.sync_share import ShareConsumer
 
 __all__ = [
     "ANY_ENTITY",
@@ -199,7 +200,8 @@ _MODULES = {
     "producer": ("AsyncProducer",),
     "record_futures": ("RecordFuture",),
     "share_consumer": ("AsyncShareConsumer", "ShareRecord"),
-    "sync": ("Admin", "Consumer", "Producer", "ShareConsumer"),
+    "sync": ("Admin", "Consumer", "Producer"),
+    "sync_share": ("ShareConsumer",),
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__

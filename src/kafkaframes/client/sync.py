@@ -1,4 +1,4 @@
-"""The synchronous producer, consumers and admin client. Each runs its asyncio twin on an event loop in another thread.
+"""The synchronous producer, consumer and admin client. Each runs its asyncio twin on an event loop in another thread.
 
 Methods have the same arguments, results and errors as the twin's. Methods that only wait for the twin are generated
 from the twin, with their docstrings (``tools/twin_methods.py`` does this for the documentation).
@@ -36,18 +36,11 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.producer import AsyncProducer, PartitionRefusedError
 from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
-from kafkaframes.client.share_consumer import AsyncShareConsumer
 from kafkaframes.client.sync_methods import Arguments, Result, SyncClient, documented_as, sync_method, sync_on_loop
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.client.options import (
-        ClientOptions,
-        ConsumerOptions,
-        ProducerOptions,
-        Servers,
-        ShareConsumerOptions,
-    )
+    from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 
 
 def _exclusive_method(
@@ -390,54 +383,6 @@ class Consumer(SyncClient):
             else:
                 for record in records:
                     yield from self._twin._interceptors.on_consume([record])
-
-
-class ShareConsumer(SyncClient):
-    """Reads records of a share group. ``with ShareConsumer("localhost:9092", group_id="g") as consumer: ...``
-
-    ``AsyncShareConsumer`` does the same with asyncio.
-    """
-
-    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
-        """Create a consumer. It connects in ``subscribe``.
-
-        Args:
-            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
-            options: settings (``ShareConsumerOptions``), which override those of a dict.
-
-        Raises:
-            OptionError: a setting is unknown, invalid or not supported.
-        """
-        self._twin: AsyncShareConsumer = AsyncShareConsumer(bootstrap_servers, **options)
-        self._loop = LoopThread(self._name, closing=self._twin.close)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Send pending acknowledgements, release the other records, leave the group and close the connections."""
-        self._loop.end_loop(self._twin.close, timeout_s=CLOSE_TIMEOUT_MS / 1000)
-
-    subscribe = sync_method(AsyncShareConsumer.subscribe)
-    unsubscribe = sync_method(AsyncShareConsumer.unsubscribe)
-    poll = sync_method(AsyncShareConsumer.poll)
-    fetch_arrow = sync_method(AsyncShareConsumer.fetch_arrow)
-    acknowledge = sync_on_loop(AsyncShareConsumer.acknowledge)
-    renew = sync_method(AsyncShareConsumer.renew)
-    commit = sync_method(AsyncShareConsumer.commit)
-    assignment = sync_on_loop(AsyncShareConsumer.assignment)
-    metrics = sync_on_loop(AsyncShareConsumer.metrics)
-    client_instance_id = sync_method(AsyncShareConsumer.client_instance_id)
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The topics that this consumer has subscribed to."""
-        return self._twin.subscription
-
-    @property
-    def acquisition_lock_timeout_ms(self) -> int | None:
-        """The lock duration of a record in milliseconds, as brokers last reported it; None before the first fetch."""
-        return self._twin.acquisition_lock_timeout_ms
 
 
 class Admin(SyncClient):

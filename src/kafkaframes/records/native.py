@@ -49,9 +49,9 @@ __all__ = [
     "output_capacity",
 ]
 
+_SHORT_SAMPLE_BYTES = 1000
 # Longer than one zstd block: libzstd decompresses such a frame by another path than a short one.
-_TRIAL_SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
-
+_LONG_SAMPLE_BYTES = 160_000
 
 _INDEXES = {
     "LZ4_decompress_safe": LZ4_DECOMPRESS,
@@ -64,9 +64,9 @@ _INDEXES = {
 }
 # The compressor and the sample sizes for the trial of each codec.
 _CODEC_TRIALS: dict[str, tuple[Callable[[bytes, int | None, int], bytes], tuple[int, ...]]] = {
-    "lz4": (_lz4.compress, (1000,)),
-    "zstd": (_zstd.compress, (1000, len(_TRIAL_SAMPLE))),
-    "gzip": (_gzip.compress, (1000,)),
+    "lz4": (_lz4.compress, (_SHORT_SAMPLE_BYTES,)),
+    "zstd": (_zstd.compress, (_SHORT_SAMPLE_BYTES, _LONG_SAMPLE_BYTES)),
+    "gzip": (_gzip.compress, (_SHORT_SAMPLE_BYTES,)),
 }
 _CONTEXT_SLOTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # slots of functions that create a context
 open_batches = _kernels_codecs.open_batches
@@ -92,11 +92,13 @@ def load_functions() -> dict[int, int]:
 
 def _passes_trial(codec: str, addresses: dict[int, int]) -> bool:
     compress, sizes = _CODEC_TRIALS[codec]
-    out, calls = np.empty(len(_TRIAL_SAMPLE), np.uint8), _create_call_array(addresses)
+    out, calls = np.empty(max(sizes), np.uint8), _create_call_array(addresses)
+    numbers = b"".join(b"%d, " % number for number in range(max(sizes) // 4))  # 250 numbers take 1,140 bytes
     for size in sizes:
-        payload = np.frombuffer(compress(_TRIAL_SAMPLE[:size], None, 2), np.uint8)
+        sample = numbers[:size]
+        payload = np.frombuffer(compress(sample, None, 2), np.uint8)
         result = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
-        if result != size or out[:size].tobytes() != _TRIAL_SAMPLE[:size]:
+        if result != size or out[:size].tobytes() != sample:
             return False
     return True
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaframes.client.security import jks
 from kafkaframes.errors import DecodeError, MissingExtraError, OptionError
 
 STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
@@ -142,12 +141,14 @@ def load_identity(context: ssl.SSLContext, store: StoreSettings, key_password: s
 
 
 def _open_store(store: StoreSettings, key_password: str | None) -> StoreContent:
+    from kafkaframes.client.security.jks import JKS_MAGIC  # most clients have no key store
+
     if store.kind.upper() not in STORE_TYPES:
         raise OptionError(f"{store.option}.type is {store.kind!r}; expected one of {', '.join(STORE_TYPES)}")
     if store.text is not None:
         return _read_pem(store.text, key_password)
     raw = _read_file(store)
-    if raw.startswith(jks.JKS_MAGIC):
+    if raw.startswith(JKS_MAGIC):
         return _read_jks(store, raw, key_password)
     if raw.startswith(_JCEKS_MAGIC):
         raise _to_store_error(
@@ -193,6 +194,8 @@ def _to_pem(label: str, body: str) -> str:
 
 
 def _read_jks(store: StoreSettings, raw: bytes, key_password: str | None) -> StoreContent:
+    from kafkaframes.client.security import jks
+
     try:
         result = jks.read_key_store(raw, store.password)
         if len(result.keys) > 1:

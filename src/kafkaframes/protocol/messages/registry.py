@@ -15,7 +15,6 @@ from kafkaframes.protocol.messages.objects import Message, class_in_catalog, cla
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.catalog import Api
 from kafkaframes.protocol.spec.load import load_message
-from kafkaframes.protocol.spec.merge import merge_older
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.versions import Versions
 
@@ -78,6 +77,8 @@ def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
         SpecError: a file is not a valid spec, or a spec cannot be merged with the catalog's older versions.
         OptionError: a path cannot be read.
     """
+    from kafkaframes.protocol.spec.merge import merge_older  # only clients with specs of their own need it
+
     result = specs_by_name(specs)
     names = {(spec.api_key, spec.type): name for name, spec in result.items()}
     for api in catalog.list_apis():
