@@ -40,7 +40,7 @@ def test_a_first_micro_batch_in_flight_says_what_must_be_given(first_in_flight):
 
 def test_a_copy_for_the_connector_has_its_note(first_in_flight, tmp_path):  # noqa: F811
     shutil.rmtree(first_in_flight / "sources")  # as kafka-topic leaves it
-    with pytest.raises(OptionError, match="say where source 0 began"):
+    with pytest.raises(OptionError, match="specify the start offsets of source 0"):
         call("convert", str(first_in_flight), str(tmp_path / "no"), "--for", "kafka")
     call(
         "convert", str(first_in_flight), str(tmp_path / "to"), "--for", "kafka", "--begins", '{"in": {"0": 3, "1": 0}}'

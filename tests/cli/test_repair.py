@@ -123,7 +123,7 @@ def test_killed_between_the_two_renames_the_next_run_puts_the_repaired_log_in_pl
     assert run(log, "--to", tmp_path / "log.kafkaframes-repaired").exit_code == 0
     log.rename(tmp_path / "backup")
     error = run(log, "--in-place", "--backup", tmp_path / "backup").exception
-    assert "has been rewritten" in str(error)
+    assert "has rewritten this directory" in str(error)
     assert verify(discover(str(log))).is_sound
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
 

@@ -29,7 +29,7 @@ def first_in_flight(checkpoint):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target": "delta"}, "no format 'delta'; there are kafka, kafka-topic"),
+        ({"target": "delta"}, "unknown format 'delta'; expected kafka, kafka-topic"),
         ({"target": "kafka", "topics": {"other": "x"}}, "no topic other in the checkpoint; there are in"),
     ],
 )
@@ -53,7 +53,7 @@ def test_damaged_files_are_named(checkpoint, name, content):
     (checkpoint / name).write_bytes(content)
     with pytest.raises(LogDirError, match=name):
         read_checkpoint(checkpoint)
-    with pytest.raises(LogDirError, match="is no checkpoint"):
+    with pytest.raises(LogDirError, match="is not a checkpoint"):
         read_checkpoint(checkpoint / "offsets")
 
 

@@ -110,7 +110,7 @@ def test_a_dump_is_limited_to_a_selection(two_partitions, settings, offsets):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"format": "xml"}, "`format` is one of text, jsonl, csv, arrow, envelopes, not 'xml'"),
+        ({"format": "xml"}, "`format` must be one of text, jsonl, csv, arrow, envelopes, not 'xml'"),
         ({"format": "csv", "pattern": "%k"}, "`pattern` is a format of its own"),
         ({"pattern": "%x"}, "unknown '%x' in the format"),
         ({"offsets": ["5"], "start": 1}, "`offsets` cannot be combined with `start` and `end`"),
@@ -118,7 +118,7 @@ def test_a_dump_is_limited_to_a_selection(two_partitions, settings, offsets):
         ({"decoder": "offset"}, "`decoder` is offsets, transaction-log"),
         ({"kinds": ["logs"]}, "`kinds` is 'logs'; expected log or checkpoint"),
         ({"style": "old"}, "no Kafka version: 'old'"),
-        ({"max_bytes": -1}, "`max_bytes` is at least 0, not -1"),
+        ({"max_bytes": -1}, "`max_bytes` must be at least 0, not -1"),
         ({"topics": "x"}, "no topic x"),
         ({"start": {"t": {0: 1}}}, "`start` requires an offset for t-1"),
         ({"start": "group:g"}, "only live topics have groups"),
@@ -205,7 +205,7 @@ def test_grep_rejects_invalid_settings(two_partitions):
     for settings, message in (
         ({"pattern": "("}, "not a regular expression"),
         ({"fields": ["keys"]}, "`fields` is 'keys'; expected key or value or headers"),
-        ({"max_count": 0}, "`max_count` is at least 1, not 0"),
+        ({"max_count": 0}, "`max_count` must be at least 1, not 0"),
         ({"isolation": None}, "`isolation` is None; expected read_committed or read_uncommitted"),
         ({"follow": True, "end": 5}, "`end` cannot be combined with `follow`"),
         ({"follow": True, "on_damage": "drop"}, "`on_damage` cannot be combined with `follow`"),

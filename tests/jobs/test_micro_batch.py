@@ -34,7 +34,7 @@ def change_mark(**values) -> StreamBatch:
         ({"ends": (line(p0=20),)}, r"ends elsewhere \(in-1: offset 7 there, none here\)"),
         ({"begins": (line(p0=11),)}, "begins elsewhere"),
         ({"ends": (*MARK.ends, line(p0=1))}, "ends elsewhere"),
-        ({"ends": None}, "are not known"),
+        ({"ends": None}, "are unknown"),
         ({"sink": "sink, topic other"}, "was written to sink, topic out, and this one is for sink, topic other"),
         ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins in in-0 at offset 19, .* up to 20"),
     ],
@@ -49,7 +49,7 @@ def test_what_fits_a_mark(values, reason):
 def test_a_mark_of_a_number_alone_fits_what_comes_behind_it():
     old = StreamBatch.from_json("q", {"batchId": 4, "openMs": 3})
     assert explain_conflict(old, change_mark(batch_id=5)) is None
-    assert "of kafkaframes 0.1.0" in explain_conflict(old, MARK)
+    assert "kafkaframes 0.1.0 wrote the mark" in explain_conflict(old, MARK)
     assert "was written after it" in explain_conflict(old, change_mark(batch_id=3))
 
 

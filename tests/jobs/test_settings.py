@@ -31,17 +31,23 @@ from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RecompressSettings(codec="gzip", on_damage="drop"), "`on_damage` is one of fail, keep, not 'drop'"),
-        (lambda: RecompressSettings(codec="lzma"), "`codec` is one of none, gzip, snappy, lz4, zstd, not 'lzma'"),
-        (lambda: RecompressSettings(codec="gzip", batch_bytes=0), "`batch_bytes` is at least 1, not 0"),
-        (lambda: RecompressSettings(codec="none", level=1), "a level needs a codec that has levels: gzip, lz4 or zstd"),
-        (lambda: CompactSettings(broker_release="4"), "`broker_release` is one of 2.8, 3.9, 4.x, not '4'"),
-        (lambda: CompactSettings(delete_retention_ms=-1), "`delete_retention_ms` is at least 0, not -1"),
-        (lambda: RepairSettings(index_interval_bytes=-1), "`index_interval_bytes` is at least 0, not -1"),
-        (lambda: kafkaframes.convert_log("a", "b", record_format=3), "`record_format` is one of 0, 1, 2, not 3"),
+        (
+            lambda: RecompressSettings(codec="gzip", on_damage="drop"),
+            "`on_damage` must be one of fail, keep, not 'drop'",
+        ),
+        (lambda: RecompressSettings(codec="lzma"), "`codec` must be one of none, gzip, snappy, lz4, zstd, not 'lzma'"),
+        (lambda: RecompressSettings(codec="gzip", batch_bytes=0), "`batch_bytes` must be at least 1, not 0"),
+        (
+            lambda: RecompressSettings(codec="none", level=1),
+            "`level` requires a codec that has levels: gzip, lz4 or zstd",
+        ),
+        (lambda: CompactSettings(broker_release="4"), "`broker_release` must be one of 2.8, 3.9, 4.x, not '4'"),
+        (lambda: CompactSettings(delete_retention_ms=-1), "`delete_retention_ms` must be at least 0, not -1"),
+        (lambda: RepairSettings(index_interval_bytes=-1), "`index_interval_bytes` must be at least 0, not -1"),
+        (lambda: kafkaframes.convert_log("a", "b", record_format=3), "`record_format` must be one of 0, 1, 2, not 3"),
         (
             lambda: kafkaframes.recompress_log("a", "b", codec=None),
-            "`codec` is one of none, gzip, snappy, lz4, zstd, not None",
+            "`codec` must be one of none, gzip, snappy, lz4, zstd, not None",
         ),
     ],
 )

@@ -172,7 +172,7 @@ def test_addresses_follow_sparks_settings(cluster, task):
             assert task(replace(work, remote=unreachable), "2", **properties) == [2]
         with pytest.raises(KafkaframesError, match=r"cannot be reached at 127\.0\.0\.1:1 .*; .* set driverHost"):
             task(replace(work, local=unreachable), "3")
-        with pytest.raises(KafkaframesError, match=r"another program listens there|connection was closed"):
+        with pytest.raises(KafkaframesError, match=r"another program listens on|connection was closed"):
             task(replace(work, local=replace(work.local, secret=bytes(32))), "3")
 
 

@@ -18,7 +18,7 @@ from kafkaframes.spark.sinks.columns import check_columns
         ({"topicIds": "[1]"}, "option topicIds="),
         ({"offsets": "maybe"}, "assign or keep"),
         ({"codec": "brotli"}, "brotli"),
-        ({"recordFormat": "v1", "codec": "zstd"}, "zstd needs format 2"),
+        ({"recordFormat": "v1", "codec": "zstd"}, "zstd requires record format 2"),
         ({"topic": "a/b"}, "'a/b' is not a topic name"),
         ({"segmentSize": "4g"}, "segment_bytes is 1 to"),
     ],

@@ -138,10 +138,10 @@ def read_checkpoint(path: PathLike[str] | str) -> Checkpoint:
     """
     top = Path(path)
     if not (top / "metadata").is_file():
-        raise LogDirError("is no checkpoint of a streaming query (it has no file metadata)", file=str(top))
+        raise LogDirError("is not a checkpoint of a streaming query: the file metadata is missing", file=str(top))
     query_id = _parse_json(top / "metadata", _read_text(top / "metadata")).get("id")
     if not isinstance(query_id, str):
-        raise LogDirError("has no query id", file=str(top / "metadata"))
+        raise LogDirError("is damaged: the query id is missing", file=str(top / "metadata"))
     batches, committed_batches = _list_batch_numbers(top / "offsets"), _list_batch_numbers(top / "commits")
     planned_lines = _read_offset_lines(top, batches[-1]) if batches else []
     committed_numbers = [number for number in batches if committed_batches and number <= committed_batches[-1]]
@@ -190,7 +190,7 @@ def convert_checkpoint(
         LogDirError: a file is damaged or cannot be written.
     """
     if target not in SOURCE_FORMATS:
-        raise OptionError(f"no format {target!r}; there are {', '.join(SOURCE_FORMATS)}")
+        raise OptionError(f"unknown format {target!r}; expected {', '.join(SOURCE_FORMATS)}")
     checkpoint, new_names = read_checkpoint(path), dict(topics or {})
     _check_names(checkpoint, new_names)
     notes = {source.number: (begins or {}).get(source.number, source.begins) for source in checkpoint.sources}
@@ -202,8 +202,8 @@ def convert_checkpoint(
         ]
         if missing:
             raise OptionError(
-                f"the first micro-batch is in flight: say where source {', '.join(missing)} began (`begins`), else "
-                "Spark's connector would ask anew and lose or repeat rows"
+                f"the first micro-batch is in flight: specify the start offsets of source {', '.join(missing)} "
+                "(`begins`), because Spark's connector would look them up again, and lose or repeat rows"
             )
     target_path = Path(to)
     atomic.reject_nested_destination(target_path, [fspath(path)])
@@ -226,10 +226,10 @@ def convert_checkpoint(
 def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
-            raise LogDirError("is too large for a file of a checkpoint", file=str(path))
+            raise LogDirError("is too large for a checkpoint file", file=str(path))
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise LogDirError("is damaged: no text", file=str(path)) from None
+        raise LogDirError("is damaged: not UTF-8 text", file=str(path)) from None
     except OSError as error:
         raise LogDirError(f"cannot be read: {error.strerror or error}", file=str(path)) from None
 
@@ -240,7 +240,7 @@ def _parse_json(path: Path, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        raise LogDirError("is damaged: no JSON object", file=str(path))
+        raise LogDirError("is damaged: not a JSON object", file=str(path))
     return values
 
 
@@ -256,7 +256,7 @@ def _read_offset_lines(top: Path, batch: int) -> list[str]:
     path = top / "offsets" / str(batch)
     lines = _read_text(path).splitlines()
     if not lines or lines[0] != _VERSION or len(lines) < 2:
-        raise LogDirError(f"is no offsets file of version {_VERSION}", file=str(path))
+        raise LogDirError(f"is not an offsets file of version {_VERSION}", file=str(path))
     return lines[2:]
 
 
@@ -299,7 +299,7 @@ def _check_names(checkpoint: Checkpoint, new_names: Mapping[str, str]) -> None:
         )
     new_topics = [new_names.get(topic, topic) for topic in planned_topics]
     if len(set(new_topics)) < len(new_topics):
-        raise OptionError("two topics would have one name")
+        raise OptionError("two topics would get the same name; `topics` must give each topic a different name")
 
 
 def _rename_topics(offsets: Offsets, new_names: Mapping[str, str]) -> Offsets:

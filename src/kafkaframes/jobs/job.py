@@ -203,7 +203,9 @@ def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any
     except (OSError, ValueError, KeyError, TypeError):
         is_same = False
     if not is_same:
-        raise LogDirError("exists already, and is not the result of this job", file=str(target))
+        raise LogDirError(
+            "exists already, and was not written by this job; choose another destination", file=str(target)
+        )
     return before
 
 

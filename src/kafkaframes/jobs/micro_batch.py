@@ -146,16 +146,16 @@ def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
     if mark.query_id != batch.query_id:
         return (
             f"query {mark.query_id} has written micro-batch {mark.batch_id} from the same checkpoint, and this is "
-            f"query {batch.query_id}: the checkpoint was deleted, or another query's has its path now"
+            f"query {batch.query_id}: the checkpoint was deleted, or another query uses its path now"
         )
     if batch.batch_id < mark.batch_id:
         return f"micro-batch {mark.batch_id} was written after it: the checkpoint is an older copy, or was copied"
     if batch.batch_id > mark.batch_id:
         return _describe_rewind(mark, batch)
     if mark.ends is None:
-        return "its offsets were not noted: the mark is of kafkaframes 0.1.0, or the checkpoint could not be read"
+        return "its offsets were not stored: kafkaframes 0.1.0 wrote the mark, or the checkpoint could not be read"
     if batch.ends is None:
-        return "its offsets are not known: the checkpoint cannot be read here"
+        return "its offsets are unknown, because the checkpoint cannot be read from this machine"
     if mark.sink != batch.sink:
         return (
             f"that micro-batch was written to {mark.sink}, and this one is for {batch.sink}: the checkpoint was copied"

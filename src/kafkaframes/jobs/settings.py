@@ -124,10 +124,10 @@ def check_values(settings: Any) -> None:
         value, choices = getattr(settings, entry.name), choices_of(type(settings), entry)
         minimum = entry.metadata.get("least")
         if choices and value not in choices and not (value is None and entry.default is None):
-            raise OptionError(f"`{entry.name}` is one of {', '.join(map(str, choices))}, not {value!r}")
+            raise OptionError(f"`{entry.name}` must be one of {', '.join(map(str, choices))}, not {value!r}")
         numbers = value if isinstance(value, tuple | list) else (value,)
         if minimum is not None and any(number is not None and number < minimum for number in numbers):
-            raise OptionError(f"`{entry.name}` is at least {minimum}, not {value}")
+            raise OptionError(f"`{entry.name}` must be at least {minimum}, not {value}")
 
 
 class ValidatedSettings:
@@ -176,7 +176,7 @@ def create_settings(make: Callable[..., Settings], values: Mapping[str, Any]) ->
         if name not in field_names:
             near = difflib.get_close_matches(name, field_names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(field_names)}"
-            raise OptionError(f"no setting {name}: {hint}")
+            raise OptionError(f"unknown setting {name}: {hint}")
     return make(**values)
 
 
@@ -305,8 +305,8 @@ class DescribeSettings(PartitionSettings):
 class ReportSettings(PartitionSettings):
     """Settings of ``report_log``."""
 
-    to: Path | None = setting(None, "Where the page or the JSON is written; nowhere by default.")
-    format: Literal["html", "json"] = setting("html", "Of what is written.")
+    to: Path | None = setting(None, "Path of the page or the JSON file. Default: it is not written.")
+    format: Literal["html", "json"] = setting("html", "Format of the file.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +362,7 @@ class RewriteSettings(RangeSettings):
     def _reject_conflicts(self) -> None:
         RangeSettings._reject_conflicts(self)  # slots=True creates the class again, so super() would fail
         if self.codec == "zstd" and self.record_format in (0, 1):
-            raise OptionError(f"zstd needs format 2, not {self.record_format}")
+            raise OptionError(f"zstd requires record format 2, not {self.record_format}")
         if self.level is not None:
             self._check_level(self.level)
 
@@ -371,9 +371,9 @@ class RewriteSettings(RangeSettings):
 
         levels = CODECS[codec_of(self.codec)].levels if self.codec not in (None, "none") else None
         if levels is None:
-            raise OptionError("a level needs a codec that has levels: gzip, lz4 or zstd")
+            raise OptionError("`level` requires a codec that has levels: gzip, lz4 or zstd")
         if not levels[0] <= level <= levels[1]:
-            raise OptionError(f"{self.codec} has levels {levels[0]} to {levels[1]}, not {level}")
+            raise OptionError(f"`level` of {self.codec} must be {levels[0]} to {levels[1]}, not {level}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,7 +421,7 @@ class CompactSettings(PartitionSettings):
 class RepairSettings(ValidatedSettings):
     """Settings of ``repair_log``."""
 
-    as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")
+    as_kafka: bool = setting(False, "Recover as a broker does: truncate each log at the first damage.")
     index_interval_bytes: int = setting(
         INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", minimum=0
     )

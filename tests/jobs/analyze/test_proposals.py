@@ -85,5 +85,5 @@ def test_what_changes_in_the_specs_is_named():
 
 
 def test_there_is_no_such_proposal():
-    with pytest.raises(OptionError, match="there are kip-636, flexible, tag-header"):
+    with pytest.raises(OptionError, match="expected kip-636, flexible, tag-header"):
         _ = ProposalSettings("kip-0").proposal

@@ -41,7 +41,7 @@ def test_a_size_that_is_none_is_not_counted(tmp_path):
 
 def test_a_call_that_no_spec_describes_is_named(tmp_path):
     messages = write_request_log(tmp_path, 999, {"index": 0, "recordsSizeInBytes": 1})
-    assert messages.unread == {(0, "no spec has this API and version"): 1}
+    assert messages.unread == {(0, "the specs do not have this API version"): 1}
     assert len(messages.frames) == 0
 
 

@@ -186,7 +186,7 @@ def test_a_message_that_the_specs_after_have_removed_is_named():
     spec = catalog.load_spec("HeartbeatRequest")
     removed_spec = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
     kinds = weigh_values(ProposalSettings("mine", {spec.name: removed_spec}), 4, message(spec.name)())
-    assert kinds[NOT_RAISED].reasons == {"the specs after have no version of it": 1}
+    assert kinds[NOT_RAISED].reasons == {"the new specs do not have this message": 1}
 
 
 def test_the_specs_before_may_be_a_users_own():

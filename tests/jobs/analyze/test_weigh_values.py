@@ -67,8 +67,8 @@ def test_a_function_gets_each_struct(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("MetadataResponse.Nothing=1", "version 12 after has no such field"),
-        ("MetadataResponse", "write Message.path=value"),
+        ("MetadataResponse.Nothing=1", "version 12 of the new spec does not have this field"),
+        ("MetadataResponse", "expected Message.path=value"),
     ],
 )
 def test_what_names_no_field_is_refused(text, reason):
@@ -91,7 +91,7 @@ def test_a_value_of_a_header_is_for_its_newest_version():
     assert list(plan_new_columns(value, form, has_header=True)) == ["header.traceId"]
     assert plan_new_columns(value, form._replace(version=8), has_header=True) == {}
     assert plan_new_columns(value, form, has_header=False) == {}
-    with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 after has no such field"):
+    with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 of the new spec does not have this field"):
         plan_new_columns(("RequestHeader.Trace=x",), form, has_header=True)
     task = TrafficTask((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
     outcome = weigh_share(

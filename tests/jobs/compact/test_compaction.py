@@ -85,7 +85,7 @@ def test_a_compaction_that_writes_less_than_it_decided_is_none(source, tmp_path,
 
 def test_no_topic(source, tmp_path):
     (source / "cleaner-offset-checkpoint").unlink()
-    with pytest.raises(OptionError, match="no topic to compact"):
+    with pytest.raises(OptionError, match="no topic is known to be compacted"):
         compact(str(source), tmp_path / "out", SETTINGS)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 

@@ -37,7 +37,7 @@ def test_the_old_one_is_the_backup(stopped_log, tmp_path):
         assert (tmp_path / "backup" / file.relative_to(LOGS / "zk-0102-v1")).read_bytes() == file.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"logs", "backup"}
     assert (stopped_log / ".kafka_cleanshutdown").exists()
-    with pytest.raises(LogDirError, match="has been rewritten"):
+    with pytest.raises(LogDirError, match="has rewritten this directory"):
         convert_in_place(stopped_log, tmp_path / "backup", UP)
 
 
@@ -86,7 +86,7 @@ def test_killed_at_a_rename_then_run_again(stopped_log, tmp_path, monkeypatch, k
         convert_in_place(stopped_log, tmp_path / "backup", UP)
     monkeypatch.undo()
     if killed_at == 1:
-        with pytest.raises(LogDirError, match="has been rewritten"):  # the exchange is finished first
+        with pytest.raises(LogDirError, match="has rewritten this directory"):  # the exchange is finished first
             convert_in_place(stopped_log, tmp_path / "backup", UP)
     else:
         convert_in_place(stopped_log, tmp_path / "backup", UP)
@@ -96,7 +96,7 @@ def test_killed_at_a_rename_then_run_again(stopped_log, tmp_path, monkeypatch, k
 
 def test_what_is_no_whole_log_directory_is_refused(stopped_log, tmp_path):
     partition = next(path for path in stopped_log.iterdir() if path.is_dir())
-    with pytest.raises(OptionError, match="no log directory"):
+    with pytest.raises(OptionError, match="is not a local log directory"):
         convert_in_place(partition, tmp_path / "backup", UP)
     with pytest.raises(OptionError, match="is inside the source"):
         convert_in_place(stopped_log, stopped_log / "backup", UP)

@@ -109,7 +109,7 @@ def test_a_log_without_records_says_so(tmp_path, report_of):
     page = build_report_page(report_of(tmp_path))
     outline(page)
     for text_expected in (
-        "No topic has a byte",
+        "All topics are empty",
         "No record has a timestamp",
         "The log has no batches",
         "No batch belongs",

@@ -146,8 +146,8 @@ def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
 @pytest.mark.parametrize(
     ("partitions", "reason"),
     [
-        (pa.array([0.0, 1.5]), "column partition is double and must be an integer"),
-        (pa.array(["0", "1"]), "column partition is string and must be an integer"),
+        (pa.array([0.0, 1.5]), "column partition has type double, expected an integer"),
+        (pa.array(["0", "1"]), "column partition has type string, expected an integer"),
         (pa.array([0, 2**31], pa.int64()), "rows of partition 2147483648; partitions are numbered 0 to"),
         (pa.array([0, -1], pa.int64()), "rows of partition -1; partitions are numbered 0 to"),
         (pa.array([0, None], pa.int64()), "rows without a topic or partition"),
@@ -166,7 +166,7 @@ def test_a_partition_that_is_none_is_refused_by_name(tmp_path, partitions, reaso
 def test_a_column_of_another_type_is_refused_by_name(tmp_path, column):
     columns = {"topic": ["t"], "partition": [0], "value": [b"a"], column: pa.array([1.5])}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    with pytest.raises(OptionError, match=f"column {column} is double"):
+    with pytest.raises(OptionError, match=f"column {column} has type double"):
         restore_export(tmp_path / "a.parquet", tmp_path / "new")
 
 

@@ -158,7 +158,7 @@ def test_the_second_run_is_done_at_once_and_another_job_is_refused(tmp_path):
     second = restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
     assert second.done_before
     assert (second.partitions, second.groups) == (first.partitions, first.groups)
-    with pytest.raises(LogDirError, match="not the result of this job"):
+    with pytest.raises(LogDirError, match="not written by this job"):
         restore_log(SOURCES[0], tmp_path / "new", topics=("payments",))
     assert snapshot_of(tmp_path / "new") == before
 
@@ -465,8 +465,8 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"offsets": "guess"}, "`offsets` is one of"),
-        ({"start_offset": 3}, "reassigned"),
+        ({"offsets": "guess"}, "`offsets` must be one of"),
+        ({"start_offset": 3}, "`start_offset` requires"),
         ({"topic_map": (("orders", "x"), ("payments", "x"))}, "twice"),
         ({"topic_map": (("no", "x"),)}, "not restored"),
         ({"topic_map": (("orders", "payments"),)}, "two topics"),

@@ -177,10 +177,10 @@ def test_a_missing_index_is_a_warning(log, kind):
 @pytest.mark.parametrize(
     ("name", "raw", "message"),
     [
-        (f"txn-0/{base(0, 'txnindex')}", b"", "is not listed"),
+        (f"txn-0/{base(0, 'txnindex')}", b"", "is missing from the transaction index"),
         (f"txn-0/{base(0, 'txnindex')}", None, "no transaction index"),
         (f"txn-0/{base(0, 'txnindex')}", 2, "is listed from offset"),
-        (f"txn-0/{base(0, 'txnindex')}", 1, "is not listed"),
+        (f"txn-0/{base(0, 'txnindex')}", 1, "is missing from the transaction index"),
     ],
     ids=["empty", "missing", "starts too late", "of another producer"],
 )

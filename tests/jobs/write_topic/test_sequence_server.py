@@ -153,7 +153,7 @@ def test_a_task_of_another_batch_is_a_stranger_and_so_is_another_driver():
     with socket.create_server(("127.0.0.1", 0)) as other:
         answering = threading.Thread(target=play_driver, args=[other])
         answering.start()
-        with pytest.raises(KafkaframesError, match="another program listens there"):
+        with pytest.raises(KafkaframesError, match="another program listens on"):
             LeaseConnection(replace(door, port=other.getsockname()[1]), 0, {})
         answering.join()
 

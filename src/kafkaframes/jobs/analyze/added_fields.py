@@ -44,7 +44,7 @@ def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: 
         path, sign, value = text.partition("=")
         name, _, field = path.partition(".")
         if not sign or not field:
-            raise OptionError(f"`values` {text}: write Message.path=value")
+            raise OptionError(f"`values` {text}: expected Message.path=value")
         if name in parts:
             columns[_find_column_path(*parts[name], field)] = _parse_value(value)
     return columns
@@ -53,7 +53,7 @@ def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: 
 def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
     paths = {".".join(names): names for names, _ in walk_slots(list_slots(spec, version))}
     if path not in paths:
-        raise OptionError(f"`values` {spec.name}.{path}: version {version} after has no such field")
+        raise OptionError(f"`values` {spec.name}.{path}: version {version} of the new spec does not have this field")
     return prefix + ".".join(name[:1].lower() + name[1:] for name in paths[path])
 
 

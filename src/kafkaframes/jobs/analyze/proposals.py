@@ -215,23 +215,23 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
     "kip-636": Proposal(
         "KIP-636: error codes and messages as tagged fields",
         {
-            FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
-            INFLEXIBLE: "Responses of versions that have no tags: as they are",
-            RAISED: "The same, raised to the newest version with tags",
+            FLEXIBLE: "Responses of flexible versions, before and after their errors become tagged fields",
+            INFLEXIBLE: "Responses of inflexible versions, which stay as they are",
+            RAISED: "Responses of inflexible versions, raised to the newest flexible version",
         },
         _pair_for_kip_636,
         directions=(RESPONSE,),
     ),
     "flexible": Proposal(
-        "KIP-482: the same fields without and with compact types and tags",
+        "KIP-482: the size of messages without and with compact types and tagged fields",
         {"all": "Bodies in inflexible layout (before) and in flexible layout (after)"},
         _pair_for_flexible_versions,
     ),
     "tag-header": Proposal(
-        "KIP-482's tag header, its draft, and what it rejects",
+        "KIP-482's header of tagged fields, compared to its draft and to rejected alternatives",
         {
-            "interleaved": "Tags with the draft's interleaved header",
-            "typed": "Tags with a tag and a type",
+            "interleaved": "Tagged fields with the draft's interleaved header",
+            "typed": "Tagged fields whose header has a tag and a type",
             INFLEXIBLE: "Messages without tag sections",
         },
         _pair_for_tag_headers,
@@ -239,11 +239,11 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
     ),
 }
 VERSION_PAIR_PROPOSAL: Final = Proposal(
-    "Specs before and after",
+    "Message sizes with the old and the new specs",
     {
         CHANGED: "Messages that change",
-        RAISED: "Messages of older versions, raised to the newest: before and after",
-        SAME: "Messages that stay the same",
+        RAISED: "Messages of older versions, raised to the newest version of the old and the new specs",
+        SAME: "Messages whose layout does not change",
     },
     _pair_with_specs_after,
     has_headers=True,
@@ -290,7 +290,7 @@ class ProposalSettings:
         if self.after is not None:
             return VERSION_PAIR_PROPOSAL
         if self.name not in PROPOSALS:
-            raise OptionError(f"{self.name}: no proposal of this name; there are {', '.join(PROPOSALS)}")
+            raise OptionError(f"unknown proposal {self.name}; expected {', '.join(PROPOSALS)}")
         return PROPOSALS[self.name]
 
     def header_spec(self, type_: str) -> MessageSpec:

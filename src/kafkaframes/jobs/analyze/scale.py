@@ -179,7 +179,7 @@ def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = EXAMPL
 def compare_message_sizes(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> MessageSize:
     """Return the size of an example in each scheme. A version without tag sections is rejected."""
     if not spec.flexible_versions.contains(version):
-        raise OptionError(f"{spec.name} {version} is not flexible: it has no tagged fields")
+        raise OptionError(f"{spec.name} version {version} is not flexible, so it has no tagged fields")
     plan = plan_message(spec, version)
     examples = [
         ExampleGenerator(text_bytes, tagged_plan, error=True).make_message(spec, version)
@@ -236,10 +236,10 @@ def read_mix(path: str, apis: ApiRegistry = CATALOG) -> list[CallRate]:
     except OSError as error:
         raise OptionError(f"`scale`: {format_path_error(error, path)}") from None
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        reason = "no columns api, version, calls_per_second, or no such API"
+        reason = "expected columns api, version and calls_per_second, with names of known APIs"
         raise OptionError(f"`scale` {path}: {reason} ({error})") from None
     if not rates:
-        raise OptionError(f"`scale` {path}: no row")
+        raise OptionError(f"`scale` {path}: the file has no rows")
     return rates
 
 
@@ -262,7 +262,9 @@ def measure_mix(
         if times:
             first, last = min([*times, *([first] if first else [])]), max([*times, *([last] if last else [])])
     if first is None or last is None or first == last:
-        raise OptionError("`scale`: this traffic takes no time, so it has no calls a second")
+        raise OptionError(
+            "`scale`: the first and the last call have the same time, so there is no rate of calls; record for longer"
+        )
     seconds = (last - first).total_seconds()
     return [CallRate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
 

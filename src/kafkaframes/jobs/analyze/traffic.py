@@ -47,7 +47,7 @@ from kafkaframes.wire.varint import size_of_unsigned_varint
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
 _ROWS_PER_READ: Final = 4096
 _UNGROUPED: Final = (None, None, None)
-_UNKNOWN_VERSION_REASON: Final = "no spec has this API and version"
+_UNKNOWN_VERSION_REASON: Final = "the specs do not have this API version"
 
 
 class TrafficTask(NamedTuple):

@@ -38,7 +38,7 @@ from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPla
 from kafkaframes.records.scan import Ints
 
 _OPERATIONS_FIELD_BYTES: Final = 4
-_VERSION_REMOVED_REASON: Final = "the specs after have no version of it"
+_VERSION_REMOVED_REASON: Final = "the new specs do not have this message"
 _ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
 
 

@@ -206,7 +206,7 @@ def compact(
 def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
     topics, numbers = selection.topic_names, selection.partition_numbers
     if log.kind == "segment":
-        raise OptionError("a segment alone cannot be compacted: name its partition's directory")
+        raise OptionError("a single segment cannot be compacted; specify its partition's directory")
     partitions = log.rewritten_partitions
     known_topics = {partition.topic for partition in partitions}
     # without this check, a misspelled pattern would silently leave its topic uncompacted
@@ -231,7 +231,9 @@ def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
         check_partitions(numbers, {partition.partition for partition in selected_partitions})
         selected_partitions = [partition for partition in selected_partitions if partition.partition in numbers]
     if not selected_partitions:
-        raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
+        raise OptionError(
+            "no topic is known to be compacted; specify the topics with cleanup.policy=compact (`topics`)"
+        )
     return selected_partitions
 
 

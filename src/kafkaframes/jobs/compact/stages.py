@@ -438,7 +438,7 @@ def _append_file(path: Path, target: int) -> int:
         while remaining:
             copied_bytes = os.sendfile(target, file.fileno(), size - remaining, remaining)
             if not copied_bytes:
-                raise LogDirError("became shorter while it was copied", file=str(path))
+                raise LogDirError("was truncated while it was copied", file=str(path))
             remaining -= copied_bytes
     return size
 

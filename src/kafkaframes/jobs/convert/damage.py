@@ -11,7 +11,7 @@ from kafkaframes.records.scan import check_message_crcs
 def find_damaged_batches(window: DecodedBatches) -> dict[int, str]:
     """Return the reason for each batch that cannot be read completely, by batch number."""
     result = {batch: problem.reason for batch, problem in window.problems.items()}
-    result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
+    result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC does not match the batch's bytes")
     for batch in _find_wrappers_with_wrong_crc(window) - result.keys():
         result[batch] = "the CRC of a message inside a compressed message does not match its bytes"
     return result

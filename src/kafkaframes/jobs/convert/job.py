@@ -376,8 +376,8 @@ def convert_in_place(
     """
     if settings.is_limited:
         raise OptionError(
-            "in place, a whole log directory is rewritten: `topics`, `partitions`, `start` and `end` would remove "
-            "records; write the selection to a new directory"
+            "a rewrite in place needs all records: `topics`, `partitions`, `start` and `end` would remove some; "
+            "write the selection to a new directory"
         )
     source_path, backup_path = Path(source).absolute(), Path(backup).absolute()
     report = exchange_directories(
@@ -419,7 +419,9 @@ def exchange_directories(
         ):  # killed between both renames
             _rename_entry(new_path, old_path)
         if backup_path.exists():
-            raise LogDirError("the backup exists already: this directory has been rewritten", file=str(backup_path))
+            raise LogDirError(
+                "the backup exists already: an earlier run has rewritten this directory", file=str(backup_path)
+            )
         _check_same_disk(old_path, backup_path)
         check_new(old_path)
         with hold_broker_lock(old_path, create=create_lock):
@@ -443,18 +445,19 @@ def _check_same_disk(old: Path, backup_path: Path) -> None:
     if not old.exists():
         raise LogDirError(NO_SUCH_PATH_TEXT, file=str(old))
     if not old.is_dir():
-        raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
+        raise OptionError(f"{old} is not a local log directory; a rewrite in place needs a whole local log directory")
     atomic.reject_nested_destination(backup_path, [str(old)])
     parent_path = next(parent for parent in backup_path.parents if parent.exists())
     if parent_path.stat().st_dev != old.stat().st_dev or os.path.ismount(old):
         raise OptionError(
-            f"the backup {backup_path} and {old} must lie on one disk, below its mount point: they are renamed"
+            f"the backup {backup_path} and {old} must be on the same file system, below its mount point, because both "
+            "are renamed"
         )
 
 
 def _check_partition_files(old: Path) -> None:
     if open_source_log(str(old)).kind != "directory":
-        raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
+        raise OptionError(f"{old} is not a local log directory; a rewrite in place needs a whole local log directory")
     if not (old / names.CLEAN_SHUTDOWN_FILE).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
         raise LogDirError(reason, file=str(old))

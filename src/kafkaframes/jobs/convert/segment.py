@@ -318,7 +318,9 @@ class ConversionLosses:
         if self._stops and any(counts.values()):
             kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
             position = int(window.batches.column("position")[int(np.flatnonzero(is_downgraded)[0])])
-            reason = f"the older format cannot say everything: {kinds} here; `on_loss` warn or drop goes on"
+            reason = (
+                f"the older format cannot represent {kinds}; set `on_loss` to warn or drop to continue without them"
+            )
             raise EncodeError(reason, position=position)
         self.counts.update({kind: number for kind, number in counts.items() if number})
 
@@ -412,11 +414,13 @@ def rewrite_batches(
 def _check_limits(window: DecodedBatches, plan: WindowPlan) -> None:
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
-        raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
+        raise EncodeError(
+            "zstd requires format 2; choose another codec, or format 2", position=_position(window, zstd[0])
+        )
     is_before_minimum = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
     if is_before_minimum.any():
         batch = window.owners[int(np.flatnonzero(is_before_minimum)[0])]
-        raise EncodeError("a timestamp below -1 needs format 2", position=_position(window, batch))
+        raise EncodeError("a timestamp below -1 requires format 2", position=_position(window, batch))
 
 
 def _position(window: DecodedBatches, batch: int) -> int:

@@ -228,7 +228,7 @@ def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> N
     while (answer := _try_to_start(module, path, payload)) != READY_LINE:
         if _PORT_IN_USE_TEXT not in answer or time.monotonic() > deadline:
             reason = answer.decode(errors="replace").strip() or "it printed nothing; see Spark's log"
-            raise KafkaframesError(f"the process that {purpose} does not start: {reason}")
+            raise KafkaframesError(f"the process that {purpose} did not start: {reason}")
         time.sleep(_RETRY_S)
 
 

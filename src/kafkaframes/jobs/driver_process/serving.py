@@ -64,7 +64,7 @@ class _QuestionConnection(socketserver.StreamRequestHandler):
         except KafkaframesError as error:
             result.set_result({"failed": str(error)})
         except (ValueError, KeyError, TypeError) as error:
-            result.set_result({"failed": f"not a question that this process knows: {error!r}"})
+            result.set_result({"failed": f"unknown or invalid question: {error!r}"})
         except Exception as error:
             log.exception("a question failed")
             result.set_result({"failed": repr(error)})

@@ -134,7 +134,7 @@ class TaskConnection:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         self._socket.sendall(_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)
         if not hmac.compare_digest(self._read_exactly(_NONCE_BYTES), _proof(self._secret, _DRIVER, nonce)):
-            raise EOFError("another program listens there")
+            raise EOFError("another program listens on the driver's port")
         self._socket.settimeout(answer_timeout_s)
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:

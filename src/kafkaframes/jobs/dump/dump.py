@@ -89,7 +89,7 @@ class DumpSettings(PartitionSettings):
             ("max_message_size", self.text.max_message_size, 1),
         ):
             if number is not None and number < minimum:
-                raise OptionError(f"`{name}` is at least {minimum}, not {number}")
+                raise OptionError(f"`{name}` must be at least {minimum}, not {number}")
         style_of_version(self.text.style)
         if self.pattern is not None:
             kcat.plan_format(self.pattern, SegmentOrigin.parse_path(""))

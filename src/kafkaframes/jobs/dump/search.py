@@ -130,7 +130,7 @@ class GrepSettings:
         for name in self.fields:
             check_choice("fields", name, SEARCHED_FIELDS)
         if self.max_count is not None and self.max_count < 1:
-            raise OptionError(f"`max_count` is at least 1, not {self.max_count}")
+            raise OptionError(f"`max_count` must be at least 1, not {self.max_count}")
 
 
 def search_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:

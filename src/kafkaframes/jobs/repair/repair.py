@@ -290,7 +290,7 @@ def _rebuild_derived_files(repair: PartitionRepair, settings: RecoverySettings, 
     (partition,) = log_directory.partitions
     plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_log_start_of(repair.plan.partition)))
     if plan.bytes_lost:
-        raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
+        raise LogDirError("a repaired segment is damaged; please report this", file=str(path))
     recovered_log = compute_files(log_directory, plan, settings)
     write_files(
         log_directory.filesystem,

@@ -55,12 +55,12 @@ def _build_cards(report: LogReport) -> list[Markup]:
         sections.draw_compression(report),
         state_sections.draw_producers(report),
         sections.draw_size_histogram(
-            "records", "Record sizes", report.record_sizes, noun="record", empty_words="There is no record.",
-            note="Key and value together, uncompressed; headers are not in it. Quantiles are right within 6 %.",
+            "records", "Record sizes", report.record_sizes, noun="record", empty_words="The log has no records.",
+            note="Size of key and value before compression, without headers. The error of quantiles is at most 6 %.",
         ),
         sections.draw_size_histogram(
             "batches", "Batch sizes", report.batch_sizes, noun="batch", empty_words="The log has no batches.",
-            note="As in the log, compressed. Small batches compress badly and cost each reader a header.",
+            note="Size in the log, after compression. Small batches compress badly, and each has a header of its own.",
         ),
         state_sections.draw_transactions(report),
         state_sections.draw_keys(report),

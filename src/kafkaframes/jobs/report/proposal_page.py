@@ -97,7 +97,9 @@ def _build_changes_table(question: ProposalSettings) -> Markup:
         for change in changes
     ]
     if not rows:
-        return build_card("changes", "What changes in the specs", empty_text("No field: the layout of all of them."))
+        return build_card(
+            "changes", "What changes in the specs", empty_text("Fields do not change; the layout of all messages does.")
+        )
     names = ("Message", "Change", "Field", "Wire layout")
     fields = [TableColumn(name, lambda row, at=index: row[at], wide=index > 1) for index, name in enumerate(names)]  # type: ignore[misc]
     note = f"{count_text(len(rows), 'change')} of the newest versions" + (
@@ -122,10 +124,10 @@ def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
         TableColumn("What", lambda finding: finding.text, wide=True),
         TableColumn("Why", lambda finding: finding.rule.source, wide=True),
     ]
-    finding_table = empty_text("No client: all requests are compatible.")
+    finding_table = empty_text("All requests stay compatible, so no client breaks.")
     if findings:
         finding_table = make_table(findings[:_MAX_FINDINGS], fields, name="findings", is_stacked=True)
-    note = "By KIP-482's rules of evolution: spec check."
+    note = "According to KIP-482's rules for compatible changes (command spec check)."
     return {"breaks": ("Whom it breaks", build_card("breaks", "Whom it breaks", finding_table, note=note, wide=True))}
 
 
@@ -178,7 +180,10 @@ def _build_lengths_card(name: str, summaries: Sequence[LengthSummary]) -> Markup
             for title, attribute in (("Median", "median"), ("90 %", "p90"), ("99 %", "p99"), ("Largest", "maximum"))
         ),
     ]
-    note = "Elements of arrays; bytes of strings, byte fields and record sets. A compact length of null takes one byte."
+    note = (
+        "Lengths count the elements of arrays, and the bytes of strings, byte fields and record sets. "
+        "A compact length of null takes one byte."
+    )
     return build_card(
         name, "Lengths", make_table(summaries, fields, name="lengths", is_stacked=True), note=note, wide=True
     )
@@ -216,7 +221,10 @@ def _build_scale_card(question: ProposalSettings, rows: Sequence[ByteRate]) -> d
         TableColumn("Saved a day", lambda row: f"{row.saved * SECONDS_PER_DAY:,.0f}", lambda row: row.saved),
         TableColumn("Basis", lambda row: row.basis),
     ]
-    note = "A measured message is as large as those weighed at its version, on average; an example has no tagged field."
+    note = (
+        "The size of a recorded message is the average of the measured messages of its version. "
+        "An example has no tagged fields."
+    )
     mix_table = make_table(rows, fields, name="mix", is_stacked=True)
     return {"scaled": ("A mix", build_card("scaled", "A mix of calls", mix_table, note=note, wide=True))}
 

@@ -56,20 +56,20 @@ def draw_codec_legend(topics: Sequence[TopicReport]) -> Markup:
     used_codecs = {cell.codec for topic in topics for cell in topic.cells}
     unread = any(topic.size_bytes > topic.log_bytes for topic in topics)
     entries = [(f"codec-{name}", name) for name in CODECS if name in used_codecs]
-    return charts.draw_legend(entries + [("bad", "damaged, or no batch")] * unread)
+    return charts.draw_legend(entries + [("bad", "damaged, or not in a batch")] * unread)
 
 
 def draw_sizes(report: LogReport) -> Markup:
     """Draw the size of each topic, by codec."""
     topics = [topic for topic in report.topics if topic.size_bytes]
     if not topics:
-        return build_card("size", "Size by topic and codec", empty_text("No topic has a byte in it."), wide=True)
+        return build_card("size", "Size by topic and codec", empty_text("All topics are empty."), wide=True)
     largest_topics, other_topics = topics[:MAX_BARS], topics[MAX_BARS:]
     rows = [_draw_size_bar(topic.name, count_text(topic.partitions, "partition"), [topic]) for topic in largest_topics]
     if other_topics:
         rows.append(_draw_size_bar(count_text(len(other_topics), "other topic"), "", other_topics))
     bar_chart = charts.draw_bars(rows, axis=format_size_tick, name="bytes in the log", binary=True)
-    note = "Bytes of each log, once if there are copies. The largest topics first."
+    note = "Size of each log; copies count once. The largest topics are first."
     return build_card("size", "Size by topic and codec", draw_codec_legend(topics), bar_chart, note=note, wide=True)
 
 
@@ -85,7 +85,7 @@ def _draw_size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar
     ]
     other_bytes = total_bytes - sum(by_codec.values())
     if other_bytes > 0:
-        parts.append(ChartPart("bad", other_bytes, f"{name}\ndamaged, or no batch: {format_size(other_bytes)}"))
+        parts.append(ChartPart("bad", other_bytes, f"{name}\ndamaged, or not in a batch: {format_size(other_bytes)}"))
     return Bar(name, remark, parts, format_size(total_bytes))
 
 
@@ -115,7 +115,7 @@ def draw_compression(report: LogReport) -> Markup:
         number_column("Uncompressed", "raw_bytes", format_size, is_minor=True),
         TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _ratio),
     ]
-    note = "How many times larger the batches would be without compression, headers of the batches included."
+    note = "Ratio of the size without compression to the size in the log, including batch headers."
     if len(topics) > MAX_BARS:
         note += f" The {MAX_BARS} largest of {count_text(len(topics), 'topic')}."
     return build_card("compression", "Compression", bar_chart, make_table(codecs, fields, name="codecs"), note=note)
@@ -165,7 +165,12 @@ def draw_formats(report: LogReport) -> Markup:
         else make_tag("p", "All batches are in the format that Kafka 4 writes.", class_="soft")
     )
     return build_card(
-        "formats", title, charts.draw_share_bar(parts, text=format_size), note, note="By bytes in the log.", wide=True
+        "formats",
+        title,
+        charts.draw_share_bar(parts, text=format_size),
+        note,
+        note="Shares of the bytes in the log.",
+        wide=True,
     )
 
 
@@ -230,7 +235,9 @@ def draw_times(report: LogReport) -> Markup:
     """Draw the records of the whole log over time. The most active topics have their own colours."""
     result, title = report.times, "Records over time"
     if not result.counts:
-        return build_card("times", title, empty_text("No record has a timestamp that a calendar has."), wide=True)
+        return build_card(
+            "times", title, empty_text("No record has a timestamp between the years 1 and 9999."), wide=True
+        )
     order = sorted(report.topics, key=lambda entry: (-sum(entry.activity), entry.name))
     layers = [topic for topic in order if sum(topic.activity)][:MAX_COLORED_TOPICS]
     named_layers = [(f"c{index}", topic.name, topic.activity) for index, topic in enumerate(layers)]
@@ -239,7 +246,7 @@ def draw_times(report: LogReport) -> Markup:
         named_layers.append(("rest", "other topics", other_counts))
     columns = [_make_time_column(result.edges, index, total, named_layers) for index, total in enumerate(result.counts)]
     column_chart = charts.draw_columns(
-        columns, make_time_ticks(result.edges), x_name="time of the record, UTC", y_name=f"records per {result.unit}",
+        columns, make_time_ticks(result.edges), x_name="record timestamp, UTC", y_name=f"records per {result.unit}",
         label=f"Histogram: records per {result.unit}",
     )  # fmt: skip
     remarks = [
@@ -316,7 +323,9 @@ def draw_topics(report: LogReport) -> Markup:
         ),
         number_column("Errors", "errors", none=0),
     ]
-    note = "Times are those of the records, UTC. Ratio: size without compression to size in the log."
+    note = (
+        "Times are record timestamps in UTC. The ratio is the size without compression divided by the size in the log."
+    )
     note += limit_text(len(listed_topics), len(report.topics), "topics")
     return build_card(
         "topics",

@@ -46,7 +46,7 @@ def draw_producers(report: LogReport) -> Markup:
     title = "Producers"
     identified_producers = [producer for producer in report.producers if producer.producer_id >= 0]
     if not report.producers:
-        return build_card("producers", title, empty_text("There is no record."))
+        return build_card("producers", title, empty_text("The log has no records."))
     largest_producers = sorted(
         report.producers, key=lambda entry: (entry.producer_id == OTHER_PRODUCERS, -entry.records)
     )[:MAX_BARS]
@@ -60,7 +60,7 @@ def draw_producers(report: LogReport) -> Markup:
         for producer in largest_producers
     ]
     producer_count = count_text(len(identified_producers), "producer id")
-    note = f"{producer_count} of idempotent or transactional producers. The log does not say who the others are."
+    note = f"{producer_count} of idempotent or transactional producers. The log does not identify other producers."
     bar_chart = charts.draw_bars(rows, axis=format_count_tick, name="records")
     return build_card("producers", title, bar_chart, note=note)
 
@@ -98,7 +98,7 @@ def draw_transactions(report: LogReport) -> Markup:
     took = (
         draw_durations(result.durations)
         if result.durations.count
-        else empty_text("No transaction has both its ends here.")
+        else empty_text("No transaction starts and ends in this log.")
     )
     open_cards: list[Any] = [
         charts.draw_share_bar(parts, text=lambda value: f"{value:,.0f}"),
@@ -112,11 +112,11 @@ def draw_transactions(report: LogReport) -> Markup:
             number_column("First offset", "first_offset"),
             number_column("Since, UTC", "since", format_time),
         ]
-        heading = "Open: consumers with read_committed wait at the first of them" + _of(
+        heading = "Open transactions: read_committed consumers wait at the first one" + _of(
             len(result.oldest_open), result.open
         )
         open_cards += [make_tag("h3", heading), make_table(result.oldest_open, fields, name="open transactions")]
-    note = "Each counts once in each partition that it wrote to."
+    note = "A transaction counts once in each partition that it wrote to."
     right = make_tag("div", make_tag("h3", "Durations"), took)
     return build_card(
         "transactions", title, make_tag("div", make_tag("div", open_cards), right, class_="split"), note=note, wide=True
@@ -148,7 +148,7 @@ def draw_keys(report: LogReport) -> Markup:
     charts_of_keys: list[Any] = []
     if compacted_topics:
         rows = [_draw_key_bar(topic) for topic in compacted_topics[:MAX_BARS]]
-        names = [("c0", "latest record of a key"), ("pale", "older records: what a full compaction would drop")]
+        names = [("c0", "latest record of a key"), ("pale", "older records, which a full compaction would remove")]
         charts_of_keys = [
             charts.draw_legend(names),
             charts.draw_bars(rows, axis=format_count_tick, name="records with a key"),
@@ -164,10 +164,12 @@ def draw_keys(report: LogReport) -> Markup:
     ]
     table_rows = ordered_topics[:MAX_TABLE_ROWS]
     listing = make_table(table_rows, fields, name="keys")
-    note = "Distinct keys are exact up to 16,384 of a topic; above (≈) the standard error is 0.8 %."
+    note = (
+        "Up to 16,384 distinct keys of a topic are counted exactly; larger numbers (≈) have a standard error of 0.8 %."
+    )
     body: Any = make_tag("div", make_tag("div", charts_of_keys), listing, class_="split")
     if not compacted_topics:
-        body = [make_tag("p", "No topic is known to be compacted. These have keys:"), listing]
+        body = [make_tag("p", "No topic is known to be compacted. Topics with keys:"), listing]
     return build_card(
         "keys", title, body, note=note + limit_text(len(table_rows), len(ordered_topics), "topics"), wide=True
     )
@@ -198,7 +200,7 @@ _VERDICT_BADGES = {  # verdict -> colour, words
     copies.SAME: ("good", "same"),
     copies.LATER: ("soft", "starts later"),
     copies.BEHIND: ("soft", "behind"),
-    copies.CLEANED: ("soft", "compacted to another point"),
+    copies.CLEANED: ("soft", "compacted up to another offset"),
     copies.INCOMPLETE: ("warn", "incomplete"),
     copies.DAMAGED: ("bad", "damaged"),
     copies.DIFFERS: ("bad", "differs"),
@@ -213,7 +215,7 @@ def draw_replicas(report: LogReport) -> Markup:
     """List the copies of each partition whose copies differ, with the decisions of the merge."""
     title = "Copies"
     if not report.copies:
-        return build_card("copies", title, empty_text("Every partition was found once."), wide=True)
+        return build_card("copies", title, empty_text("Each partition has one copy."), wide=True)
     groups: dict[tuple[str, int], list[CopyReport]] = {}
     for entry in report.copies:
         groups.setdefault((entry.topic, entry.partition), []).append(entry)
@@ -243,8 +245,8 @@ def draw_replicas(report: LogReport) -> Markup:
     ]
     table_rows = shown_copies[:MAX_TABLE_ROWS]
     several = count_text(len(groups), "partition")
-    note = f"{several} found more than once; the numbers of this page are those of the one log that their copies make."
-    body = empty_text("All copies are the same.")
+    note = f"{several} found more than once; this page counts the log that results from merging the copies."
+    body = empty_text("All copies are equal.")
     if table_rows:
         body = make_table(table_rows, fields, name="copies that differ", is_stacked=True)
     whole = charts.draw_share_bar(parts, text=lambda value: count_text(int(value), "copy", "copies"))
@@ -255,9 +257,7 @@ def draw_replicas(report: LogReport) -> Markup:
 
 def _draw_verdict(entry: CopyReport) -> Markup:
     color, words = _VERDICT_BADGES[entry.verdict]
-    leads = (
-        make_tag("span", "leads", class_="badge", title="its history is the one that counts") if entry.leads else None
-    )
+    leads = make_tag("span", "leads", class_="badge", title="the merged log follows this copy") if entry.leads else None
     return join_html([make_tag("span", words, class_=f"badge {color}"), leads])
 
 
@@ -265,7 +265,7 @@ def draw_findings(report: LogReport) -> Markup:
     """List the findings of the verification, the most severe first, and the lost records."""
     title = "Damage"
     if not report.findings:
-        sound_text = "Every CRC, offset, index and checkpoint is as a broker would have it."
+        sound_text = "All CRCs, offsets, indexes and checkpoints are valid."
         return build_card(
             "damage", title, make_tag("p", make_tag("b", "Sound. "), sound_text, class_="all-good"), wide=True
         )
@@ -291,7 +291,10 @@ def draw_findings(report: LogReport) -> Markup:
         number_column("Offset", "offset"),
     ]
     table_rows = _limit_by_check(report.findings)
-    note = "Errors are about records; a broker rebuilds what warnings are about; notes are what brokers leave behind."
+    note = (
+        "Errors affect records. Warnings affect files that a broker rebuilds. Notes are normal remains of a "
+        "broker's work."
+    )
     note += limit_text(len(table_rows), len(report.findings), "findings")
     words = make_tag("p", badges, describe_losses(report)), make_tag("p", kinds, class_="soft")
     return build_card(
@@ -356,7 +359,7 @@ def draw_partitions(report: LogReport) -> Markup:
         number_column("Errors", "errors", none=0),
     ]
     partition_table = make_table(table_rows, fields, name="partitions", searchable=len(table_rows) > 10)
-    note = "Offsets without a record: holes that compaction or damage left."
+    note = "Offsets without a record are gaps that result from compaction or damage."
     note += limit_text(len(table_rows), len(report.partitions), "partitions")
     details = make_tag("details", make_tag("summary", count_text(len(report.partitions), "partition")), partition_table)
     return build_card("partitions", "Partitions", details, note=note, wide=True)
@@ -382,9 +385,9 @@ def draw_sources(report: LogReport) -> Markup:
     table_rows = report.not_read[:MAX_TABLE_ROWS]
     read_directories = make_table(report.directories[:MAX_TABLE_ROWS], fields, name="directories")
     remark = (
-        make_table(table_rows, not_read_rows, name="what was not measured", is_stacked=True)
+        make_table(table_rows, not_read_rows, name="files that were not measured", is_stacked=True)
         if table_rows
-        else empty_text("Nothing was left out.")
+        else empty_text("All files were measured.")
     )
     note = limit_text(len(table_rows), len(report.not_read), "files").strip() or None
     return build_card("source", "What was read", read_directories, remark, note=note, wide=True)

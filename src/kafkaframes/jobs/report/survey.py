@@ -248,7 +248,7 @@ def make_report(
     """
     directory_list = list(directories)
     if not any(directory.partitions for directory in directory_list):
-        raise OptionError(f"{', '.join(paths)}: there is no topic partition to report on")
+        raise OptionError(f"{', '.join(paths)}: found no topic partitions to report on")
     path_names = {plain_path(path).rstrip("/") for path in paths}
     measured_logs = join_copies(directory_list, path_names, options or {})
     survey = _survey_segments(directory_list, measured_logs, run)
@@ -361,7 +361,7 @@ def _report_directory(entry: LogDirectory) -> DirectoryReport:
 
 _STATE_TEXTS = {
     "delete": "the broker had renamed it to delete it",
-    "future": "a move between disks that had not ended",
+    "future": "an unfinished move between disks",
     "stray": "the broker had set it aside: the cluster no longer assigned it",
 }
 
@@ -378,10 +378,8 @@ def _list_unread_files(directories: list[LogDirectory], path_names: Collection[s
             for segment in partition.replaced_segments:
                 yield UnreadFile(segment.path, "replaced by a finished swap file (.swap)", segment.size_bytes)
             for snapshot in partition.kraft_snapshots:
-                yield UnreadFile(
-                    snapshot.path, "a snapshot of the metadata; verified, not measured", snapshot.size_bytes
-                )
+                yield UnreadFile(snapshot.path, "a metadata snapshot; verified, not measured", snapshot.size_bytes)
         if directory.bootstrap is not None:
             yield UnreadFile(
-                directory.bootstrap.path, "a file of the metadata's bootstrap", directory.bootstrap.size_bytes
+                directory.bootstrap.path, "the bootstrap file of the metadata log", directory.bootstrap.size_bytes
             )

@@ -244,7 +244,7 @@ def _tile(name: str, value: str, remark: str, state: str) -> Markup:
 
 
 def _make_buttons() -> Markup:
-    save = make_tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON")
+    save = make_tag("button", "Save data", type="button", id="save", title="Save the numbers of this page as JSON")
     theme = make_tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark")
     return make_tag("div", save, theme, class_="buttons")
 

@@ -91,7 +91,7 @@ def _build_unread_cards(text: str, entries: Sequence[UnreadData]) -> list[Markup
         TableColumn("File", lambda entry: entry.file, wide=True, is_minor=True),
     ]
     rows = make_table(entries[:_MAX_LISTED_ENTRIES], fields, name="unread data", is_stacked=True) if entries else None
-    return [build_card("judged", "What was not read", rows, note=text, wide=True)]
+    return [build_card("judged", "Unread parts of the input", rows, note=text, wide=True)]
 
 
 def _build_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
@@ -283,7 +283,7 @@ def _draw_bytes(report: TrafficReport) -> Markup:
 
 def _draw_times(report: TrafficReport) -> Markup:
     if not report.minutes:
-        return build_card("time", "Calls over time", empty_text("No call has a time."))
+        return build_card("time", "Calls over time", empty_text("No call has a timestamp."))
     edges, unit = round_calendar_edges(min(report.minutes) * 1000, max(report.minutes) * 1000, 1000)
     counts = [0] * (len(edges) - 1)
     for second, count in report.minutes.items():
@@ -323,7 +323,7 @@ def _draw_apis(report: TrafficReport) -> Markup:
         _latency_column(0.99),
         number_column("Errors", "errors", none=0),
     ]
-    note = "Latency: from a whole request to a whole response, right within 9 %."
+    note = "The latency is the time from the complete request to the complete response. Its error is at most 9 %."
     return build_card(
         "apis",
         "APIs and latency",
@@ -349,7 +349,7 @@ def _draw_errors(report: TrafficReport) -> Markup:
 def _draw_clients(report: TrafficReport) -> Markup:
     result = report.audit
     if result is None or not result.clients:
-        return build_card("clients", "What an upgrade would break", empty_text("There is no client."))
+        return build_card("clients", "What an upgrade would break", empty_text("No clients were found."))
     fields = [
         TableColumn("Verdict", make_verdict_badge),
         TableColumn("Client", lambda client: make_tag("b", client.client.client_id or NO_CLIENT_ID_TEXT), wide=True),
@@ -358,7 +358,7 @@ def _draw_clients(report: TrafficReport) -> Markup:
         TableColumn("What to do", lambda judged: format_action(judged, result.target) or NO_VALUE_TEXT, wide=True),
     ]
     title = f"What an upgrade to Kafka {result.target.name} would break"
-    note = "For the details, and for other releases: kafkaframes audit."
+    note = "Run kafkaframes audit for details and for other releases."
     return build_card(
         "clients",
         title,
@@ -375,7 +375,7 @@ def _draw_kip_636(report: TrafficReport) -> Markup:
         if weight.messages
     ]
     if not rows:
-        return build_card("kip-636", "KIP-636", empty_text("There is no response."))
+        return build_card("kip-636", "KIP-636", empty_text("No responses were recorded."))
     fields = [
         TableColumn("Responses", lambda row: make_tag("b", row[0]), wide=True),
         TableColumn("Count", lambda row: f"{row[1].messages:,}", lambda row: float(row[1].messages)),
@@ -397,7 +397,7 @@ def _draw_connections(report: TrafficReport) -> Markup:
     rows += [(f"not needed: {entry.reason}", _amount(entry)) for entry in merge_files(report.coverage.harmless)]
     if not rows:
         return build_card(
-            "connections", "Connections and gaps", empty_text("A request log names no connection's packets.")
+            "connections", "Connections and gaps", empty_text("A request log does not have the packets of connections.")
         )
     fields = [
         TableColumn("What", lambda row: row[0], wide=True),

@@ -119,7 +119,7 @@ def build_bootstrap_checkpoint(
         OptionError: the release is unknown, or an id is invalid.
     """
     if node.release not in RELEASES:
-        raise OptionError(f"no release {node.release!r}: one of {', '.join(RELEASES)}")
+        raise OptionError(f"unknown release {node.release!r}; expected one of {', '.join(RELEASES)}")
     directory = uuid_of(node.directory_id)
     feature_levels = message("FeatureLevelRecord")
     records: list[Message] = [
@@ -245,7 +245,7 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
         if not words or line.lstrip().startswith("#") or "Partition:" in words:
             continue
         if len(words) < 2 or ("TopicId:" not in line and len(words) > 2):
-            raise OptionError(f"{file or 'topic ids'}: {line[:80]!r} is not a topic with its id")
+            raise OptionError(f"{file or 'topic ids'}: {line[:80]!r} is not a topic name with a topic id")
         uuid_of(words[1])
         topic_ids[words[0]] = words[1]
     return topic_ids

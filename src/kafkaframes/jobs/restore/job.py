@@ -64,7 +64,7 @@ def restore(
     }
     if kind == PARQUET or (kind == AUTO and is_parquet(source_paths)):
         if len(source_paths) != 1:
-            raise OptionError("give one Parquet file or one directory of them")
+            raise OptionError("several Parquet sources were given; specify one file or one directory of Parquet files")
         from kafkaframes.jobs.restore.parquet import restore_parquet
 
         return restore_parquet(source_paths[0], Path(to), settings, **options)

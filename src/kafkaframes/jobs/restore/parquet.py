@@ -102,7 +102,7 @@ def restore_parquet(
         and (not settings.partition_numbers or topic_partition.partition in settings.partition_numbers)
     }
     if not targets:
-        raise OptionError(f"nothing to restore: {source} has no rows that are selected")
+        raise OptionError(f"nothing to restore: {source} has no selected rows")
     for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
         expand_bound(
             setting, limit, {(topic_partition.topic, topic_partition.partition) for topic_partition in targets}
@@ -253,7 +253,7 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
         column_type = schema.field(name).type
         value_type = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
         if not pa.types.is_null(value_type) and not any(type_fits(value_type) for type_fits in fits):
-            raise OptionError(f"column {name} is {column_type} and must be {expected_types}: cast it")
+            raise OptionError(f"column {name} has type {column_type}, expected {expected_types}; cast it")
 
 
 _INTEGER = ((pa.types.is_integer,), "an integer")
@@ -329,7 +329,7 @@ def _sort_rows(task: ParquetTask) -> pa.Table:
         size_bytes += batch.nbytes
         if size_bytes > max_bytes:
             raise OptionError(
-                f"{task.source}: its rows are not in the order of their offsets, and take more than {max_bytes:,} "
+                f"{task.source}: its rows are not sorted by offset, and sorting needs more than {max_bytes:,} "
                 "bytes: raise `budget`, or use Spark (kafkaframes.spark.restore_log)"
             )
     return pa.Table.from_batches(batches).sort_by("offset")

@@ -167,7 +167,9 @@ def _reason_to_omit(partition: Partition, settings: RestoreSettings) -> str:
     if topic == OFFSETS_TOPIC:
         return "committed offsets are not restored by these settings"
     if topic in STATE_TOPICS and not settings.topics:
-        return "" if keeps_everything(settings) else "it speaks of offsets, names or ids that change"
+        return (
+            "" if keeps_everything(settings) else "its records contain offsets, names or ids that the restore changes"
+        )
     if not settings.selects_topic(topic, is_internal=topic in names.INTERNAL_TOPICS):
         return "not selected"
     if settings.partition_numbers and partition.partition not in settings.partition_numbers:
@@ -197,9 +199,9 @@ def _check_new_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSe
             names.check_topic_name(topic)
     for old_name, new_name in settings.topic_map:
         if old_name not in topics:
-            raise OptionError(f"the topic map names {old_name}, which is not restored")
+            raise OptionError(f"`topic_map` contains topic {old_name}, which is not restored")
         if new_name in topics and settings.new_name(new_name) == new_name:
-            raise OptionError(f"the topic map gives two topics the name {new_name}")
+            raise OptionError(f"`topic_map` gives two topics the name {new_name}")
         check_topic_name(new_name)
 
 
@@ -276,13 +278,13 @@ def _choose_topic_ids(
             of_topic.setdefault(partition.metadata.topic_id, partition.directory)
     topic_ids = dict(settings.topic_ids)
     if unknown := topic_ids.keys() - {settings.new_name(topic) for topic in by_topic}:
-        raise OptionError(f"a topic id is given for {', '.join(sorted(unknown))}, which is not restored")
+        raise OptionError(f"`topic_ids` has an id for {', '.join(sorted(unknown))}, which is not restored")
     ids: dict[str, str] = {}
     for topic, directories_by_id in sorted(by_topic.items()):
         name = settings.new_name(topic)
         if name not in topic_ids and len(directories_by_id) > 1:
             ids_text = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in directories_by_id.items())
-            raise LogDirError(f"{topic} has two ids ({ids_text}): name one source, or give the id")
+            raise LogDirError(f"{topic} has two ids ({ids_text}); specify a single source, or set `topic_ids`")
         kept_id = next(iter(directories_by_id), None) if name == topic else None
         ids[name] = topic_ids.get(name) or kept_id or new_id()
     return ids

@@ -138,22 +138,22 @@ class RestoreSettings(RangeSettings):
         "Write the metadata of a new single-node cluster (kraft), or only partition directories for an "
         "existing cluster (none).",
     )
-    node_id: int = setting(1, "The node id of the new single node.", minimum=0)
-    cluster_id: str | None = setting(None, "The cluster id of the new single node. Default: a new one.")
+    node_id: int = setting(1, "Node id of the new single node.", minimum=0)
+    cluster_id: str | None = setting(None, "Cluster id of the new single node. Default: a new id.")
     release: str = setting(DEFAULT_RELEASE, "Kafka release of the new single node.", choices=tuple(RELEASES))
 
     def _reject_conflicts(self) -> None:
         RangeSettings._reject_conflicts(self)  # slots=True creates the class again, so super() would fail
         if self.start_offset and self.offsets != REASSIGN:
-            raise OptionError("`start_offset` is for offsets that are reassigned")
+            raise OptionError("`start_offset` requires `offsets`=reassign")
         if self.segment_bytes is not None and self.segment_bytes > MAX_INT32:
-            raise OptionError(f"`segment_bytes` is 1 to 2^31 - 1, not {self.segment_bytes}")
+            raise OptionError(f"`segment_bytes` must be 1 to 2^31 - 1, not {self.segment_bytes}")
         old_names, new_names = (
             [old_name for old_name, _ in self.topic_map],
             [new_name for _, new_name in self.topic_map],
         )
         if len(set(old_names)) != len(old_names) or len(set(new_names)) != len(new_names):
-            raise OptionError("a topic map contains a topic twice")
+            raise OptionError("`topic_map` contains a topic twice")
         for _, text in self.topic_ids:
             uuid_of(text)
 

@@ -126,7 +126,7 @@ def _salvage_tail(
     tail = np.frombuffer(read_at(stop.position, part.size_bytes - stop.position), np.uint8)
     is_empty = not tail.any()
     if part.is_last and (stop.is_torn or is_empty):
-        reason = "zeros: never written" if is_empty else "a batch that was not written to its end"
+        reason = "zeros: never written" if is_empty else "an incomplete batch"
         losses.append(LostBytes(part.path, stop.position, part.size_bytes, reason, is_tail=True))
         return
     if not skip:

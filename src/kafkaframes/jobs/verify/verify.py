@@ -387,7 +387,9 @@ def _check_txn_index(
     for offset, transaction in sorted(result.items()):
         entry = entries.get(offset)
         if entry is None or entry.producer_id != transaction.producer_id:
-            message = f"the aborted transaction of producer {transaction.producer_id} is not listed"
+            message = (
+                f"the aborted transaction of producer {transaction.producer_id} is missing from the transaction index"
+            )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
         elif entry.first_offset > transaction.first_offset:
             message = (
@@ -419,7 +421,7 @@ def _check_checkpoint_offsets(partition: Partition, facts: list[SegmentFacts]) -
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT, names.LOG_START_CHECKPOINT):
         offset = partition.checkpointed_offsets.get(name, 0)
         if offset > end:
-            message = f"{name} says {offset} for {partition.topic_partition}, the log ends at {end}"
+            message = f"{name} has offset {offset} for {partition.topic_partition}, but the log ends at {end}"
             yield Finding(Severity.WARNING, "checkpoint-beyond-end", message, partition.directory, offset=offset)
 
 
@@ -468,14 +470,14 @@ def _find_foreign_entries(directory: LogDirectory) -> Iterator[Finding]:
         if not entry.is_directory:
             yield from _check_file_name(entry, _DIRECTORY_FILES)
         elif entry.name != _INDEX_CACHE and DirectoryName.parse(entry.name) is None:
-            message = "a directory that is not named topic-partition: a broker does not start with it"
+            message = "a directory whose name is not TOPIC-PARTITION; a broker does not start with it"
             yield Finding(Severity.WARNING, "unexpected", message, entry.path)
 
 
 def _find_foreign_partition_files(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
     for entry in filesystem.list_directory(partition.directory):
         if entry.is_directory:
-            yield Finding(Severity.NOTE, "unexpected", "a directory in a partition's", entry.path)
+            yield Finding(Severity.NOTE, "unexpected", "a directory inside a partition's directory", entry.path)
         elif FileName.parse(entry.name) is None:
             yield from _check_file_name(entry, _PARTITION_FILES)
 

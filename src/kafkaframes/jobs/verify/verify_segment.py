@@ -243,14 +243,14 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
     before_first = int(base_offsets[0]) if is_later_start else facts.base_offset
     previous_lasts = np.concatenate(([before_first - 1], np.maximum.accumulate(last_offsets)[:-1]))
     for row in np.flatnonzero((base_offsets <= previous_lasts) | (last_offsets < base_offsets)).tolist():
-        message = f"offsets {base_offsets[row]} to {last_offsets[row]} do not lie above {previous_lasts[row]}"
+        message = f"offsets {base_offsets[row]} to {last_offsets[row]} are not above {previous_lasts[row]}"
         facts.add_error("offset-order", message, position=int(positions[row]), offset=int(base_offsets[row]))
     for row in np.flatnonzero(last_offsets - facts.base_offset > MAX_INT32).tolist()[:1]:
         message = f"offset {last_offsets[row]} is too far above the segment's {facts.base_offset} for an index"
         facts.add_error("offset-overflow", message, position=int(positions[row]), offset=int(base_offsets[row]))
     is_modern = kept_columns["magic"] >= 2
     for row in np.flatnonzero(kept_columns["leader_epoch"] < -1).tolist():
-        message = f"leader epoch {kept_columns['leader_epoch'][row]}; it is outside the CRC"
+        message = f"invalid leader epoch {kept_columns['leader_epoch'][row]}, which the CRC does not cover"
         facts.add_error("leader-epoch", message, position=int(positions[row]), offset=int(base_offsets[row]))
     facts.has_holes = bool((base_offsets[is_modern] != previous_lasts[is_modern] + 1).any())
 

@@ -126,7 +126,7 @@ def check_row_topics(names: pa.Array) -> None:
     """
     if names.null_count:
         row = pc.index(names.is_null(), True).as_py()
-        raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
+        raise EncodeError("the row has no topic; set the option topic, or add a column topic without nulls").within(row)
 
 
 def check_row_partitions(numbers: pa.Array) -> None:

@@ -61,7 +61,9 @@ class CleanerSettings:
 
     def __post_init__(self) -> None:
         if self.broker_release not in BROKER_RELEASES:
-            raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {self.broker_release!r}")
+            raise OptionError(
+                f"broker_release must be one of {', '.join(BROKER_RELEASES)}, not {self.broker_release!r}"
+            )
 
     @property
     def has_horizons(self) -> bool:

@@ -65,7 +65,7 @@ def read_for_fetch(
     stable = state.last_stable_offset
     ends = {LOG_END: state.log_end_offset, HIGH_WATERMARK: state.high_watermark, TXN_COMMITTED: stable}
     if isolation not in ends:
-        raise OptionError(f"isolation is one of {', '.join(ends)}, not {isolation!r}")
+        raise OptionError(f"isolation must be one of {', '.join(ends)}, not {isolation!r}")
     end = ends[isolation]
     records, stretch = b"", None
     aborted_transactions: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None

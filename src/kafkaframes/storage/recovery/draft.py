@@ -317,5 +317,5 @@ def rules_of(broker_release: str) -> SwapRules:
         OptionError: the release is unknown.
     """
     if broker_release not in SWAP_RULES:
-        raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {broker_release!r}")
+        raise OptionError(f"broker_release must be one of {', '.join(BROKER_RELEASES)}, not {broker_release!r}")
     return SWAP_RULES[broker_release]

@@ -112,7 +112,7 @@ def test_another_batch_of_a_number_that_is_there_is_refused_before_anything_is_w
 def test_a_directory_of_version_0_1_0_is_gone_on_with_and_a_number_alone_is_refused(tmp_path):
     top = Path(shutil.copytree(CHECKPOINTS / "log", tmp_path / "log"))
     assert read_marks(top) == {OLD_QUERY: StreamBatch(OLD_QUERY, 2)}
-    with pytest.raises(LogDirError, match=r"the mark is of kafkaframes 0\.1\.0"):
+    with pytest.raises(LogDirError, match=r"kafkaframes 0\.1\.0 wrote the mark"):
         send(top, batch(OLD_QUERY, 2), b"x")
     send(top, batch(OLD_QUERY, 3), b"y")
     assert read_marks(top) == {OLD_QUERY: batch(OLD_QUERY, 3)}

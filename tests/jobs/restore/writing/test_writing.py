@@ -85,7 +85,7 @@ def assert_sound(path: Path) -> None:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_every_format_and_codec_in_the_order_of_the_tasks(tmp_path, magic, codec):
     if codec == "zstd" and magic < 2:
-        with pytest.raises(EncodeError, match="zstd needs format 2"):
+        with pytest.raises(EncodeError, match="zstd requires record format 2"):
             WriteSettings(now_ms=0, record_format=magic, codec=codec)
         return
     batches = [rows(key=[b"k%d" % n] * 40, value=[b"%d-%d" % (n, i) for i in range(40)]) for n in range(3)]
@@ -234,7 +234,7 @@ def test_an_overwrite_exchanges_the_directory(tmp_path):
 def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"")
-    with pytest.raises(LogDirError, match="no log directory"):
+    with pytest.raises(LogDirError, match="is not a log directory"):
         write(tmp_path / "photos", rows(value=[b"1"]), topic="t", overwrite=True)
     path = tmp_path / "logs"
     write(path, rows(value=[b"1"]), topic="t")
@@ -256,7 +256,7 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
     (path / names.CLEAN_SHUTDOWN_FILE).unlink()
     with pytest.raises(LogDirError, match="did not stop cleanly"):
         write(path, rows(value=[b"1"]), topic="t")
-    with pytest.raises(OptionError, match="not into stores"):
+    with pytest.raises(OptionError, match="not to object stores"):
         TargetState.inspect_target("s3://bucket/logs")
 
 
@@ -277,7 +277,7 @@ def test_offsets_that_are_kept(tmp_path):
         (
             {"value": [b"", b""], "headers": [None, [{"key": "a", "value": b""}]]},
             {"record_format": 1},
-            "row 1: format 1 has no",
+            "row 1: record format 1 does not",
         ),
     ],
 )

@@ -73,7 +73,9 @@ class TargetState:
             OptionError: the path is not local.
         """
         if "://" in path and not path.startswith("file:"):
-            raise OptionError(f"{path}: kafka-log writes to paths that all workers see as files, not into stores")
+            raise OptionError(
+                f"{path}: kafka-log can only write to file system paths that all workers share, not to object stores"
+            )
         target_path = Path(path.removeprefix("file://").removeprefix("file:"))
         if not target_path.exists() or (target_path.is_dir() and not any(target_path.iterdir())):
             return cls(str(target_path), False)
@@ -86,7 +88,7 @@ class TargetState:
 def _check_directory(top: Path) -> LogDirectory:
     """Return the log directory at a path, after checking that it may be written to."""
     if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
-        reason = f"exists, and is no log directory (it has no {names.RECOVERY_POINT_CHECKPOINT})"
+        reason = f"exists, and is not a log directory (it does not have {names.RECOVERY_POINT_CHECKPOINT})"
         raise LogDirError(reason, file=str(top))
     if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / APPEND_JOURNAL_FILE).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
@@ -283,7 +285,8 @@ class RunCommitter:
             return
         if _has_metadata(log) or log.meta is None:
             reason = (
-                f"{new_tasks[0].partition} is unknown to the cluster of this directory: create it there, then append"
+                f"{new_tasks[0].partition} is unknown to the cluster of this directory; create the topic in the "
+                "cluster first, then append"
             )
             raise LogDirError(reason, file=log.path)
         committed_partitions = [

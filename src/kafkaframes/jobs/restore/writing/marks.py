@@ -53,11 +53,12 @@ def is_committed(top: Path, batch: StreamBatch) -> bool:
 
 
 def _refusal_text(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
-    offsets = next(list_starting_offsets(mark), "") or "JSON, the offsets behind what is there"
+    offsets = next(list_starting_offsets(mark), "") or "JSON with the offsets after the written records"
     return (
-        f"micro-batch {batch.batch_id} does not fit micro-batch {mark.batch_id} that is noted here: {reason}. Nothing "
-        f"of it was written. To go on behind what is there, start with a new checkpoint and startingOffsets={offsets}; "
-        "to write everything again, give another path"
+        f"micro-batch {batch.batch_id} does not fit micro-batch {mark.batch_id} whose mark is in this directory: "
+        f"{reason}. It was not written. To continue after the written records, start with a new checkpoint and "
+        f"startingOffsets={offsets}; "
+        "to write everything again, specify another path"
     )
 
 

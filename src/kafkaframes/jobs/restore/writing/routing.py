@@ -74,9 +74,9 @@ class WriteSettings:
             OptionError, EncodeError: a setting is rejected; the message names it.
         """
         if self.record_format not in (0, 1, 2):
-            raise OptionError(f"no record format {self.record_format!r}; there are 0, 1 and 2")
+            raise OptionError(f"unknown record format {self.record_format!r}; expected 0, 1 or 2")
         if codec_of(self.codec) is Codec.ZSTD and self.record_format < 2:
-            raise EncodeError(f"zstd needs format 2, not {self.record_format}").within("codec")
+            raise EncodeError(f"zstd requires record format 2, not {self.record_format}").within("codec")
         if self.topic is not None:
             names.check_topic_name(self.topic)
         _ = self.segments
@@ -142,7 +142,7 @@ class Router:
         column = rows.column("topic")
         if column.null_count:
             row = _first_set_index(flag_values(column.is_null()))
-            raise _bad(row, "no topic: give the option topic, or a column topic without nulls")
+            raise _bad(row, "the row has no topic; set the option topic, or add a column topic without nulls")
         encoded_topics = column.dictionary_encode()
         names: list[str] = encoded_topics.dictionary.to_pylist()
         indices = int64_values(encoded_topics.indices.cast(pa.int64()))

@@ -212,7 +212,7 @@ def _read_offsets(rows: pa.RecordBatch) -> Ints:
     column = rows.column("offset")
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise EncodeError("no offset; with offsets=keep every row has one").within(row)
+        raise EncodeError("the row has no offset; offsets=keep requires one in every row").within(row)
     offsets: Ints = column.to_numpy()
     return offsets
 
@@ -221,7 +221,7 @@ def _reject_headers(column: pa.Array, magic: int) -> None:
     has_headers = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
     if pc.any(has_headers).as_py():
         row = int(np.flatnonzero(np.asarray(has_headers))[0])
-        raise EncodeError(f"format {magic} has no headers").within(row)
+        raise EncodeError(f"record format {magic} does not support headers").within(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ def _check_after_log_end(partition: TopicPartition, run: WrittenRun, end: int) -
     if run.first_offset < end:
         raise LogDirError(
             f"{partition}: a task has offsets from {run.first_offset} on, but others, or the log, go up to {end - 1}; "
-            "with offsets=keep each task must have a range of its own: repartitionByRange by partition and offset",
+            "offsets=keep requires a separate range for each task; use repartitionByRange by partition and offset",
         )
 
 
