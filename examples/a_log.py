@@ -1,4 +1,4 @@
-"""A log directory of a real broker: what is in it, is it sound, and its records as Arrow. No Spark, no broker.
+"""Verify the log directory of a real broker, and read its records as an Arrow table. Without Spark or a broker.
 
 python examples/a_log.py [LOGDIR]
 """
@@ -15,8 +15,8 @@ import kafkaframes
 LOG = Path(__file__).parent / "logs" / "kafka-4.3"
 
 
-def main(path: str) -> None:
-    """Look at it."""
+def inspect_log(path: str) -> None:
+    """Describe, verify and read the log directory."""
     print(kafkaframes.verify_log(path))  # every CRC, offset, index and checkpoint
 
     for one in kafkaframes.describe_log(path).to_dict()["partitions"]:
@@ -30,4 +30,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(LOG))
+    inspect_log(sys.argv[1] if len(sys.argv) > 1 else str(LOG))

@@ -1,4 +1,4 @@
-"""Records in and out of topics as Arrow tables, and a topic as a table that is continued where it was. No Spark.
+"""Write and read topics as Arrow tables, and export a topic to a table incrementally. Without Spark.
 
 python examples/client.py            an embedded broker; KAFKA_BOOTSTRAP_SERVERS names a cluster of yours
 """
@@ -20,7 +20,7 @@ TOPIC = "example-readings"
 
 
 def main() -> None:
-    """Play it."""
+    """Run the example."""
     with ExitStack() as stack:
         servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         if not servers:
@@ -39,7 +39,7 @@ def main() -> None:
 
         # In a shell: kafkaframes table example-readings -b HOST:PORT --to parquet DIR --mode json
         place = stack.enter_context(tempfile.TemporaryDirectory()) + "/readings"
-        for _ in range(2):  # the second run finds nothing new: the table knows its offsets
+        for _ in range(2):  # the second run finds no new records: the table stores its offsets
             words = ["table", TOPIC, "-b", servers, "--to", "parquet", place, "--mode", "json"]
             cli.main(words, standalone_mode=False)
         readings = ds.dataset(place, partitioning="hive").to_table()
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def delete(servers: str) -> None:
-    """Leave no topic behind."""
+    """Delete the example's topic."""
     with Admin(servers) as admin:
         admin.delete_topics([TOPIC])
 

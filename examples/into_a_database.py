@@ -1,4 +1,4 @@
-"""A topic into a table of a database, each record exactly once: rows and offsets are in one transaction. No Spark.
+"""Copy a topic into a database table, each record exactly once: rows and offsets share one transaction. No Spark.
 
 python examples/into_a_database.py   an embedded broker; KAFKA_BOOTSTRAP_SERVERS names a cluster of yours
 """
@@ -25,14 +25,14 @@ CREATE TABLE positions (topic TEXT, partition INTEGER, next_offset INTEGER, PRIM
 
 
 def next_offset(database: sqlite3.Connection, partition: TopicPartition) -> int:
-    """Return where to go on with a partition: what the database says, not the group."""
+    """Return the partition's next offset. The database, not the consumer group, stores it."""
     query = "SELECT next_offset FROM positions WHERE topic = ? AND partition = ?"
     row = database.execute(query, (partition.topic, partition.partition)).fetchone()
     return row[0] if row else 0
 
 
 def store(database: sqlite3.Connection, table: pa.Table) -> None:
-    """Insert rows, and move the positions on. Both stay, or neither.
+    """Insert rows and advance the stored offsets, in one transaction.
 
     Raises:
         RuntimeError: another member of the group has stored these offsets: nothing is inserted.
@@ -49,26 +49,26 @@ def store(database: sqlite3.Connection, table: pa.Table) -> None:
 
 
 async def copy(servers: str, database: sqlite3.Connection, count: int, *, fails: bool = False) -> None:
-    """Read until the table has ``count`` rows; ``fails`` ends it after a transaction, as a crash would."""
+    """Read until the table has ``count`` rows. ``fails`` ends the run after a transaction, as a crash would."""
     options = {"group_id": "orders-database", "enable_auto_commit": False, "auto_offset_reset": "earliest"}
     async with AsyncConsumer(servers, **options) as consumer:
 
         def begin(partitions: Collection[TopicPartition]) -> None:
-            for partition in partitions:  # also after each rebalance
+            for partition in partitions:  # also called after each rebalance
                 consumer.seek(partition, next_offset(database, partition))
 
         await consumer.subscribe(TOPIC, on_assign=begin)
         while database.execute("SELECT count(*) FROM orders").fetchone()[0] < count:
-            table = await consumer.fetch_arrow(max_bytes=1)  # one answer of a broker at a time
+            table = await consumer.fetch_arrow(max_bytes=1)  # one fetch response at a time
             if table.num_rows:
                 store(database, table)
                 if fails:
-                    raise ConnectionError("the program ends here, and the group knows nothing of these rows")
-        await consumer.commit()  # for those who look at the group's lag; nothing depends on it
+                    raise ConnectionError("the program stops here, before it commits these rows' offsets to the group")
+        await consumer.commit()  # only for monitoring the group's lag; the copy does not depend on it
 
 
 def main() -> None:
-    """Play it: a program that fails, and one that goes on."""
+    """Run a program that fails, and a second one that resumes."""
     with ExitStack() as stack:
         servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         if not servers:
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def delete(servers: str) -> None:
-    """Leave no topic behind."""
+    """Delete the example's topic."""
     with Admin(servers) as admin:
         admin.delete_topics([TOPIC])
 

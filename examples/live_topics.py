@@ -1,4 +1,4 @@
-"""Spark on live topics, without a jar: a batch query, and a stream that writes into another topic exactly once.
+"""Read live topics with Spark, without a jar: a batch query, and a stream that writes to another topic exactly once.
 
 python examples/live_topics.py       an embedded broker; KAFKA_BOOTSTRAP_SERVERS names a cluster of yours
 """
@@ -16,7 +16,7 @@ ORDERS, TOTALS = "example-orders", "example-totals"
 
 
 def main() -> None:
-    """Play it."""
+    """Run the example."""
     with ExitStack() as stack:
         servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         if not servers:
@@ -40,7 +40,7 @@ def main() -> None:
         query = kafkaframes.spark.write_topic(
             doubled_frame,
             {"kafka.bootstrap.servers": servers, "topic": TOTALS},
-            checkpoint=checkpoint,  # run again with it, the query goes on where it was, and writes nothing twice
+            checkpoint=checkpoint,  # a second run resumes from the checkpoint and writes no duplicates
             trigger={"availableNow": True},
         )
         query.awaitTermination()
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def delete(servers: str) -> None:
-    """Leave no topic behind."""
+    """Delete the example's topics."""
     with Admin(servers) as admin:
         admin.delete_topics([ORDERS, TOTALS])
 

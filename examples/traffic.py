@@ -1,4 +1,4 @@
-"""Record what clients and a broker say to each other, and ask the recording. No Spark, no root, no libpcap.
+"""Record the traffic between clients and a broker, and query the recording. Without Spark, root or libpcap.
 
 python examples/traffic.py           an embedded broker; KAFKA_BOOTSTRAP_SERVERS names a cluster of yours (plain text)
 """
@@ -18,7 +18,7 @@ TOPIC = "example-greetings"
 
 
 def main() -> None:
-    """Play it."""
+    """Run the example."""
     with ExitStack() as stack:
         servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         if not servers:

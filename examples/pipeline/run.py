@@ -1,4 +1,4 @@
-"""A declarative pipeline of Spark on topics, a log directory and a capture. Needs pip install 'pyspark[pipelines]'.
+"""Run a declarative Spark pipeline on topics, a log directory and a capture. Needs pip install 'pyspark[pipelines]'.
 
 python examples/pipeline/run.py      an embedded broker; KAFKA_BOOTSTRAP_SERVERS names a cluster of yours (plain text)
 """
@@ -24,7 +24,7 @@ ORDERS, LARGE = "example-orders", "example-large-orders"
 
 
 def main() -> None:
-    """Play it."""
+    """Run the example."""
     with ExitStack() as stack:
         servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         if not servers:
@@ -44,7 +44,7 @@ def main() -> None:
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
         spec = folder / "spark-pipeline.yml"
         spec.write_text(spec.read_text().replace("/tmp/orders-pipeline", str(folder / "checkpoints")))
-        # the command lies beside this Python's other commands; tables go below its working directory
+        # The command is installed next to this Python's other commands. Tables are created in its working directory.
         command = [Path(sys.executable).with_name("spark-pipelines"), "run"]
         subprocess.run(command, env=os.environ | settings, cwd=folder, check=True)
         for table in ("orders", "backup", "calls"):
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def record(servers: str, capture: Path) -> None:
-    """Send orders, and record what the producer and the cluster say to each other."""
+    """Send orders, and record the traffic between the producer and the cluster."""
     host, _, port = servers.partition(",")[0].rpartition(":")
     with capture.open("wb") as file, Recorder(RecorderSettings("127.0.0.1", (), (host, int(port))), file) as recorder:
         proxy = "{}:{}".format(*recorder.start())
@@ -65,7 +65,7 @@ def record(servers: str, capture: Path) -> None:
 
 
 def delete(servers: str) -> None:
-    """Leave no topic behind."""
+    """Delete the example's topics."""
     with Admin(servers) as admin:
         admin.delete_topics([ORDERS, LARGE])
 

@@ -1,8 +1,9 @@
-"""The whole story, on the flights that left New York City in 2013: ``make run``.
+"""The whole story, on the flights that departed from New York City in 2013: ``make run``.
 
-A real producer fills topics, a streaming query counts exactly once while the broker is killed, old clients join, the
-recorded traffic and the log directory are looked at, and a page tells of it. Without ``KAFKA_BOOTSTRAP_SERVERS`` it
-starts the embedded broker; with it, it uses that cluster, which is neither killed nor opened.
+A real producer fills topics, a streaming query counts exactly once while the broker is killed, and old clients join.
+Then the recorded traffic and the log directory are examined, and a page reports the results. Without
+``KAFKA_BOOTSTRAP_SERVERS`` it starts the embedded broker. Otherwise it uses that cluster, which is neither killed nor
+examined on disk.
 """
 
 from __future__ import annotations
@@ -30,40 +31,40 @@ from totals import Totals
 
 OLD_CLIENTS_SEND = 20_000
 PARTITIONS = 3
-Reports = dict[str, tuple[Path, str]]  # title -> page, and what it shows
-# Compacted, but not by the broker while the story goes on: kafkaframes compact shows how, afterwards.
+Reports = dict[str, tuple[Path, str]]  # report title -> page, and a description of it
+# A compacted topic that the broker does not compact during the story: kafkaframes compact does it afterwards.
 PLANES = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.compaction.lag.ms": "86400000"}
 
 
 def main() -> None:
-    """Tell it."""
+    """Run the story."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=Path("out/story"), help="where everything goes (replaced)")
     parser.add_argument("--flights", type=int, help="only the first so many")
     parser.add_argument("--no-page", action="store_true", help="do not open the page in a browser")
     options = parser.parse_args()
-    flights.place()  # a package that is missing is told before anything takes time
+    flights.place()  # report a missing package before the slow steps
     _empty(options.to)
     with ExitStack() as stack:
         lines, page_path = tell_story(options.to, options.flights, stack)
     print()
     for number, line in enumerate(lines, 1):
         print(f"{number:2}. {line}")
-    print(f"\nThe page with all of it: {page_path}")
+    print(f"\nThe page with all results: {page_path}")
     if not options.no_page and sys.stdout.isatty():
         webbrowser.open(page_path.absolute().as_uri())
 
 
 def _empty(out: Path) -> None:
     if out.exists() and any(out.iterdir()) and not (out / ".story").exists():
-        raise SystemExit(f"{out}: holds other files")
+        raise SystemExit(f"{out}: contains other files")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / ".story").touch()
 
 
 def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str], Path]:
-    """Return the lines at the end, and the page."""
+    """Return the summary lines and the page's path."""
     pool = stack.enter_context(ThreadPoolExecutor(2))
     with step("starting Spark and reading the flights of 2013; kernels are compiled meanwhile, once"):
         warm = [sys.executable, "-m", "kafkaframes", "kernels", "warm"]
@@ -71,7 +72,7 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
         starting = pool.submit(_spark, out / "spark.log")
         data = pool.submit(flights.load, limit).result()
         if compiling.wait():
-            raise SystemExit("the kernels could not be compiled: kafkaframes kernels warm says why")
+            raise SystemExit("the kernels could not be compiled: run kafkaframes kernels warm for the reason")
     broker = None
     servers = cluster.find_given_servers()
     if servers is None:
@@ -86,7 +87,7 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
 
 
 def _spark(log: Path) -> Any:
-    """Start Spark for a minute's work: what its JVM says goes to a file, and it compiles quickly rather than well."""
+    """Start Spark for a minute's work: the JVM logs to a file, and compiles with the fast compiler only."""
     import kafkaframes
 
     config = {
@@ -105,7 +106,7 @@ def _spark(log: Path) -> Any:
 
 @contextmanager
 def _record_traffic(servers: str, capture: Path) -> Iterator[str]:
-    """Put a recording proxy before the cluster, as ``kafkaframes record`` does; give its address."""
+    """Start a recording proxy in front of the cluster, as ``kafkaframes record`` does, and return its address."""
     from kafkaframes.capture.recorder import Recorder, RecorderSettings
 
     host, _, port = servers.partition(",")[0].rpartition(":")
@@ -118,7 +119,7 @@ def _chapters(
     out: Path, data: flights.Flights, servers: str, broker: cluster.EmbeddedBroker | None, starting: Future[Any],
     stack: ExitStack,
 ) -> tuple[list[str], Path]:  # fmt: skip
-    """Play all of it; return the lines at the end, and the page."""
+    """Run all chapters. Return the summary lines and the page's path."""
     from kafkaframes.client import Admin, NewTopic
 
     mark = "" if broker is not None else f"-{uuid.uuid4().hex[:8]}"
@@ -198,7 +199,7 @@ def _count(
     out: Path, data: flights.Flights, servers: str, proxy: str, broker: cluster.EmbeddedBroker | None,
     starting: Future[Any], topic: str, planes: str,
 ) -> Totals:  # fmt: skip
-    """Send the flights, count them, kill the broker in between."""
+    """Send the flights, count them, and kill the broker in between."""
     sender = flights.Sender(proxy, flights=topic, planes=planes)
     half, more = len(data.rows) // 2, len(data.rows) * 3 // 4
     with step(f"librdkafka sends {half:,} flights"):

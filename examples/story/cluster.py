@@ -1,4 +1,4 @@
-"""The cluster: an embedded broker in a process of its own, which can be killed; or a real one, which is left alone."""
+"""The cluster: an embedded broker in a process of its own, which may be killed, or a real one, which is not killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READY_SECONDS = 60.0
 
 
 class EmbeddedBroker:
-    """``kafkaframes broker``, as a process. ``kill`` is ``kill -9``: nothing is flushed, nothing said."""
+    """``kafkaframes broker`` as a process. ``kill`` is ``kill -9``: nothing is flushed."""
 
     def __init__(self, data_dir: Path, log: Path) -> None:
         self.data_dir = data_dir
@@ -27,11 +27,11 @@ class EmbeddedBroker:
 
     @property
     def servers(self) -> str:
-        """Where it listens."""
+        """The broker's address, as bootstrap servers."""
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start it, on the same port and the same data; return when it answers."""
+        """Start the broker on the same port and directory. Return once it responds."""
         command = [sys.executable, "-m", "kafkaframes", "broker", "--port", str(self._port), "--metrics-port", "0"]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen([*command, "--data-dir", str(self.data_dir)], stderr=log)
@@ -43,13 +43,13 @@ class EmbeddedBroker:
         self._metrics = match[1]
 
     def kill(self) -> None:
-        """Kill it, at once."""
+        """Kill the broker at once."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """Stop it in order; stopped already, nothing."""
+        """Stop the broker gracefully. Does nothing if it is already stopped."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -59,7 +59,7 @@ class EmbeddedBroker:
                 raise
 
     def counter(self, name: str) -> int:
-        """Return a number of its metrics page."""
+        """Return the value of a counter from the metrics page."""
         with urllib.request.urlopen(self._metrics, timeout=10) as page:
             text = page.read().decode()
         match = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
@@ -67,7 +67,7 @@ class EmbeddedBroker:
 
 
 def find_given_servers() -> str | None:
-    """Return where the real cluster is, if one is named."""
+    """Return the bootstrap servers of the given cluster, or None."""
     return os.environ.get(SERVERS) or None
 
 

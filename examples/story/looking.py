@@ -1,4 +1,4 @@
-"""Look at what was left behind: the recorded traffic and the broker's log directory. Each is a command you can type."""
+"""Examine the recorded traffic and the broker's log directory. Each step is a command that a reader can type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaframes.cli.main import cli
 
 
 def command(*words: object) -> str:
-    """Run ``kafkaframes WORDS`` in this process, tell of it, and return what it printed."""
+    """Run ``kafkaframes WORDS`` in this process, print the command line, and return the output."""
     text = [str(word) for word in words]
     tell(f"  $ kafkaframes {' '.join(text)}")
     output = io.StringIO()
@@ -23,20 +23,20 @@ def command(*words: object) -> str:
 
 
 def audit(capture: Path, target: str) -> list[str]:
-    """Return which clients an upgrade would break, and why."""
+    """Return the clients that an upgrade would break, with the reasons."""
     report = json.loads(command("audit", capture, "--target", target, "--json"))
     return sorted({str(one["clientId"]) for one in report["clients"] if one["verdict"] == "removed"})
 
 
 def kip_636(capture: Path) -> tuple[int, int]:
-    """Return how many bytes responses would save with errors as tagged fields, and how many responses there are."""
+    """Return how many bytes responses would save with errors as tagged fields, and the number of responses."""
     rows = [json.loads(line) for line in command("spec", "propose", "kip-636", capture, "--json").splitlines()]
     flexible_rows = [row for row in rows if row["kind"] == "flexible"]
     return sum(row["saved"] for row in flexible_rows), sum(row["messages"] for row in flexible_rows)
 
 
 def log(data_dir: Path, planes: str, out: Path, *, expected_count: int) -> dict[str, int]:
-    """Verify the log, compact a topic in two ways, export; return what was counted."""
+    """Verify the log, compact a topic in two ways, and export it. Return the counts."""
     verification = json.loads(command("verify", data_dir, "--json"))
     check(verification["sound"], "the log of a broker that was killed is sound")
     compaction = json.loads(command("compact", data_dir, "--topic", planes, "--to", out / "compacted", "--json"))

@@ -1,8 +1,8 @@
-"""Old clients join: what KIP-31 saved brokers, measured.
+"""Old clients join: a measurement of what KIP-31 saves brokers.
 
-Before Kafka 0.10, a compressed set of records said each record's own offset inside the compressed bytes. A broker
-gives offsets, so it had to decompress and compress again every set that it took. KIP-31 made the inner offsets
-relative: since then a broker writes one number, outside. The same flights are sent twice, by clients of both times.
+Before Kafka 0.10, the records inside a compressed message set had absolute offsets. Brokers assign offsets, so they had
+to decompress and recompress every set. KIP-31 made the inner offsets relative: since then a broker writes one number,
+in the outer message. The same flights are sent twice, by an old and a newer client.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 
-# A topic's format, and the record format and release of the client that writes to it.
+# A topic's message format, and the record format and release of the client that writes to it.
 STEPS = {"before": ("0.9.0", 0, "0.9"), "after": ("0.10.0", 1, "0.10")}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes that the broker compressed anew: for a client of each time. ``read``: records an old consumer was given."""
+    """Bytes that the broker recompressed, per client generation. ``read``: the number of records that an old
+    consumer read.
+    """
 
     before: int
     after: int
@@ -28,10 +30,10 @@ class Costs:
 def play(
     servers: str, topic: str, rows: Sequence[tuple[bytes, bytes, bytes]], count_recompressed: Callable[[], int]
 ) -> Costs:
-    """Send rows by an old and by a newer client, and have the old one read.
+    """Send rows by an old and by a newer client, and read them with the old one.
 
     Args:
-        count_recompressed: returns how many bytes the broker has compressed anew so far.
+        count_recompressed: returns how many bytes the broker has recompressed so far.
     """
     costs = {}
     with Admin(servers) as admin:
@@ -58,7 +60,7 @@ def play(
 
 
 def _read(servers: str, topic: str, wanted_count: int) -> int:
-    """Read with a client that knows record format 0 only."""
+    """Read with a client that supports record format 0 only."""
     count = 0
     with Consumer(
         servers,

@@ -1,4 +1,4 @@
-"""The page of the story: what happened as numbers, when it happened, the airlines, and links to both reports."""
+"""The page of the story: results, a timeline, the airlines, and links to both reports."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def write(
     """Write ``report.html`` into ``out``.
 
     Args:
-        out: the folder; reports are linked from there.
-        tiles: what each number counts -> the number.
+        out: directory of the page; links to the reports are relative to it.
+        tiles: description of each number -> the number.
         lines: the story in sentences.
-        events: seconds since the start, what it was (``step``, ``batch``, ``kill``), and in words.
-        airlines: flights, and minutes of delay in all, by the airline's name.
-        reports: title -> page, and what it shows.
+        events: (seconds since the start, kind, text); the kind is ``step``, ``batch`` or ``kill``.
+        airlines: flights and total delay in minutes, by the airline's name.
+        reports: title -> (page, description).
     """
     links = "".join(
         f'<li><a href="{_text(path.name)}">{_text(title)}</a>: {_text(shows)}</li>'

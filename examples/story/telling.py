@@ -1,4 +1,4 @@
-"""What the story prints: a line for each step with the seconds since the start, and the ten lines at the end."""
+"""The story's output: a line for each step with the seconds since the start, and the ten lines at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 _STARTED = time.monotonic()
 _LOCK = threading.Lock()
 _BEAT_SECONDS = 5.0
-# Seconds since the start, what it was (step, batch, kill), and in words: the page shows these.
+# (seconds since the start, kind, text) for the page; the kind is step, batch or kill.
 EVENTS: list[tuple[float, str, str]] = []
 
 
@@ -27,14 +27,14 @@ def tell(text: str) -> None:
 
 
 def note(words: str, sort: str = "step") -> None:
-    """Remember what happened now, for the page."""
+    """Record an event for the page."""
     with _LOCK:
         EVENTS.append((seconds(), sort, words))
 
 
 @contextmanager
 def step(title: str, sort: str = "step") -> Iterator[None]:
-    """Tell that a step begins; while it takes long, say every few seconds that it still goes on."""
+    """Print that a step begins. While it runs, print every few seconds that it is still running."""
     tell(title)
     note(title, sort)
     is_done = threading.Event()
@@ -56,10 +56,10 @@ def step(title: str, sort: str = "step") -> Iterator[None]:
 
 
 def check(is_so: bool, what: str) -> None:
-    """End the story where something is not as it must be: it shows what is so, not what should be.
+    """End the story if an expectation does not hold: the page shows measured results only.
 
     Raises:
-        SystemExit: it is not.
+        SystemExit: the expectation does not hold.
     """
     if not is_so:
-        raise SystemExit(f"the story does not hold: {what}")
+        raise SystemExit(f"expectation of the story failed: {what}")

@@ -1,8 +1,8 @@
 """A streaming query: flights and minutes late by airline, into a Delta table, exactly once.
 
-Spark keeps the running totals in its state and hands each micro-batch's result to ``_write``. The Delta commit says
-the query and the number of the batch (a ``txn`` action): a batch that Spark repeats after a failure is seen to be
-there, and not written again. No jar: ``kafka-topic`` and ``deltalake`` are Python packages.
+Spark keeps the running totals in its state and passes each micro-batch's result to ``_write``. The Delta commit records
+the query and the batch number (a ``txn`` action), so that a batch that Spark repeats after a failure is not written
+again. No jar: ``kafka-topic`` and ``deltalake`` are Python packages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCHEMA = "carrier STRING, dep_delay INT"
 
 
 class Totals:
-    """The query, which starts again from its checkpoint where a broker was away too long for it."""
+    """The query. It is restarted from its checkpoint if the broker was down for too long."""
 
     def __init__(self, spark: SparkSession, servers: str, topic: str, out: Path) -> None:
         self.restarts = 0
@@ -61,7 +61,7 @@ class Totals:
         if DeltaTable.is_deltatable(table):
             written_version = DeltaTable(table).transaction_version(_APP)
             if written_version is not None and written_version >= number:
-                return  # Spark repeats a batch whose commit it did not see
+                return  # Spark repeats a batch if its commit was not recorded
         once = CommitProperties(app_transactions=[Transaction(_APP, number)])
         totals = batch.toArrow()
         write_deltalake(table, totals, mode="overwrite", commit_properties=once)
@@ -70,11 +70,11 @@ class Totals:
 
     @property
     def path(self) -> Path:
-        """Where the table is."""
+        """The table's path."""
         return self._out / "totals"
 
     def read(self) -> dict[str, tuple[int, int]]:
-        """Return what the table says now."""
+        """Return the table's totals."""
         from deltalake import DeltaTable
 
         if not DeltaTable.is_deltatable(str(self.path)):
@@ -84,18 +84,18 @@ class Totals:
 
     @property
     def flights(self) -> int:
-        """How many flights the table has counted."""
+        """The number of flights that the table has counted."""
         return sum(count for count, _ in self.read().values())
 
     @property
     def commits(self) -> int:
-        """How many micro-batches are in it."""
+        """The number of micro-batches in the table."""
         from deltalake import DeltaTable
 
         return int(DeltaTable(str(self.path)).version()) + 1
 
     def wait_for(self, flights: int, *, timeout: float = 120.0) -> None:
-        """Wait until so many flights are counted; start the query again where it failed."""
+        """Wait until this many flights are counted. Restart the query if it fails."""
         deadline = time.monotonic() + timeout
         while self.flights < flights:
             if (error := self._query.exception()) is not None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from tests.client.test_share_consumer import PATIENCE_S, produce, read, share, values
-from tests.soak.share_cases import LOCK_S, ONE, deliver, error_of, of_kind, reader_of, row_of
+from tests.soak.share_cases import LOCK_S, ONE, deliver, error_of, reader_of, requests_of_kind, row_of
 from tests.soak.share_schedules import GROUP, Record, World
 
 from kafkaframes.broker import Broker
@@ -48,9 +48,9 @@ def test_acknowledgements_are_not_sent_with_the_first_fetch_of_a_session(code):
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.begin_poll(2.0)
-    (request,) = of_kind(machine, ShareFetch, 2.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 2.0)
     machine.process_failure(request, broker_error(ErrorCode[code], "share fetch"), 2.0)
-    (again,) = of_kind(machine, ShareFetch, 2.0)
+    (again,) = requests_of_kind(machine, ShareFetch, 2.0)
     assert (again.epoch, again.acknowledgements) == (0, {})
     assert [result.offsets for result in machine.take_results()] == [{TopicPartition("t", 0): [0]}]
 
@@ -61,7 +61,7 @@ def test_a_commit_ends_although_the_session_starts_again():
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     first = machine.commit()
-    (request,) = of_kind(machine, ShareAcknowledge, 2.0)
+    (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     machine.process_failure(request, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
     second = machine.commit()
@@ -69,7 +69,7 @@ def test_a_commit_ends_although_the_session_starts_again():
     assert second.is_done
     assert error_of(second.require_success) is BrokerError
     machine.begin_poll(3.0)
-    assert [request.epoch for request in of_kind(machine, ShareFetch, 3.0)] == [0]
+    assert [request.epoch for request in requests_of_kind(machine, ShareFetch, 3.0)] == [0]
 
 
 def test_a_failed_fetch_reports_its_acknowledgements():
@@ -77,7 +77,7 @@ def test_a_failed_fetch_reports_its_acknowledgements():
     machine = reader_of()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
-    (request,) = of_kind(machine, ShareFetch, 2.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 2.0)
     machine.process_failure(request, NetworkError("the connection has ended"), 2.0)
     (result,) = machine.take_results()
     assert result.offsets == {TopicPartition("t", 0): [0]}
@@ -201,7 +201,7 @@ def test_record_limit_is_refused_where_the_broker_does_not_support_it():
     assert messages.to_fetch_body(request, 2).share_acquire_mode == 1
     machine = reader_of(share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
-    (fetch,) = of_kind(machine, ShareFetch, 1.0)
+    (fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_failure(fetch, OptionError("share_acquire_mode"), 1.0)
     assert isinstance(machine.take_error(), OptionError)
 

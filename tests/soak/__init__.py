@@ -1,1 +1,1 @@
-"""Long runs that kill what runs, and compare what is left with a ledger of what was acknowledged."""
+"""Long runs that kill processes, and compare the result with a ledger of all acknowledged records."""

@@ -1,9 +1,9 @@
-"""What a stranger may cost a broker: memory of clients that never read, of idle ones, and time taken from others.
+"""What unauthenticated clients can cost a broker: memory of clients that never read or are idle, and CPU time.
 
 Run:   python -m tests.soak.broker_bounds [SCENARIO ...] [--durability log] [--journal] [--clients 20]
 
-Each scenario is run against a broker in a process of its own. Memory is the growth of its PSS for each client; time is
-what another client's Metadata takes meanwhile (99th percentile and longest), and how long the scenario takes itself.
+Each scenario is run against a broker in a process of its own. Memory is the growth of its PSS per client. Time is the
+duration of another client's Metadata requests (99th percentile and maximum), and of the scenario itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ broker.stop()
 
 
 def frame(name: str, version: int, **fields: Any) -> bytes:
-    """Return a request, with its size."""
+    """Return an encoded request, with its size prefix."""
     api = catalog.find_api(name)
     head = struct.pack(">hhih", api.key, version, 1, -1)
     if api.flexible_since is not None and version >= api.flexible_since:
@@ -57,7 +57,7 @@ def connect(port: int) -> socket.socket:
 
 
 def read(connection: socket.socket) -> bytes:
-    """Read one answer, without its size and correlation id."""
+    """Read one response, without its size and correlation id."""
     (size,) = struct.unpack(">i", _take(connection, 4))
     return _take(connection, size)[4:]
 
@@ -95,7 +95,7 @@ class Subject:
         return pss_bytes(self.process.pid)
 
     def stop(self) -> float:
-        """Stop it as an operator does; return the seconds that it took."""
+        """Stop the broker with SIGTERM. Return how many seconds that takes."""
         began = time.perf_counter()
         self.process.terminate()
         try:
@@ -107,7 +107,7 @@ class Subject:
 
 @contextlib.contextmanager
 def watch_metadata(port: int, waits: list[float]) -> Iterator[None]:
-    """Ask for Metadata all the time, as another client, and note how long each answer takes."""
+    """Send Metadata requests continuously, as another client, and record how long each response takes."""
     end = threading.Event()
 
     def watch() -> None:
@@ -161,7 +161,7 @@ def fill(subject: Subject, megabytes: int) -> None:
 
 
 def _measure_held(subject: Subject, clients: int, sends: Callable[[socket.socket], None]) -> float:
-    """Return the bytes that each of many connections takes that never reads."""
+    """Return the memory per connection of many connections that never read."""
     before = subject.memory()
     connections = []
     for _ in range(clients):
@@ -246,7 +246,7 @@ def fetch_unknown(subject: Subject, clients: int) -> str:
 
 
 def long_lists(subject: Subject, clients: int) -> str:
-    """20,000 rows in a request of each API whose rows cost most."""
+    """20,000 rows in a request, for each API with expensive rows."""
     from tests.broker.long_lists import request_of
 
     lines = []
@@ -257,7 +257,7 @@ def long_lists(subject: Subject, clients: int) -> str:
 
 
 def ask_known_rows(subject: Subject, clients: int) -> str:
-    """Requests about thousands of partitions, topics and groups that are there: these cost more than unknown ones."""
+    """Requests with thousands of existing partitions, topics and groups: these cost more than unknown ones."""
     creation, producing, settings = (message(f"{name}Request") for name in ("CreateTopics", "Produce", "AlterConfigs"))
     topics = [creation.CreatableTopic(name="t", num_partitions=5_000, replication_factor=1)]
     topics += [creation.CreatableTopic(name=f"t-{row}", num_partitions=1, replication_factor=1) for row in range(1_000)]
@@ -307,7 +307,9 @@ def bombs(subject: Subject, clients: int) -> str:
 
 
 def stop_while_creating(subject: Subject, clients: int) -> str:
-    """Stop it in the middle of 2,000 topics: when another client's connection ends, and when the process does."""
+    """Stop the broker while it creates 2,000 topics: when another client's connection ends, and when the process
+    ends.
+    """
     types = message("CreateTopicsRequest")
     topics = [
         types.CreatableTopic(name=f"c-{number}", num_partitions=1, replication_factor=1) for number in range(2000)
@@ -327,7 +329,7 @@ def stop_while_creating(subject: Subject, clients: int) -> str:
 
 
 def many_bombs(subject: Subject, clients: int) -> str:
-    """A bomb for each of 200 partitions, each a little below what a batch may hold."""
+    """A decompression bomb for each of 200 partitions, each a little below the batch size limit."""
     types = message("CreateTopicsRequest")
     topic = types.CreatableTopic(name="t", num_partitions=200, replication_factor=1)
     with connect(subject.port) as connection:

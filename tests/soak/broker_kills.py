@@ -1,12 +1,12 @@
-"""Kill a broker with ``kill -9`` under load, again and again, and compare what it has with what it acknowledged.
+"""Kill a broker with ``kill -9`` under load repeatedly, and compare its data with the acknowledged records.
 
     python -m tests.soak.broker_kills [ROUNDS] [SEED]
 
-librdkafka writes, through all kills with the same producers: an idempotent one, a transactional one that commits and
-aborts by chance, and a group that commits offsets. Looked for at the end, with a read_committed consumer of librdkafka
-and by reading the directory: everything acknowledged is there, once, at the offset that was told, in order; a
-transaction is there whole or not at all, as it was told; nothing aborted is read. After each kill: no committed offset
-has gone back. Prints the seed; a difference ends the run with exit status 1.
+librdkafka's producers run through all kills: an idempotent one, a transactional one that commits and aborts at random,
+and a group that commits offsets. At the end, the topics are read with a read_committed consumer of librdkafka and from
+the log directory. Every acknowledged record must be there once, at its acknowledged offset, in order. Each transaction
+must be complete or absent, as acknowledged, and no aborted record is read. After each kill, no committed offset may
+have gone back. The command prints the seed, and exits with status 1 after a difference.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from kafkaframes import read_records
 PLAIN, BILLING, GROUP = "plain", "billing", "readers"
 PARTITIONS = 3
 START_SECONDS = 60
-BUSY_SECONDS = 10  # so long is waited for the clients to find the broker again
-MAX_WAITING = 1_000  # records without an answer
+BUSY_SECONDS = 10  # how long the clients may take to find the broker again
+MAX_WAITING = 1_000  # maximum number of unacknowledged records
 QUIET = {"log_level": 0}
 
 
@@ -51,7 +51,7 @@ def _drain(stream: TextIO) -> None:
 
 
 class Process:
-    """The broker: a command of its own, on one port and one directory through all kills."""
+    """The broker, a process that keeps its port and directory through all kills."""
 
     def __init__(self, directory: str, durability: str) -> None:
         self.port = free_port()
@@ -74,13 +74,13 @@ class Process:
 
 @dataclass
 class Ledger:
-    """What the broker said.
+    """The broker's acknowledgements.
 
     Attributes:
         plain: (partition, offset) of each acknowledged number.
-        committed_sizes: transactions that it said are committed, with how many records each has.
-        aborted_numbers: those that were aborted, or never ended.
-        unknown: those whose end was not answered.
+        committed_sizes: committed transactions, each with its number of records.
+        aborted_numbers: transactions that were aborted, or never ended.
+        unknown: transactions whose end was not acknowledged.
         offsets: the highest committed offset by partition.
     """
 
@@ -93,11 +93,11 @@ class Ledger:
 
 
 def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
-    """Number after number with one idempotent producer that lives through all kills."""
+    """Send consecutive numbers with one idempotent producer that runs through all kills."""
     settings = {"enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": 300_000, **settings, **QUIET})
 
-    def told(error, record) -> None:
+    def on_delivery(error, record) -> None:
         if error is not None:
             ledger.failures.append(f"plain {record.value()}: {error}")
         else:
@@ -106,7 +106,7 @@ def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
     number = 0
     while not stop.is_set():
         if len(producer) < MAX_WAITING:
-            producer.produce(PLAIN, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+            producer.produce(PLAIN, b"%d" % number, partition=number % PARTITIONS, on_delivery=on_delivery)
             number += 1
         producer.poll(0 if number % 10 else 0.002)
     remaining_count = producer.flush(120)
@@ -115,30 +115,30 @@ def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
 
 
 def write_transactions(servers: str, ledger: Ledger, stop: threading.Event, rng: random.Random) -> None:
-    """Transactions of some records each, committed or aborted by chance; a producer that is fenced is made anew."""
+    """Commit or abort transactions of a few records at random. A fenced producer is created again."""
     producer, number = None, 0
     while not stop.is_set():
         try:
             if producer is None:
-                producer = transactional(servers)
+                producer = create_transactional(servers)
             number += 1
             one_transaction(producer, number, ledger, rng)
         except KafkaException as error:
             error_reason = error.args[0]
             if not (error_reason.fatal() or error_reason.txn_requires_abort() or error_reason.retriable()):
                 ledger.failures.append(f"transaction {number}: {error_reason}")
-            producer = None  # the next one's init_transactions ends what this one left open
+            producer = None  # the next producer's init_transactions aborts the open transaction
 
 
-def transactional(servers: str) -> Producer:
+def create_transactional(servers: str) -> Producer:
     settings = {"transactional.id": BILLING, "linger.ms": 1, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     producer = Producer({"bootstrap.servers": servers, **settings, **QUIET})
-    again(lambda: producer.init_transactions(30))
+    retry(lambda: producer.init_transactions(30))
     return producer
 
 
-def again(act, seconds: float = 120) -> None:
-    """Repeat what can be repeated, until it is answered."""
+def retry(act, seconds: float = 120) -> None:
+    """Retry retriable errors until a response arrives."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -152,21 +152,21 @@ def again(act, seconds: float = 120) -> None:
 
 def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random.Random) -> None:
     size, is_kept = rng.randint(1, 20), rng.random() < 0.7
-    ledger.aborted_numbers.add(number)  # until more is known
+    ledger.aborted_numbers.add(number)  # until the outcome is known
     producer.begin_transaction()
     for place in range(size):
         producer.produce(BILLING, b"%d:%d" % (number, place), partition=place % PARTITIONS)
     if not is_kept:
         producer.flush(60)
-        again(lambda: producer.abort_transaction(30))
+        retry(lambda: producer.abort_transaction(30))
         return
     ledger.aborted_numbers.discard(number)
     ledger.unknown[number] = size
     try:
-        again(lambda: producer.commit_transaction(30))
+        retry(lambda: producer.commit_transaction(30))
     except KafkaException as error:
         if error.args[0].txn_requires_abort():
-            again(lambda: producer.abort_transaction(30))
+            retry(lambda: producer.abort_transaction(30))
             del ledger.unknown[number]
             ledger.aborted_numbers.add(number)
             return
@@ -176,7 +176,7 @@ def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random
 
 
 def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None:
-    """A group that reads and commits what it has read; also through all kills."""
+    """Read and commit offsets as a group, through all kills."""
     settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     times = {"session.timeout.ms": 6000, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     consumer = Consumer({"bootstrap.servers": servers, **settings, **times, **QUIET})
@@ -197,7 +197,7 @@ def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None
 
 
 def check_offsets(servers: str, ledger: Ledger) -> None:
-    """Ask for the committed offsets; none may be lower than one that was acknowledged before the question."""
+    """Fetch the committed offsets. None may be lower than one that was acknowledged before the request."""
     before = dict(ledger.offsets)
     asker = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET})
     try:
@@ -215,7 +215,7 @@ def check_offsets(servers: str, ledger: Ledger) -> None:
 
 
 def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
-    """Everything that a read_committed consumer sees, by partition."""
+    """Return all records that a read_committed consumer sees, by partition."""
     settings = {"group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings, **QUIET})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
@@ -229,12 +229,12 @@ def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
             elif record.error().code() == KafkaError._PARTITION_EOF:
                 ended_partitions.add(record.partition())
     consumer.close()
-    assert len(ended_partitions) == PARTITIONS, f"{topic} could not be read to its end"
+    assert len(ended_partitions) == PARTITIONS, f"{topic} could not be read to the end"
     return records_by_partition
 
 
 def judge(servers: str, ledger: Ledger) -> list[str]:
-    """Compare what is read with the ledger; return the differences."""
+    """Compare the records with the ledger. Return the differences."""
     wrong = list(ledger.failures)
     plain = read_all(servers, PLAIN)
     at = {(partition, offset): int(value) for partition, rows in plain.items() for offset, value in rows}
@@ -260,7 +260,7 @@ def judge(servers: str, ledger: Ledger) -> list[str]:
 
 
 def check_directory(directory: str, ledger: Ledger) -> list[str]:
-    """Read the closed log directory without a broker: what was acknowledged is in its files, undamaged."""
+    """Read the closed log directory without a broker: all acknowledged records are in its files, undamaged."""
     values_by_offset: dict[tuple[int, int], int] = {}
     for partition in range(PARTITIONS):
         batches = read_records(Path(directory) / f"{PLAIN}-{partition}", columns=["offset", "value"], on_damage="fail")
@@ -275,7 +275,7 @@ def check_directory(directory: str, ledger: Ledger) -> list[str]:
 
 
 def until_busy(ledger: Ledger) -> None:
-    """Wait until the clients are at work again: a kill of a broker that nobody speaks to proves nothing."""
+    """Wait until the clients send again: killing an idle broker proves nothing."""
     plain, transaction_count = len(ledger.plain) + 100, len(ledger.committed_sizes) + len(ledger.aborted_numbers) + 1
     offsets = dict(ledger.offsets)
     deadline = time.monotonic() + BUSY_SECONDS
@@ -289,7 +289,7 @@ def until_busy(ledger: Ledger) -> None:
 
 
 def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
-    """Run the load and the kills; return what was acknowledged, and what is wrong."""
+    """Run the load and the kills. Return the acknowledged counts and the differences."""
     rng, ledger, stop = random.Random(seed), Ledger(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="kafkaframes-soak-") as directory:
         broker = Process(directory, durability)
@@ -329,7 +329,7 @@ def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
 
 
 def main(rounds: int, seed: int) -> int:
-    """Run with each durability that survives a kill; print what was acknowledged and what is wrong."""
+    """Run with each durability that survives a kill. Print the acknowledged counts and the differences."""
     worst = 0
     for share, durability in ((2, "log"), (1, "fsync")):
         kills = max(1, rounds * share // 3)

@@ -53,7 +53,7 @@ def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") 
 
 
 def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
-    """Answer the request of a kind that is due; return the request."""
+    """Answer the pending request of a kind. Return the request."""
     (request,) = [one for one in machine.next_requests(now) if isinstance(one, kind)]
     machine.process_response(request, value, now)
     return request
@@ -75,8 +75,8 @@ def take_over(machine: ConsumerMachine, now: float = 0.0) -> None:
     machine.end_callback(callback, now)
 
 
-def of_kind(machine: ConsumerMachine, kind: type, now: float) -> list[Any]:
-    """Return the requests of a kind that are due."""
+def requests_of_kind(machine: ConsumerMachine, kind: type, now: float) -> list[Any]:
+    """Return the pending requests of a kind."""
     return [request for request in machine.next_requests(now) if isinstance(request, kind)]
 
 
@@ -101,13 +101,13 @@ def owner_of(kind: str) -> ConsumerMachine:
 
 
 def fetch(machine: ConsumerMachine, now: float) -> Any:
-    """Send the Fetch that is due."""
-    (request,) = of_kind(machine, FetchRecords, now)
+    """Send the pending Fetch."""
+    (request,) = requests_of_kind(machine, FetchRecords, now)
     return request
 
 
-def check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join_again() -> None:
-    """The JoinGroup has claimed it, so the leader gives it to no other member."""
+def check_that_a_revocation_during_a_join_triggers_another_join() -> None:
+    """The JoinGroup has claimed the partition, so the leader assigns it to no other member."""
     machine = machine_of("cooperative")
     join(machine, [ONE, TWO])
     take_over(machine)
@@ -124,7 +124,7 @@ def check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join
     assert again.owned_partitions == (ONE,)
 
 
-def check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile() -> None:
+def check_that_partitions_outside_a_join_are_not_taken_over() -> None:
     """The leader may give them to another member at once."""
     machine = machine_of("cooperative")
     join(machine, [ONE, TWO])
@@ -135,7 +135,7 @@ def check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhil
     assert machine.next_callback() is None
 
 
-def check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_meanwhile() -> None:
+def check_that_partitions_outside_a_heartbeat_are_not_taken_over() -> None:
     """The coordinator may give them to another member at once. If its response is lost, a later one is needed."""
     machine = machine_of("consumer")
     topic_id = UUID(int=7)
@@ -169,7 +169,7 @@ def check_that_an_eager_member_joins_only_when_on_revoke_has_returned() -> None:
     assert [one.owned_partitions for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)] == [()]
 
 
-def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assigning() -> None:
+def check_that_a_returning_static_leader_watches_topics_without_assigning() -> None:
     """KIP-814: the coordinator keeps the assignment; a topic that grows makes the leader join again."""
     machine = machine_of("range", "a")
     members = {"me": MemberSubscription(frozenset({"t"}))}
@@ -183,8 +183,8 @@ def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assig
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE, TWO))
 
 
-def check_that_a_topic_that_was_recreated_is_read_from_its_start() -> None:
-    """The old offset may be in the new log, too; the new leader's epoch is lower than the old one's."""
+def check_that_a_recreated_topic_is_read_from_its_start() -> None:
+    """The old offset may also exist in the new log. The new leader's epoch is lower than the old one's."""
     machine = machine_of("range")
     add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE])
@@ -197,61 +197,61 @@ def check_that_a_topic_that_was_recreated_is_read_from_its_start() -> None:
     assert machine.positions.states[ONE].ownership is Ownership.OWNED
 
 
-def check_that_a_classic_member_joins_after_the_caller_knows_of_lost_partitions() -> None:
-    """Until then the caller may commit their positions, and overwrite those of their new owners."""
+def check_that_a_classic_member_joins_after_on_lost() -> None:
+    """Until then the caller may commit positions of lost partitions, and overwrite those of their new owners."""
     for kind in ("range", "cooperative"):
         machine = owner_of(kind)
-        (beat,) = of_kind(machine, Heartbeat, 2.0)
+        (beat,) = requests_of_kind(machine, Heartbeat, 2.0)
         machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
-        assert not of_kind(machine, JoinGroup, 5.0)
+        assert not requests_of_kind(machine, JoinGroup, 5.0)
         machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
-        assert of_kind(machine, JoinGroup, 5.0)
+        assert requests_of_kind(machine, JoinGroup, 5.0)
 
 
-def check_that_a_consumer_member_joins_after_the_caller_knows_of_lost_partitions() -> None:
-    """The same of the consumer protocol."""
+def check_that_a_consumer_protocol_member_joins_after_on_lost() -> None:
+    """The same for the consumer protocol."""
     machine = owner_of("consumer")
-    (beat,) = of_kind(machine, ConsumerHeartbeat, 2.0)
+    (beat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
     machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
-    assert not of_kind(machine, ConsumerHeartbeat, 5.0)
+    assert not requests_of_kind(machine, ConsumerHeartbeat, 5.0)
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
-    assert [beat.epoch for beat in of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
+    assert [beat.epoch for beat in requests_of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
 
 
 def check_that_a_removed_member_has_no_generation() -> None:
     """It may not commit, and it claims nothing from a generation that other members have ended."""
     machine = owner_of("cooperative")
-    (beat,) = of_kind(machine, Heartbeat, 2.0)
+    (beat,) = requests_of_kind(machine, Heartbeat, 2.0)
     machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not machine.member.is_member
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
-    assert [(one.member_id, one.generation, one.owned_partitions) for one in of_kind(machine, JoinGroup, 5.0)] == [
-        ("", -1, ())
-    ]
+    assert [
+        (one.member_id, one.generation, one.owned_partitions) for one in requests_of_kind(machine, JoinGroup, 5.0)
+    ] == [("", -1, ())]
 
 
-def check_that_partitions_that_a_join_does_not_claim_are_looked_up_again() -> None:
+def check_that_committed_offsets_outside_a_join_are_fetched_again() -> None:
     """Another member may own them in a generation whose assignment this member does not receive."""
     for kind in ("range", "cooperative"):
         machine = machine_of(kind)
         join(machine, [ONE])
-        (lookup,) = of_kind(machine, FetchCommitted, 0.0)
+        (lookup,) = requests_of_kind(machine, FetchCommitted, 0.0)
         machine.process_response(lookup, {ONE: CommittedOffset(1)}, 0.0)
         machine.member.process_commit_error(broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
         join(machine, [ONE], 2.0)
-        (lookup,) = of_kind(machine, FetchCommitted, 2.0)
+        (lookup,) = requests_of_kind(machine, FetchCommitted, 2.0)
         machine.process_response(lookup, {ONE: CommittedOffset(9)}, 2.0)
         take_over(machine, 2.0)
         assert machine.positions.states[ONE].position == 9
 
 
-def check_that_partitions_are_looked_up_again_after_a_lost_heartbeat() -> None:
-    """The same of the consumer protocol: the complete heartbeat that follows does not report them."""
+def check_that_committed_offsets_are_fetched_again_after_a_lost_heartbeat() -> None:
+    """The same for the consumer protocol: the complete heartbeat that follows does not report them."""
     machine = machine_of("consumer")
     first = ConsumerHeartbeatResponse("me", 1, 1.0, ((UUID(int=7), (0,)),))
     answer(machine, ConsumerHeartbeat, first)
     answer(machine, FetchCommitted, {ONE: CommittedOffset(1)})
-    (lost_heartbeat,) = of_kind(machine, ConsumerHeartbeat, 2.0)
+    (lost_heartbeat,) = requests_of_kind(machine, ConsumerHeartbeat, 2.0)
     machine.process_failure(lost_heartbeat, NetworkError("lost"), 2.0)
     for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
         machine.member._topics = None
@@ -261,25 +261,25 @@ def check_that_partitions_are_looked_up_again_after_a_lost_heartbeat() -> None:
     assert machine.positions.states[ONE].position == 9
 
 
-def check_that_a_subscription_that_changes_while_a_member_joins_makes_it_join_again() -> None:
+def check_that_a_changed_subscription_during_a_join_triggers_another_join() -> None:
     """The JoinGroup in flight has the old topics."""
     machine = machine_of("cooperative")
-    (old,) = of_kind(machine, JoinGroup, 0.0)
+    (old,) = requests_of_kind(machine, JoinGroup, 0.0)
     machine.topics = ("t", "u")
     machine.member.process_subscription_change(0.0)
     machine.process_response(old, JoinGroupResponse("me", 1, "cooperative-sticky"), 0.0)
-    assert [one.topics for one in of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
+    assert [one.topics for one in requests_of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
 
 
 def check_that_a_member_without_polls_stays_outside_the_group() -> None:
-    """It has left, and joins at the next poll."""
+    """It has left, and joins again at the next poll."""
     machine = owner_of("range")
-    assert of_kind(machine, LeaveGroup, 30.0)
+    assert requests_of_kind(machine, LeaveGroup, 30.0)
     machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 30.0)
     machine.member.process_failure(machine.member._in_flight, NetworkError("lost"), 30.0)
-    assert not of_kind(machine, JoinGroup, 40.0)
+    assert not requests_of_kind(machine, JoinGroup, 40.0)
     machine.process_poll(50.0)
-    assert of_kind(machine, JoinGroup, 50.0)
+    assert requests_of_kind(machine, JoinGroup, 50.0)
 
 
 def check_that_a_partition_is_owned_until_on_revoke_has_returned() -> None:
@@ -292,23 +292,23 @@ def check_that_a_partition_is_owned_until_on_revoke_has_returned() -> None:
     assert machine.owned_partitions == [ONE]
 
 
-def check_that_a_recreated_topic_is_another_one_for_the_consumer_protocol() -> None:
-    """The group assigns the new topic id, and the partitions of the old one are revoked."""
+def check_that_a_recreated_topic_is_a_new_topic_in_the_consumer_protocol() -> None:
+    """The group assigns the new topic id, and the partitions of the old id are revoked."""
     machine = owner_of("consumer")
     machine.set_target({ONE: UUID(int=8), TWO: UUID(int=7)})
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE,))
 
 
-def check_that_stale_topics_are_refreshed_before_the_metadata_are_old() -> None:
+def check_that_stale_topics_are_refreshed_before_metadata_max_age() -> None:
     """A leader that has moved is looked up after a backoff."""
     machine = owner_of("range")
-    assert not of_kind(machine, FetchMetadata, 1.0)
+    assert not requests_of_kind(machine, FetchMetadata, 1.0)
     machine.positions.stale_topics.add("t")
-    assert [one.topics for one in of_kind(machine, FetchMetadata, 1.5)] == [frozenset({"t"})]
+    assert [one.topics for one in requests_of_kind(machine, FetchMetadata, 1.5)] == [frozenset({"t"})]
 
 
-def check_that_no_buffer_is_returned_before_and_after_ownership() -> None:
-    """The caller gets records of partitions that it owns, and whose on_revoke has not begun."""
+def check_that_no_buffer_is_returned_outside_ownership() -> None:
+    """The caller gets records only of partitions that it owns and whose on_revoke has not begun."""
     machine = owner_of("range")
     request = fetch(machine, 1.0)
     batches = Batches(UUID(int=7), 0, [0, 0])
@@ -335,7 +335,7 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
     join(machine, [ONE, TWO])
     assert machine.take_error() is None
     answer(machine, FetchCommitted, {TWO: CommittedOffset(5, 0)}, 1.0)
-    assert machine.take_error() is None  # it belongs to the caller after on_assign
+    assert machine.take_error() is None  # the partition belongs to the caller after on_assign
     machine.end_callback(begin_callback(machine, CallbackKind.ASSIGN), 1.0)
     for _ in range(3):
         assert "auto_offset_reset is none" in str(machine.take_error())
@@ -349,8 +349,8 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
         assert "has no offset 9" in str(machine.take_error())
 
 
-def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None:
-    """A lower leader epoch is older."""
+def check_that_metadata_of_a_lagging_broker_do_not_change_the_leader() -> None:
+    """A lower leader epoch is stale."""
     machine = machine_of("range")
     add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE, TWO])
@@ -379,9 +379,9 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
         add_topic(machine.cluster, 2, epoch=1)
         again = [one for one in machine.next_requests(2.0) if isinstance(one, (FetchRecords, FetchEpochEnds))]
         if is_in_flight:
-            assert not again  # one Fetch for each node
+            assert not again  # one Fetch per node
             machine.process_response(request, {ONE: PartitionFetchResponse(None, batches)}, 2.0)
-            again = of_kind(machine, FetchRecords, 2.0)
+            again = requests_of_kind(machine, FetchRecords, 2.0)
         assert machine.positions.next_buffer() is None
         (request,) = again
         assert isinstance(request, FetchRecords)
@@ -393,7 +393,7 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
 
 
 def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
-    """The caller gets them first. Only then the position is reset."""
+    """The caller gets them first. Only then is the position reset."""
     machine = owner_of("range")
     batches = Batches(UUID(int=7), 0, [0, 0])
     machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, batches)}, 1.0)
@@ -404,17 +404,17 @@ def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
     assert (state.step.name, state.position) == ("FETCH", 1)
     assert batches.take() == (1, 0)
     machine.process_response(fetch(machine, 3.0), {ONE: PartitionFetchResponse(error)}, 3.0)
-    assert [list(one.timestamps) for one in of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
+    assert [list(one.timestamps) for one in requests_of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
 
 
 def check_that_a_failed_request_refreshes_its_topics() -> None:
-    """The leader may have moved, or its node may be gone."""
+    """The leader may have moved, or its node may be down."""
     for kind in (FetchRecords, FetchEpochEnds):
         machine = owner_of("range")
         if kind is FetchEpochEnds:
             state = machine.positions.states[ONE]
             state.move_position(PartitionStep.FETCH, 0, 0)
-        (request,) = of_kind(machine, kind, 1.0)
+        (request,) = requests_of_kind(machine, kind, 1.0)
         machine.process_failure(request, NetworkError("lost"), 1.0)
         assert machine.positions.stale_topics == {"t"}
 
@@ -429,46 +429,46 @@ def check_that_a_seek_stops_an_iteration_of_buffered_records() -> None:
     assert batches.is_empty
 
 
-def check_that_a_leader_is_not_asked_again_while_a_buffer_is_unread() -> None:
+def check_that_a_leader_is_not_fetched_from_while_a_buffer_is_unread() -> None:
     """At most one more buffer than the one that the caller reads: a slow caller bounds the memory."""
     machine = owner_of("range")
     state = machine.positions.states[ONE]
     state.is_paused, machine.positions.states[TWO].is_paused = False, True
     first, second = Batches(UUID(int=7), 0, [0, 0]), Batches(UUID(int=7), 2, [0, 0])
     machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, first)}, 1.0)
-    assert not of_kind(machine, FetchRecords, 2.0)
+    assert not requests_of_kind(machine, FetchRecords, 2.0)
     first.take()
     machine.process_response(fetch(machine, 2.0), {ONE: PartitionFetchResponse(None, second)}, 2.0)
-    assert not of_kind(machine, FetchRecords, 3.0)
+    assert not requests_of_kind(machine, FetchRecords, 3.0)
 
 
 CASES: dict[str, Callable[[], None]] = {
     case.__name__: case
     for case in (
-        check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join_again,
-        check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile,
-        check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_meanwhile,
+        check_that_a_revocation_during_a_join_triggers_another_join,
+        check_that_partitions_outside_a_join_are_not_taken_over,
+        check_that_partitions_outside_a_heartbeat_are_not_taken_over,
         check_that_an_eager_member_joins_only_when_on_revoke_has_returned,
-        check_that_a_static_leader_that_returns_looks_after_the_topics_without_assigning,
-        check_that_a_topic_that_was_recreated_is_read_from_its_start,
-        check_that_a_classic_member_joins_after_the_caller_knows_of_lost_partitions,
-        check_that_a_consumer_member_joins_after_the_caller_knows_of_lost_partitions,
+        check_that_a_returning_static_leader_watches_topics_without_assigning,
+        check_that_a_recreated_topic_is_read_from_its_start,
+        check_that_a_classic_member_joins_after_on_lost,
+        check_that_a_consumer_protocol_member_joins_after_on_lost,
         check_that_a_removed_member_has_no_generation,
-        check_that_partitions_that_a_join_does_not_claim_are_looked_up_again,
-        check_that_partitions_are_looked_up_again_after_a_lost_heartbeat,
-        check_that_a_subscription_that_changes_while_a_member_joins_makes_it_join_again,
+        check_that_committed_offsets_outside_a_join_are_fetched_again,
+        check_that_committed_offsets_are_fetched_again_after_a_lost_heartbeat,
+        check_that_a_changed_subscription_during_a_join_triggers_another_join,
         check_that_a_member_without_polls_stays_outside_the_group,
         check_that_a_partition_is_owned_until_on_revoke_has_returned,
-        check_that_a_recreated_topic_is_another_one_for_the_consumer_protocol,
-        check_that_stale_topics_are_refreshed_before_the_metadata_are_old,
-        check_that_no_buffer_is_returned_before_and_after_ownership,
+        check_that_a_recreated_topic_is_a_new_topic_in_the_consumer_protocol,
+        check_that_stale_topics_are_refreshed_before_metadata_max_age,
+        check_that_no_buffer_is_returned_outside_ownership,
         check_that_partitions_are_fetched_only_while_they_are_owned,
         check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek,
-        check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader,
+        check_that_metadata_of_a_lagging_broker_do_not_change_the_leader,
         check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek,
         check_that_an_offset_out_of_range_leaves_buffered_records,
         check_that_a_failed_request_refreshes_its_topics,
         check_that_a_seek_stops_an_iteration_of_buffered_records,
-        check_that_a_leader_is_not_asked_again_while_a_buffer_is_unread,
+        check_that_a_leader_is_not_fetched_from_while_a_buffer_is_unread,
     )
 }

@@ -2,9 +2,9 @@
 
     python -m tests.soak.consumer_mutants [--schedules 3000] [--only NAME]
 
-Each mutant is a module of the machine, a text of it, and its replacement; the text must occur once in today's module.
-The cases of ``consumer_cases.py`` are tried first, then schedules. The command prints the first that fails for each
-mutant. Its exit status is 1 if a mutant survives.
+Each mutant is a module of the machine, a text in it, and the text's replacement. The text must occur exactly once in
+the current module. The cases of ``consumer_cases.py`` run first, then schedules. The command prints the first failure
+for each mutant. Its exit status is 1 if a mutant survives.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def first_wrong(name: str, schedules: int) -> str | None:
 
 
 def main() -> None:
-    """Try each mutant."""
+    """Run each mutant."""
     options = mutants_parser(__doc__ or "", MUTANTS, schedules=3_000).parse_args()
     names = options.only or list(MUTANTS)
     sys.exit(bool(report_mutants(names, partial(first_wrong, schedules=options.schedules))))

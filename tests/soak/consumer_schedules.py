@@ -1,24 +1,24 @@
-"""Explore what can happen between the members of a group and a cluster: random schedules, without sockets and clocks.
+"""Explore the interactions between the members of a group and a cluster: random schedules, without sockets or clocks.
 
     python -m tests.soak.consumer_schedules [--schedules 100000] [--seed 1] [--processes 2]
 
-Each ``SimulatedMember`` has the real ``ConsumerMachine``, of one of the group protocols and assignors. On the other
-side are the embedded broker's group coordinator (``coordination/groups``) and logs with leader epochs, as Kafka has
-them: OffsetForLeaderEpoch, fenced epochs, offsets out of range. In between: requests that are lost, or handled after
-their connection is gone, answers that are lost or late, refused look-ups, leaders that are away, a coordinator that
-moves and loses what it holds back, callers that poll too late, callbacks that raise, commits in a rebalance, pauses,
+Each ``SimulatedMember`` has the real ``ConsumerMachine``, with one of the group protocols and assignors. The other side
+has the embedded broker's group coordinator (``coordination/groups``) and logs with leader epochs, as in Kafka:
+OffsetForLeaderEpoch, fenced epochs, offsets out of range. Faults: requests that are lost, or handled after their
+connection has ended, responses that are lost or late, rejected look-ups, unavailable leaders, a coordinator that moves
+and loses its pending responses, callers that poll too late, callbacks that raise, commits in a rebalance, pauses,
 seeks, truncated logs, topics that are created, deleted, recreated and grown.
 
-Laws, checked at every record, callback and commit. A record is (topic id, partition, leader epoch, offset).
+Invariants, checked at every record, callback and commit. A record is (topic id, partition, leader epoch, offset).
 
-* None is skipped, and none is handed out twice within one ownership without a seek in between.
-* None is handed out of a partition without an owner, after its ``on_revoke`` has begun, or after it was lost.
-* A partition has one owner among the members that the coordinator knows.
-* Nothing is committed that was not handed out, and no committed offset goes back without a cause.
-* Once all faults have ended, every partition has an owner and every record is handed out, within a bound.
+* No record is skipped, and none is returned twice within one ownership without a seek in between.
+* No record of a partition is returned without an owner, after its ``on_revoke`` has begun, or after it was lost.
+* A partition has one owner among the members that the coordinator has.
+* No offset is committed that was not returned, and no committed offset goes back without a cause.
+* Once all faults have ended, every partition has an owner and every record is returned, within a bound.
 * No member raises errors for ever, and none stays in the group without being served.
 
-A schedule is a seed. ``consumer_mutants.py`` breaks the machine's rules one at a time; ``tests/client`` runs a short
+A schedule is a seed. ``consumer_mutants.py`` breaks the machine's rules one at a time. ``tests/client`` runs a short
 form.
 """
 
@@ -74,7 +74,7 @@ MAX_MEMBERS = 3
 MAX_POLL_S, SESSION_S, HEARTBEAT_S = 20.0, 8.0, 1.0
 REQUEST_TIMEOUT_S = 15.0
 HEALING_STEPS, HEALING_STEP_S = 1_200, 0.1
-QUIET_STEP_S = 0.5  # while nothing is expected but the end of sessions and of late polls
+QUIET_STEP_S = 0.5  # while only session timeouts and late polls can end the wait
 KINDS = {
     "range": {"partition_assignment_strategy": "range"},
     "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
@@ -129,13 +129,13 @@ def settings_of(kind: str, reset: str, instance: str | None) -> ConsumerSettings
 
 @dataclass
 class LeaderLog:
-    """A partition: the leader epoch of each record, and where epochs begin."""
+    """A partition: the leader epoch of each record, and the start offset of each epoch."""
 
     epochs: list[int] = field(default_factory=list)
     leader: int = 0
     is_away: bool = False
     leader_epoch: int = 0
-    starts: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # epoch, first offset
+    starts: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, first offset)
     was_truncated: bool = False
 
     def append(self, number: int) -> None:
@@ -161,7 +161,7 @@ class LeaderLog:
         return EpochEnd(earlier_starts[-1][0], min(later, default=len(self.epochs)))
 
     def check(self, node: int, epoch: int) -> ErrorCode | None:
-        """Return why the leader refuses a request that names its epoch."""
+        """Return the error with which the leader rejects a request with an epoch, or None."""
         if self.leader != node or self.is_away:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if 0 <= epoch < self.leader_epoch:
@@ -196,14 +196,14 @@ class World:
         return GroupCoordinator(self.clock, self, settings, new_id, self, new_id, setting)
 
     def append(self, partition: int, records: Any, *, producer_id: int = -1, producer_epoch: int = -1) -> None:
-        """Write records of the coordinator."""
+        """Append records of the coordinator."""
         rows = (SimpleNamespace(partition=partition, key=key, value=value) for key, value in records)
         for row in rows:
             row.producer_id, row.is_transactional, row.is_marker, row.is_commit = producer_id, False, False, False
             self.rows.append(row)
 
     def restart_coordinator(self) -> None:
-        """Let another node load the coordinator's records."""
+        """Let another node load the coordinator's log."""
         for group in self.coordinator.groups.values():
             group.stop_timers()
         self.coordinator = self._new_coordinator()
@@ -217,7 +217,7 @@ class World:
     def now(self) -> float:
         return self.clock.now_ms / 1000
 
-    # what the coordinator knows of topics
+    # The topics that the coordinator knows
 
     def names(self) -> list[str]:
         return list(self.topics)
@@ -227,9 +227,9 @@ class World:
             return None
         return self.topics[name], sum(entry.topic == name for entry in self.logs)
 
-    def has_topic(self, one: SimulatedMember, partition: TopicPartition) -> bool:
+    def has_topic(self, member: SimulatedMember, partition: TopicPartition) -> bool:
         """Return whether a commit names a topic, by its id, that exists."""
-        state = one.machine.state_of(partition)
+        state = member.machine.state_of(partition)
         known_topic_ids = {self.topics.get(partition.topic), UUID(int=0)}
         return partition in self.logs and state is not None and state.topic_id in known_topic_ids
 
@@ -249,7 +249,7 @@ class World:
         self.version += 1
 
     def metadata(self, names: frozenset[str] | None) -> Any:
-        """Return a Metadata response as of now."""
+        """Return a Metadata response for the current state."""
         topics = []
         for name in sorted(self.topics) if names is None else sorted(names):
             rows = [
@@ -273,7 +273,7 @@ class World:
 
 
 class Batches:
-    """Fetched records: offset and epoch of each."""
+    """Fetched records: the offset and epoch of each."""
 
     def __init__(self, topic_id: UUID, first: int, epochs: list[int]) -> None:
         self.topic_id = topic_id
@@ -296,7 +296,7 @@ class Batches:
         return self.position - 1, self.epochs[self.position - 1 - self.first]
 
     def interrupt(self) -> None:
-        """Nothing iterates here."""
+        """Does nothing: no iteration runs here."""
 
     def stop(self) -> None:
         self.position = self.next_offset
@@ -307,21 +307,21 @@ class Batches:
 
 @dataclass(eq=False)
 class PendingRequest:
-    """A request on its way: to the broker, then back."""
+    """A request in flight, and its response."""
 
     request: Any
-    detail: Any = None  # of a Fetch: topic id, offset and epoch by partition
+    detail: Any = None  # for a Fetch: topic id, offset and epoch by partition
     sent_s: float = 0.0
     is_handled: bool = False
-    answers: list[Any] = field(default_factory=list)  # one, once the broker has answered
+    answers: list[Any] = field(default_factory=list)  # one response, once the broker has answered
 
 
 @dataclass
 class Ownership:
-    """What a member has handed out of a partition since it took it over.
+    """The records of a partition that a member has returned since it took the partition over.
 
     Attributes:
-        expected_offset: the offset that comes next.
+        expected_offset: the next offset.
         counters: records since the last seek.
     """
 
@@ -335,7 +335,7 @@ CHANNELS = {JoinGroup: "join", SyncGroup: "join", FetchRecords: "fetch"}
 
 
 class SimulatedMember:
-    """A consumer: the machine, its view of the cluster, the requests on their way, and the caller."""
+    """A consumer: the machine, its view of the cluster, the requests in flight, and the caller."""
 
     def __init__(self, simulation: ConsumerSimulation, number: int, instance: str | None) -> None:
         self.simulation, self.world, self.number = simulation, simulation.world, number
@@ -365,7 +365,7 @@ class SimulatedMember:
     # requests
 
     def send(self) -> None:
-        """Let the machine send what is due."""
+        """Send the machine's pending requests."""
         for request in self.machine.next_requests(self.world.now):
             detail = None
             if isinstance(request, FetchRecords):
@@ -400,10 +400,10 @@ class SimulatedMember:
                 self.simulation.execute(self, entry, fault(entry.request))
                 return
             if not entry.answers:
-                return  # the broker holds back what comes after it
+                return  # the broker delays all later requests of the connection
 
     def deliver(self, channel: str) -> None:
-        """Let the client read an answer."""
+        """Let the client read a response."""
         waiting = self.pending.get(channel)
         if waiting and waiting[0].answers:
             entry = waiting.popleft()
@@ -415,11 +415,12 @@ class SimulatedMember:
             is_of_now = isinstance(request, JoinGroup | SyncGroup | Heartbeat | ConsumerHeartbeat) and any(
                 request is value for value in vars(member or self).values()
             )
-            if isinstance(request, Heartbeat) and member is not None:  # an answer to an earlier generation says nothing
+            # a response to an earlier generation has no effect
+            if isinstance(request, Heartbeat) and member is not None:
                 is_of_now = is_of_now and request.generation == member.identity.generation_id
             self.machine.process_failure(request, answer, now)
             if is_of_now and getattr(answer, "code", None) in REMOVALS:
-                self.ownerships.clear()  # from now on, whatever the machine says
+                self.ownerships.clear()  # from now on, whatever the machine returns
         else:
             if isinstance(request, FetchMetadata):
                 self.cluster.update(answer, now=now, has_all_topics=request.topics is None)
@@ -427,7 +428,7 @@ class SimulatedMember:
         self.check_lost()
 
     def end_connection(self, channel: str, *, handles_rest: bool) -> None:
-        """End a connection; the broker may still handle what it has received."""
+        """End a connection. The broker may still handle the requests that it has received."""
         waiting, self.pending[channel] = self.pending.get(channel, deque()), deque()
         for entry in waiting:
             if handles_rest and not entry.is_handled:
@@ -437,8 +438,8 @@ class SimulatedMember:
 
     # the caller
 
-    def poll(self, most: int) -> int:
-        """Poll as ``AsyncConsumer`` does; return how many records were handed out."""
+    def poll(self, max_records: int) -> int:
+        """Poll as ``AsyncConsumer`` does. Return how many records were returned."""
         machine = self.machine
         machine.process_poll(self.world.now)
         self.check_lost()
@@ -454,9 +455,9 @@ class SimulatedMember:
             self.raise_error(error)
             return 0
         taken_count = 0
-        while taken_count < most and (buffer := machine.positions.next_buffer()) is not None:
+        while taken_count < max_records and (buffer := machine.positions.next_buffer()) is not None:
             state, batches = buffer
-            assert not state.is_paused, f"{state.partition} was handed out although it is paused"
+            assert not state.is_paused, f"{state.partition} was returned although it is paused"
             self.check_record(state.partition, batches)
             taken_count += 1
         self.send()
@@ -479,7 +480,7 @@ class SimulatedMember:
             self.simulation.sought_offsets[partition, state.topic_id] = max(highest, offset)
 
     def run_callback(self, callback: RebalanceCallback, *, commits: bool) -> bool:
-        """Call the caller's function; return whether it has not raised."""
+        """Call the caller's function. Return whether it has not raised."""
         machine, simulation = self.machine, self.simulation
         machine.begin_callback(callback)
         if callback.kind is CallbackKind.REVOKE and commits:
@@ -507,7 +508,7 @@ class SimulatedMember:
         return True
 
     def commit(self, partitions: Any = None) -> None:
-        """Commit positions, in one request that is answered at once, lost, or handled and not answered."""
+        """Commit positions in one request, which is answered at once, lost, or handled without a response."""
         simulation, member = self.simulation, self.machine.member
         if member is None or not member.is_member:
             return
@@ -525,7 +526,7 @@ class SimulatedMember:
             ownership = self.ownerships.get(entry)
             assert ownership is not None, f"{entry} was committed by a member that does not own it"
             assert offset <= ownership.expected_offset, (
-                f"{entry} was committed at {offset}, and read to {ownership.expected_offset}"
+                f"{entry} was committed at {offset}, but read to {ownership.expected_offset}"
             )
         try:
             there = {
@@ -545,33 +546,33 @@ class SimulatedMember:
                 self.check_lost()
 
     def check_lost(self) -> None:
-        """Forget the ownership of partitions that were lost: nothing may be handed out of them."""
+        """Forget the ownership of lost partitions: no record of them may be returned."""
         for entry in self.machine.lost_partitions:
             self.ownerships.pop(entry, None)
 
     def shares_topic(self, other: SimulatedMember, partition: TopicPartition) -> bool:
-        """Return whether two members mean the same topic, and not one that was recreated."""
+        """Return whether both members mean the same topic id."""
         mine, theirs = self.machine.state_of(partition), other.machine.state_of(partition)
         return mine is not None and theirs is not None and mine.topic_id == theirs.topic_id
 
     def check_record(self, partition: TopicPartition, batches: Batches) -> None:
-        """Take a record, and compare it with what was handed out before."""
+        """Take a record, and compare it with the records returned before."""
         offset, epoch = batches.take()
         ownership = self.ownerships.get(partition)
-        assert ownership is not None, f"{partition}@{offset} was handed out without an owner"
+        assert ownership is not None, f"{partition}@{offset} was returned without an owner"
         record = (batches.topic_id, epoch, offset)
-        assert record not in ownership.seen_records, f"{partition}@{offset} was handed out twice"
+        assert record not in ownership.seen_records, f"{partition}@{offset} was returned twice"
         if offset > ownership.expected_offset:
             is_other = ownership.last is None or ownership.last[0] != batches.topic_id
             log_was_cut = partition in self.simulation.truncated_partitions or is_other
-            assert log_was_cut, f"{partition}: {ownership.expected_offset} comes next, {offset} was handed out"
+            assert log_was_cut, f"{partition}: {ownership.expected_offset} comes next, {offset} was returned"
         ownership.seen_records.add(record)
         ownership.last, ownership.expected_offset = record, offset + 1
         self.simulation.returned_records.add((partition, *record))
         self.simulation.counters["records"] += 1
 
     def close(self, *, is_polite: bool = True) -> None:
-        """Close, or go away without a word."""
+        """Close, or end without leaving the group."""
         if is_polite:
             self.machine.begin_end()
             for _ in range(5):
@@ -624,12 +625,12 @@ class ConsumerSimulation:
     # events
 
     def free_member(self) -> SimulatedMember | None:
-        """Return a member whose caller is not in a callback."""
+        """Return a member whose caller is not in a callback, or None."""
         free = [member for member in self.members if not member.is_in_callback]
         return self.random.choice(free) if free else None
 
     def of_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
-        """Return an event of some member."""
+        """Return an event that calls a function with a random member."""
 
         def run() -> None:
             one = self.free_member()
@@ -638,26 +639,26 @@ class ConsumerSimulation:
 
         return run
 
-    def channel(self, one: SimulatedMember) -> str:
-        return self.random.choice(list(one.pending)) if one.pending else "requests"
+    def channel(self, member: SimulatedMember) -> str:
+        return self.random.choice(list(member.pending)) if member.pending else "requests"
 
-    def exchange(self, one: SimulatedMember) -> None:
+    def exchange(self, member: SimulatedMember) -> None:
         """Carry out some of a member's requests."""
         for _ in range(self.random.randint(1, 6)):
-            one.send()
-            name = self.channel(one)
-            one.handle(name, self.fault)
+            member.send()
+            name = self.channel(member)
+            member.handle(name, self.fault)
             if self.random.random() >= self.late_rate:
-                one.deliver(name)
+                member.deliver(name)
 
-    def seek(self, one: SimulatedMember) -> None:
-        if one.ownerships:
-            entry = self.random.choice(sorted(one.ownerships))
-            one.seek(entry, self.random.randint(0, max(one.ownerships[entry].expected_offset, 0)))
+    def seek(self, member: SimulatedMember) -> None:
+        if member.ownerships:
+            entry = self.random.choice(sorted(member.ownerships))
+            member.seek(entry, self.random.randint(0, max(member.ownerships[entry].expected_offset, 0)))
 
-    def pause(self, one: SimulatedMember) -> None:
-        for entry in one.ownerships:
-            state = one.machine.state_of(entry)
+    def pause(self, member: SimulatedMember) -> None:
+        for entry in member.ownerships:
+            state = member.machine.state_of(entry)
             if state is not None:
                 state.is_paused = self.random.random() < 0.5
 
@@ -693,7 +694,7 @@ class ConsumerSimulation:
         }
 
     def step(self) -> None:
-        """Let one thing happen, perhaps in the middle of another."""
+        """Let one event happen, perhaps in the middle of another."""
         if self.depth > 1:
             return
         self.depth += 1
@@ -752,7 +753,7 @@ class ConsumerSimulation:
                     one.end_connection(channel, handles_rest=False)
 
     def handle_ghost(self) -> None:
-        """Handle a request long after its connection is gone."""
+        """Handle a request long after its connection has ended."""
         if self.ghosts:
             one = self.random.choice(self.ghosts)[0]
             first = next(row for row in self.ghosts if row[0] is one)
@@ -766,7 +767,7 @@ class ConsumerSimulation:
             one.check_lost()
 
     def fault(self, request: Any) -> ErrorCode | None:
-        """Return with what a broker refuses a request, None if it does not."""
+        """Return the error with which a broker rejects a request, or None."""
         if not self.chance(self.fault_rate):
             return None
         if isinstance(request, (ListOffsets, FetchEpochEnds)):
@@ -782,21 +783,21 @@ class ConsumerSimulation:
 
     # brokers
 
-    def execute(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> None:
-        """Let a broker carry a request out.
+    def execute(self, member: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> None:
+        """Let a broker process a request.
 
-        A coordinator handles the requests of one member in the order in which they were sent, also if they come on
+        A coordinator handles the requests of one member in the order in which they were sent, even if they arrive on
         several connections. Neither group protocol numbers them, so a member cannot detect another order.
         """
         if isinstance(entry.request, GROUP_REQUESTS):
-            older = [row for row in self.ghosts if row[0] is one and isinstance(row[1].request, GROUP_REQUESTS)]
+            older = [row for row in self.ghosts if row[0] is member and isinstance(row[1].request, GROUP_REQUESTS)]
             self.ghosts = [row for row in self.ghosts if row not in older]
             for row in older:
                 self.execute(*row, None)
         try:
             if fault is not None and not isinstance(entry.request, (ListOffsets, FetchRecords, FetchEpochEnds)):
                 raise RefusedError(fault)
-            answer = EXECUTIONS[type(entry.request)](self, one, entry, fault)
+            answer = EXECUTIONS[type(entry.request)](self, member, entry, fault)
         except RefusedError as error:
             answer = broker_error(error.code, type(entry.request).__name__)
         if answer is not NotImplemented:
@@ -828,7 +829,7 @@ class ConsumerSimulation:
         )
         return NotImplemented
 
-    def _sync(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
+    def _sync(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request, assignments = entry.request, {}
         for member_id, partitions in (request.assignment or {}).items():
             token = b"%d" % len(self.tokens)
@@ -840,19 +841,19 @@ class ConsumerSimulation:
             partitions = self.tokens[result.assignment] if result.assignment else []
             entry.answers.append(broker_error(result.error, "sync") if is_refused else partitions)
 
-        identity = GROUP, request.generation, request.member_id, one.instance
+        identity = GROUP, request.generation, request.member_id, member.instance
         self.world.coordinator.sync(SyncRequest(*identity, assignments, "consumer", request.protocol), reply)
         return NotImplemented
 
-    def _heartbeat(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
+    def _heartbeat(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
-        code = self.world.coordinator.heartbeat(GROUP, request.member_id, one.instance, request.generation)
+        code = self.world.coordinator.heartbeat(GROUP, request.member_id, member.instance, request.generation)
         return broker_error(code, "heartbeat") if code else None
 
-    def _leave(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
+    def _leave(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         self.world.coordinator.leave(GROUP, [LeavingMember(entry.request.member_id)])
 
-    def _consumer_heartbeat(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
+    def _consumer_heartbeat(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
         owned_partitions = None
         if request.owned_partitions is not None:
@@ -862,7 +863,7 @@ class ConsumerSimulation:
         more: dict[str, Any] = {}
         if request.is_full:
             more["rebalance_timeout_ms"] = int(MAX_POLL_S * 1000)
-        instance = one.instance if request.is_full or request.epoch < 0 else None
+        instance = member.instance if request.is_full or request.epoch < 0 else None
         beat = HeartbeatRequest(
             GROUP,
             request.member_id,
@@ -883,10 +884,10 @@ class ConsumerSimulation:
             assignment = tuple((topic_id, tuple(numbers)) for topic_id, numbers in by_id.items())
         return ConsumerHeartbeatResponse(answer.member_id, answer.epoch, answer.interval_ms / 1000, assignment)
 
-    def _metadata(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
+    def _metadata(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         return self.world.metadata(entry.request.topics)
 
-    def _fetch_committed(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
+    def _fetch_committed(self, member: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         offsets = self.world.coordinator.commits.fetch(OffsetClient(GROUP), list(entry.request.versions))
         return {
             partition: CommittedOffset(offset.offset, offset.leader_epoch)
@@ -906,7 +907,7 @@ class ConsumerSimulation:
                 code = log.check(entry.request.node.node_id, epochs.get(partition, -1))
             yield partition, log, None if code is None else broker_error(code, f"{partition}")
 
-    def _list(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
+    def _list(self, member: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         answers: dict[TopicPartition, Any] = {}
         for partition, log, error in self._at_leader(entry, fault, {}):
             assert log is not None or error is not None
@@ -920,7 +921,7 @@ class ConsumerSimulation:
                 answers[partition] = error
         return answers
 
-    def _epoch_ends(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
+    def _epoch_ends(self, member: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         queries = entry.request.epochs
         current = {partition: query.current_epoch for partition, query in queries.items()}
         return {
@@ -928,7 +929,7 @@ class ConsumerSimulation:
             for partition, log, error in self._at_leader(entry, fault, current)
         }
 
-    def _fetch(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
+    def _fetch(self, member: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         answers: dict[TopicPartition, PartitionFetchResponse] = {}
         detail = entry.detail
         current = {partition: row[2] for partition, row in detail.items()}
@@ -952,7 +953,7 @@ class ConsumerSimulation:
     # laws
 
     def check_owners(self, one: SimulatedMember, partitions: tuple[TopicPartition, ...]) -> None:
-        """Check that no other member that the coordinator knows has a partition that one takes over."""
+        """Check that no other member known to the coordinator owns a partition that this member takes over."""
         group = self.world.coordinator.groups.get(GROUP)
         member_ids = set() if group is None else set(group.members)
         if one.machine.member is None or one.machine.member.identity.member_id not in member_ids:
@@ -969,13 +970,13 @@ class ConsumerSimulation:
             both = [entry for entry in partitions if entry in other.ownerships and one.shares_topic(other, entry)]
             assert not both, f"{both} belong to members {one.number} and {other.number}"
 
-    def check_commit(self, one: SimulatedMember, offsets: dict[TopicPartition, OffsetToCommit]) -> None:
-        """Check that all records below a commit were handed out to some member."""
+    def check_commit(self, member: SimulatedMember, offsets: dict[TopicPartition, OffsetToCommit]) -> None:
+        """Check that all records below a committed offset were returned to some member."""
         for entry, offset in offsets.items():
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
             if (entry, topic_id) in self.sought_offsets or entry in self.truncated_partitions:
                 continue
-            ownership = one.ownerships[entry]
+            ownership = member.ownerships[entry]
             if ownership.last is None or ownership.last[0] != topic_id:
                 continue
             missing = [
@@ -983,7 +984,7 @@ class ConsumerSimulation:
                 for number in range(offset.offset)
                 if (entry, topic_id, log.epochs[number], number) not in self.returned_records
             ]
-            assert not missing, f"{entry} was committed at {offset.offset}, and {missing[0]} was not handed out"
+            assert not missing, f"{entry} was committed at {offset.offset}, and {missing[0]} was not returned"
 
     def heal(self) -> None:
         """End all faults, and check that every partition is read."""
@@ -998,7 +999,7 @@ class ConsumerSimulation:
             for state in one.machine.positions.states.values():
                 state.is_paused = False
         if self.has_static and self.kind != "consumer":
-            # A static leader that returns does not notice what has changed in its absence (KIP-814). It notices the
+            # A static leader that returns does not notice topics that changed in its absence (KIP-814). It notices the
             # next change of a subscribed topic.
             for _ in range(int(2 * MAX_POLL_S / QUIET_STEP_S)):
                 self.serve(QUIET_STEP_S)
@@ -1018,7 +1019,7 @@ class ConsumerSimulation:
         raise AssertionError(f"{when}: {problem}")
 
     def serve(self, seconds: float = HEALING_STEP_S) -> None:
-        """Let every member do what it can in a moment without faults."""
+        """Let every member complete its pending work without faults."""
         for one in [member for member in self.members if member.machine.member and member.machine.member.fatal]:
             one.close()  # another member has taken its instance id over
             self.join()
@@ -1032,7 +1033,7 @@ class ConsumerSimulation:
         self.pass_time(seconds)
 
     def problem(self) -> str | None:
-        """Return what is not as it should be at the end."""
+        """Return what violates an invariant at the end, or None."""
         meant = {entry for entry in self.world.logs if self.is_subscribed(entry.topic)}
         owners = Counter(entry for member in self.members for entry in member.ownerships)
         if set(owners) != meant or any(number > 1 for number in owners.values()):
@@ -1069,12 +1070,12 @@ EXECUTIONS: dict[type, Callable[..., Any]] = {
 
 
 def explore(seed: int) -> Counter[str]:
-    """Run the schedule of a seed; return what was seen in it."""
+    """Run the schedule of a seed. Return the events that occurred in it."""
     return ConsumerSimulation(seed).run()
 
 
 def main() -> None:
-    """Explore as many schedules as the command says."""
+    """Explore as many schedules as the command line requests."""
     sys.exit(bool(run_command(__doc__ or "", explore, schedules=100_000, range_size=500)))
 
 

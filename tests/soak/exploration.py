@@ -8,23 +8,23 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-Explore = Callable[[int], Counter[str]]  # runs the schedule of a seed; returns what was seen in it
+Explore = Callable[[int], Counter[str]]  # runs the schedule of a seed and returns the events that occurred in it
 
 
 def explore_range(explore: Explore, first: int, number: int) -> tuple[Counter[str], list[str]]:
-    """Run schedules one after the other; return what was seen, and what was wrong."""
+    """Run schedules one after the other. Return the events and the failures."""
     counters: Counter[str] = Counter()
     wrong = []
     for seed in range(first, first + number):
         try:
             counters += explore(seed)
-        except Exception as error:  # whatever a wrong machine runs into
+        except Exception as error:  # any error of a broken machine
             wrong.append(f"seed {seed}: {type(error).__name__} {error}")
     return counters, wrong
 
 
 def run_command(documentation: str, explore: Explore, *, schedules: int, range_size: int) -> int:
-    """Explore as many schedules as the command line says, and print what was seen.
+    """Explore as many schedules as the command line requests, and print the events that occurred.
 
     Args:
         documentation: docstring of the command's module.
@@ -33,7 +33,7 @@ def run_command(documentation: str, explore: Explore, *, schedules: int, range_s
         range_size: maximum number of schedules that a process takes at once.
 
     Returns:
-        The number of wrong schedules.
+        The number of failed schedules.
     """
     parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=schedules)

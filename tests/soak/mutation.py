@@ -1,4 +1,4 @@
-"""Build a module with one text replaced, let other modules use it for a while, and report the mutants that survive."""
+"""Build a module with one text replaced, use it in other modules for a while, and report the mutants that survive."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def apply_mutation(name: str, mutation: Mutation, users: Sequence[ModuleType]) -
 
 
 def first_failure(checks: Iterable[tuple[str, Callable[[], object]]]) -> str | None:
-    """Return the name and the error of the first check that fails; None if all pass."""
+    """Return the name and the error of the first failed check, or None."""
     for name, check in checks:
         try:
             check()
-        except Exception as error:  # whatever a broken module runs into
+        except Exception as error:  # any error of a broken module
             return f"{name}: {type(error).__name__} {error}"[:160]
     return None
 

@@ -2,9 +2,10 @@
 
     python -m tests.soak.producer_mutants [--schedules 20000] [--only NAME]
 
-Each mutant is a text of the module and what stands for it; both must fit today's module. ``SAFE`` says of a mutant why
-no schedule can notice: what it changes costs time or requests, never a record. Prints of each the first schedule that
-went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies that is.
+Each mutant is a text of the module and its replacement; the text must occur in the current module. ``SAFE`` gives the
+reason why no schedule can detect a mutant: its change costs time or requests, never a record. The command prints the
+first failed schedule of each mutant. Its exit status is 1 if a mutant outside ``SAFE`` survives, or one inside it
+fails.
 """
 
 from __future__ import annotations
@@ -259,7 +260,7 @@ def first_wrong(name: str, schedules: int) -> str | None:
 
 
 def main() -> None:
-    """Try each mutant."""
+    """Run each mutant."""
     options = mutants_parser(__doc__ or "", MUTANTS, schedules=20_000).parse_args()
     names = options.only or list(MUTANTS)
     sys.exit(bool(report_mutants(names, partial(first_wrong, schedules=options.schedules), SAFE)))

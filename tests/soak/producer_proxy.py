@@ -1,13 +1,13 @@
-"""Write with our producer through a proxy that delays and cuts connections, and compare the log with the results.
+"""Write with our producer through a proxy that delays and closes connections, and compare the log with the results.
 
     python -m tests.soak.producer_proxy [--runs 500] [--seed 1] [--mode idempotent]
 
 Each run has a seed and a mode: ``idempotent`` and ``transactions`` (acks=all), ``one`` and ``none`` (acks 1 and 0),
-with 1 to 5 requests under way. The proxy delays what passes by 0 to 30 ms, cuts connections before or behind a chunk,
-and refuses new ones. Looked for in the log afterwards: of the first two modes, every acknowledged record once, at the
-offset of its result and in order; no record that was reported as not written; nothing twice; of a transaction all or
-nothing, as its end was reported. Of the others: no result names an offset where another record is. No run may hang.
-Prints the runs that went wrong with their seeds; exit status 1 if there is one.
+with 1 to 5 requests in flight. The proxy delays data by 0 to 30 ms, closes connections before or after a chunk, and
+rejects new ones. Afterwards the log is checked. In the first two modes, it must contain every acknowledged record once,
+at its acknowledged offset and in order, no record that was reported as not written, and no duplicates. A transaction is
+complete or absent, as its end was reported. In the other modes, no result may name an offset of another record. No run
+may hang. The command prints the failed runs with their seeds, and exits with status 1 if one failed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHUNK = 1 << 16
 
 @dataclass(slots=True)
 class Proxy:
-    """Passes bytes on; ``cuts`` is how probable it is that a chunk ends its connection."""
+    """A proxy. ``cuts`` is the probability that a chunk ends its connection."""
 
     rng: random.Random
     target: int = 0
@@ -58,7 +58,7 @@ class Proxy:
                 await writer.wait_closed()
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection."""
+        """Forward one connection."""
         self.writers.add(writer)
         if self.rng.random() < self.refuses:
             writer.transport.abort()
@@ -74,7 +74,7 @@ class Proxy:
     async def carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, both: tuple[asyncio.StreamWriter, ...]
     ) -> None:
-        """Pass on one direction, until it ends or is cut before or behind a chunk."""
+        """Forward one direction until it ends or is closed before or after a chunk."""
         with contextlib.suppress(OSError):
             while chunk := await reader.read(CHUNK):
                 await asyncio.sleep(self.rng.uniform(0, self.longest_s))
@@ -86,7 +86,7 @@ class Proxy:
                     await writer.drain()
                 if is_cut:
                     self.cut_so_far += 1
-                    if self.rng.random() < 0.5:  # what is under way to the broker may still come there
+                    if self.rng.random() < 0.5:  # data in flight to the broker may still arrive
                         await asyncio.sleep(self.rng.uniform(0, self.longest_s))
                     break
         for one in both:
@@ -95,7 +95,7 @@ class Proxy:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the producer reported: by partition and number, where it went or why it did not."""
+    """The producer's results: by partition and number, the offset or the error."""
 
     results: dict[tuple[int, int], RecordMetadata | BaseException] = field(default_factory=dict)
     aborted_batches: set[tuple[int, int]] = field(default_factory=set)
@@ -104,7 +104,7 @@ class Outcome:
 
 
 def settings_of(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
-    """Return the producer's settings in a run: small batches, short times."""
+    """Return the producer's settings for a run: small batches, short timeouts."""
     settings: dict[str, object] = {
         "linger_ms": rng.choice((0, 1, 5)),
         "batch_size": rng.choice((1, 200, 1000)),
@@ -120,7 +120,7 @@ def settings_of(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
 
 
 async def write(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
-    """Send numbers, each to a partition by chance, and collect the results."""
+    """Send each number to a random partition, and collect the results."""
     sends: list[tuple[tuple[int, int], asyncio.Future[RecordMetadata]]] = []
     outcome = Outcome()
     for number in numbers:
@@ -139,7 +139,7 @@ async def write(producer: AsyncProducer, rng: random.Random, topic: str, numbers
 
 
 async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
-    """Send in transactions of 20 numbers, of which a third is aborted."""
+    """Send in transactions of 20 numbers, and abort a third of them."""
     whole = Outcome()
     for first in numbers[::20]:
         await producer.begin_transaction()
@@ -164,7 +164,7 @@ async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, 
 
 
 async def run(proxy: Proxy, servers: str, mode: str, *, seed: int, topic: str, records: int) -> Outcome:
-    """Write in one mode while connections are cut; end in peace."""
+    """Write in one mode while connections are closed. The last requests are undisturbed."""
     rng = random.Random(seed)
     producer = AsyncProducer(servers, **settings_of(rng, mode, seed))
     await producer.start()
@@ -183,7 +183,7 @@ async def run(proxy: Proxy, servers: str, mode: str, *, seed: int, topic: str, r
 
 
 def read(servers: str, topic: str) -> dict[int, dict[int, list[int]]]:
-    """Return of each partition the offsets of each number, in the order of the log."""
+    """Return the offsets of each number in each partition, in log order."""
     offsets_by_number: dict[int, dict[int, list[int]]] = {}
     with Consumer(servers, isolation_level="read_committed") as consumer:
         partitions = consumer.partitions_for(topic)
@@ -196,8 +196,8 @@ def read(servers: str, topic: str) -> dict[int, dict[int, list[int]]]:
     return offsets_by_number
 
 
-def faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) -> list[str]:
-    """Return what does not fit: sentences."""
+def find_faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) -> list[str]:
+    """Return the inconsistencies between results and log, as sentences."""
     wrong = list(outcome.faults)
     for (partition, number), result in outcome.results.items():
         offsets = log.get(partition, {}).get(number, [])
@@ -220,7 +220,7 @@ def faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) ->
 
 
 def find_unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
-    """Return what is in the log twice, or before an earlier number."""
+    """Return duplicates, and numbers that follow a later number."""
     wrong = []
     for partition, numbers in log.items():
         wrong += [f"{number} of partition {partition} twice: {at}" for number, at in numbers.items() if len(at) > 1]
@@ -231,14 +231,14 @@ def find_unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
 
 
 def create(servers: str, topic: str) -> None:
-    """Make a run's topic."""
+    """Create a run's topic."""
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=topic, num_partitions=PARTITIONS)])
 
 
 @contextlib.contextmanager
 def run_broker(port: int) -> Iterator[int]:
-    """Run a broker whose clients are sent to ``port``; gives its own."""
+    """Run a broker that advertises ``port``. Yields the port that it listens on."""
     with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", port))]) as broker:
         yield broker.port
 
@@ -250,13 +250,13 @@ async def campaign(
     records: int = 120,
     broker: Callable[[int], AbstractContextManager[int]] = run_broker,
 ) -> Counter[str]:
-    """Run all seeds, a mode after the other; return how many runs of each mode went wrong, and what was seen.
+    """Run all seeds in each mode. Return the number of failed runs by mode, and the event counts.
 
     Args:
-        seeds: of the runs.
-        modes: in turn.
-        records: of each run.
-        broker: starts a broker that sends its clients to a port; gives the port that it listens on.
+        seeds: seeds of the runs.
+        modes: modes, in order.
+        records: number of records per run.
+        broker: starts a broker that advertises a port, and yields the port that it listens on.
     """
     counts: Counter[str] = Counter()
     proxy = Proxy(random.Random(0))
@@ -269,14 +269,14 @@ async def campaign(
                 await asyncio.to_thread(create, servers, topic)
                 outcome = await run(proxy, servers, mode, seed=seed, topic=topic, records=records)
                 log = await asyncio.to_thread(read, servers, topic)
-                judge(f"seed {seed} ({mode})", faults(mode, outcome, log), outcome, counts)
+                judge(f"seed {seed} ({mode})", find_faults(mode, outcome, log), outcome, counts)
             await proxy.close()
     counts["connections cut"] = proxy.cut_so_far
     return counts
 
 
 def judge(name: str, wrong: list[str], outcome: Outcome, counts: Counter[str]) -> None:
-    """Count a run, and print what is wrong."""
+    """Count a run, and print its inconsistencies."""
     results = outcome.results.values()
     counts["runs"] += 1
     counts["records acknowledged"] += sum(isinstance(result, RecordMetadata) for result in results)
@@ -290,7 +290,7 @@ def judge(name: str, wrong: list[str], outcome: Outcome, counts: Counter[str]) -
 
 
 def main() -> None:
-    """Run as many seeds as the command says."""
+    """Run as many seeds as the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1, help="of the first run")

@@ -1,28 +1,28 @@
-"""Explore what can happen between a producer's batches and a cluster: schedules by chance, without sockets and clocks.
+"""Explore the interactions between a producer's batches and a cluster: random schedules, without sockets or clocks.
 
     python -m tests.soak.producer_schedules [--schedules 100000] [--seed 1]
 
 ``ProducerSimulation`` has the real ``Sequencer`` on one side and brokers with Kafka's idempotence on the other. A
-broker remembers the last five batches of a producer: it answers a duplicate and does not write it. A sequence that
-does not follow is out of order, an old epoch is fenced, a leader that does not know the producer accepts any first
-sequence. In between: connections that are cut before a request is written, behind it, and before its answer; requests
-that a broker handles long after their connection is gone; refusals; leaders that move and clients that do not know;
-restarts; time that passes until batches expire; transactions whose end is repeated, for its answer is lost or the
-coordinator has moved.
+broker remembers the last five batches of a producer: it acknowledges a duplicate without writing it. A sequence that
+does not follow is out of order, an old epoch is fenced, and a leader without state of the producer accepts any first
+sequence. Faults: connections that end before a request is written, after it, and before its response; requests that a
+broker handles long after their connection has ended; errors; leaders that move before clients know; restarts; time that
+passes until batches expire; transactions whose end is repeated because its response is lost or the coordinator has
+moved.
 
-What the client does is judged at once, not only by what becomes of it: Kafka's checks of sequences would hide many a
-fault. Each batch that goes out must keep the rules of ``client/sequencing.py``; what is numbered anew, or reported as
-not written, must be in no log, and no request that is still under way may bring it there, in whatever order brokers
-handle these. A batch that is refused as too large is divided by chance (KIP-126), and now and then one that waits: the
-parts must have its place, its sequences, its age and its attempts.
+The client's actions are checked at once, not only their results: Kafka's sequence checks would hide many faults. Each
+batch that is sent must obey the rules of ``client/sequencing.py``. A batch that gets a new sequence, or is reported as
+not written, must be in no log, and no request in flight may write it, in whatever order brokers handle these. A batch
+that is rejected as too large is split at random (KIP-126), and sometimes a queued one: the parts must have its place,
+its sequences, its age and its attempts.
 
-Before KIP-890 a transaction's marker does not raise the epoch: a late batch of an aborted transaction gets into the log
-behind it. No client can prevent that; how often it happens is counted.
+Before KIP-890 a transaction marker does not raise the epoch: a late batch of an aborted transaction is appended after
+the marker. No client can prevent that. The schedule counts how often it happens.
 
-A schedule is a seed. At its end all is healed, and must come to an end; then every partition must take a new batch.
-``SCRIPTS`` are schedules that chance does not find: each was written for a fault of ``producer_mutants.py``.
-``tests/client/test_sequencing.py`` lets hypothesis choose the schedules. Prints how many were explored, and what
-happened in them.
+A schedule is a seed. At its end all faults end, and all batches must complete. Then every partition must accept a new
+batch. ``SCRIPTS`` are schedules that random ones do not reach: each was written for a mutant of
+``producer_mutants.py``. ``tests/client/test_sequencing.py`` lets hypothesis choose the schedules. The command prints
+how many schedules were explored, and the events in them.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ HEALING_STEPS = 2_000
 
 @dataclass
 class SequencedLog:
-    """A partition: its records in order, and what its leaders know of the producer."""
+    """A partition: its records in order, and its leaders' state of the producer."""
 
     records: list[int] = field(default_factory=list)
-    transactions: list[int] = field(default_factory=list)  # of each record
+    transactions: list[int] = field(default_factory=list)  # transaction of each record
     epoch: ProducerIdentity | None = None
-    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))  # first, last, offset
+    # (first sequence, last sequence, offset)
+    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def append(self, stamp: BatchStamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
         """Return an error code and a base offset, as Kafka's leader does."""
@@ -90,13 +91,14 @@ class SequencedLog:
         self.batches.append((stamp.base_sequence, last, len(self.records)))
 
     def copy(self) -> SequencedLog:
-        """Return what decides about the next batches, without records."""
+        """Return the state that decides about the next batches, without records."""
         return SequencedLog(epoch=self.epoch, batches=self.batches.copy())
 
     def mark(self, producer: ProducerIdentity) -> None:
-        """Take a transaction's marker, which has the epoch of the next one (KIP-890).
+        """Append a transaction marker with the epoch of the next transaction (KIP-890).
 
-        Where the producer has not written yet there is no marker: the coordinator refuses a late batch, by its epoch.
+        If the producer has not written to the partition yet, there is no marker: the coordinator rejects a late batch
+        by its epoch.
         """
         self.epoch = producer
         self.batches.clear()
@@ -104,7 +106,7 @@ class SequencedLog:
 
 @dataclass(eq=False)
 class Wire:
-    """A connection: requests that the broker has not handled, and answers that the client has not read."""
+    """A connection: requests that the broker has not handled, and responses that the client has not read."""
 
     node: int
     is_open: bool = True
@@ -114,7 +116,7 @@ class Wire:
 
 
 class ProducerSimulation:
-    """One schedule: its events are the methods."""
+    """One schedule. Its events are the methods."""
 
     def __init__(
         self,
@@ -128,11 +130,11 @@ class ProducerSimulation:
     ) -> None:
         self.mode = mode
         self.retries = retries
-        self.raises_epochs = raises_epochs  # at the end of a transaction (KIP-890)
-        self.stamps: dict[Batch, BatchStamp | None] = {}  # of each batch that was written, the last
+        self.raises_epochs = raises_epochs  # after the end of a transaction (KIP-890)
+        self.stamps: dict[Batch, BatchStamp | None] = {}  # last sequence of each written batch
         self.attempts: Counter[Batch] = Counter()
         self.goes_again: set[TopicPartition] = set()
-        self.without_cause: set[Batch] = set()  # refused as out of order, and were not
+        self.without_cause: set[Batch] = set()  # batches that were rejected as out of order, wrongly
         self.now = 0.0
         self.machine = Sequencer(
             max_in_flight=max_in_flight,
@@ -141,7 +143,7 @@ class ProducerSimulation:
             backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
         )
         self.machine.transactional = mode == "transactions"
-        self.granted_producer = ProducerIdentity(1, epoch)  # the id and epoch that the coordinator knows
+        self.granted_producer = ProducerIdentity(1, epoch)  # the id and epoch that the coordinator has
         if mode != "plain":
             self.machine.set_producer(self.granted_producer)
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
@@ -150,15 +152,15 @@ class ProducerSimulation:
                 self.machine.set_sequence(one, first_sequence)
         self.logs = {partition: SequencedLog() for partition in self.partitions}
         self.leaders = dict.fromkeys(self.partitions, 0)
-        self.known_leaders = dict(self.leaders)  # what the client's metadata says
+        self.known_leaders = dict(self.leaders)  # leaders in the client's metadata
         self.wires: list[Wire] = []
-        self.values: dict[Batch, list[int]] = {}  # of each batch that was not divided
-        self.contents: dict[Batch, list[int]] = {}  # of each batch
-        self.origins: dict[Batch, list[Batch]] = {}  # of a part: the batches that it was divided from
+        self.values: dict[Batch, list[int]] = {}  # result of each batch that was not split
+        self.contents: dict[Batch, list[int]] = {}  # partition of each batch
+        self.origins: dict[Batch, list[Batch]] = {}  # for a part: the batches that it was split from
         self.results: dict[Batch, tuple[int, Exception | None]] = {}
-        self.acknowledged_late: set[Batch] = set()  # after they had expired in flight
+        self.acknowledged_late: set[Batch] = set()  # results after expiry in flight
         self.ended_transactions: dict[int, bool] = {}
-        self.sequence_of: dict[Batch, int | None] = {}  # of a part that was not written yet: its whole's, moved on
+        self.sequence_of: dict[Batch, int | None] = {}  # for an unwritten part: the place of the whole batch, advanced
         self.transaction_of: dict[Batch, int] = {}
         self.transaction = 0
         self.next_value = 0
@@ -173,14 +175,14 @@ class ProducerSimulation:
         self.transaction_of[batch] = self.transaction
         self.next_value += count
         self.machine.enqueue(batch)
-        self.settle()
+        self.collect_results()
 
     def new_batch(self, partition: TopicPartition, count: int) -> Batch:
         """Return a batch with this many records."""
         return Batch(partition, bytes(count), count, self.now, None)  # type: ignore[arg-type]
 
     def divide(self, batch: Batch, sizes: Sequence[int]) -> bool:
-        """Let the client send a batch again in parts of these sizes; return whether it may."""
+        """Let the client send a batch again in parts of these sizes. Return whether that is allowed."""
         if len(sizes) < 2 or not self.machine.can_divide(batch):
             return False
         values, before = self.values.pop(batch), list(self.machine._queues[batch.partition].waiting)
@@ -197,7 +199,7 @@ class ProducerSimulation:
             assert part.assigned_stamp is None or part.assigned_stamp.producer == number.producer, (
                 "a part has another epoch"
             )
-            assert part.in_doubt == batch.in_doubt, "a part is not as much in doubt as the whole"
+            assert part.in_doubt == batch.in_doubt, "a part and the whole batch differ in is_in_doubt"
             assert (part.created_at, part.attempts) == (batch.created_at, batch.attempts), (
                 "a part is younger than the whole"
             )
@@ -206,18 +208,18 @@ class ProducerSimulation:
         position = waiting.index(parts[0])
         assert waiting[position : position + len(parts)] == parts, "parts are not in the place of the whole"
         assert [one.order for one in waiting] == sorted({one.order for one in waiting}), "two have the same order"
-        assert waiting[position + len(parts) :] == after, "parts are not before what comes after the whole"
+        assert waiting[position + len(parts) :] == after, "parts are not before the batch that follows the whole"
         self.counters["batches divided"] += 1
         return True
 
     def divide_next(self, partition: int, sizes: Sequence[int]) -> None:
-        """Let the client divide the batch that goes next, unless it is in doubt: it may be known by its sequences."""
+        """Let the client split the next batch, unless it is in doubt: brokers may remember its sequences."""
         batch = self.machine.next_batch(self.partitions[partition])
         if batch is not None and not batch.in_doubt:
             self.divide(batch, limit_sizes(batch.count, sizes))
 
     def send(self, partition: int, *, is_cut: bool = False) -> None:
-        """Write what goes next to whom the client takes for the leader; ``cut``: none of it gets there."""
+        """Send the next batches to the leader in the client's metadata. ``is_cut``: none of them arrives."""
         where = self.partitions[partition]
         node = self.known_leaders[where]
         wire = next((wire for wire in self.wires if wire.is_open and wire.node == node), None)
@@ -236,13 +238,13 @@ class ProducerSimulation:
             wire.requests.append((batch, batch.assigned_stamp, self.transaction_of[batch]))
 
     def refuse_connection(self, partition: int, *, retriable: bool) -> None:
-        """No connection can be made."""
+        """Fail to open a connection."""
         error = NetworkError("refused")
         self.machine.process_unreachable_leader(self.partitions[partition], error, self.now, retriable=retriable)
-        self.settle()
+        self.collect_results()
 
     def deliver(self, wire: int, *, sizes: Sequence[int] = ()) -> None:
-        """Let the client read an answer; ``sizes``: into which parts it divides a batch that is too large."""
+        """Let the client read a response. ``sizes``: the parts of a batch that is too large."""
         if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).answers:
             return
         batch, code, offset = chosen_wire.answers.popleft()
@@ -252,9 +254,9 @@ class ProducerSimulation:
         if code:
             error_code = ErrorCode(code)
             self.counters[error_code.name] += 1
-            assert code != FENCED, "a batch of an old epoch went out"
+            assert code != FENCED, "a batch of an old epoch was sent"
             if code == TOO_LARGE and self.divide(batch, limit_sizes(batch.count, sizes)):
-                self.note_again([batch])
+                self.note_retries([batch])
                 return
             self.machine.process_error(batch, BrokerError(error_code.name, error_code), self.now)
             if code == STALE_LEADER:
@@ -263,11 +265,11 @@ class ProducerSimulation:
             if batch in self.results:
                 self.acknowledged_late.add(batch)
             self.machine.process_acknowledgement(batch, offset, -1)
-        self.settle()
-        self.note_again([batch])
+        self.collect_results()
+        self.note_retries([batch])
 
     def end_connection(self, wire: int, *, kept_count: int) -> None:
-        """End a connection for the client; the broker may still have this many of its requests to handle."""
+        """End a connection for the client. The broker may still have this many of its requests to handle."""
         if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).is_open:
             return
         chosen_wire.is_open = False
@@ -277,31 +279,31 @@ class ProducerSimulation:
         self.counters["connections cut"] += 1
         for batch in lost_batches:
             self.machine.process_loss(batch, NetworkError("cut"), self.now)
-        self.settle()
-        self.note_again(lost_batches)
+        self.collect_results()
+        self.note_retries(lost_batches)
 
     def learn(self) -> None:
-        """Let the client hear who leads."""
+        """Let the client refresh its metadata."""
         self.known_leaders = dict(self.leaders)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass."""
         self.now += seconds
         self.machine.expire_batches(self.now)
-        self.settle()
+        self.collect_results()
         late = [
             batch for batch in self.values if batch not in self.results and self.now - batch.created_at >= TIMEOUT_S
         ]
         assert not late, "a batch has no result after delivery_timeout_ms"
 
     def renew(self) -> None:
-        """Get a new id where the epoch cannot be raised any more."""
+        """Get a new producer id if the epoch cannot be raised any more."""
         if self.machine.needs_new_id and self.mode == "idempotent":
             self.machine.set_producer(ProducerIdentity(self.machine.producer.producer_id + 1, 0))
             self.counters["new producer ids"] += 1
 
-    def settle(self) -> None:
-        """Take results."""
+    def collect_results(self) -> None:
+        """Collect the results."""
         while self.machine.finished_batches:
             result = self.machine.finished_batches.popleft()
             assert result.batch not in self.results, "a batch ended twice"
@@ -313,7 +315,7 @@ class ProducerSimulation:
     # --------------------------------------------------------------------------------------------- the brokers
 
     def handle(self, wire: int, *, fault: int = 0) -> None:
-        """Let a broker handle the first request of a connection, also of one that is gone."""
+        """Let a broker handle the first request of a connection, even of one that has ended."""
         if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).requests:
             return
         batch, stamp, transaction = chosen_wire.requests.popleft()
@@ -327,20 +329,20 @@ class ProducerSimulation:
             before = len(log.records)
             code, offset = log.append(stamp, self.contents[batch], transaction)
             if len(log.records) > before and transaction in self.ended_transactions:
-                assert not self.raises_epochs, "a batch of a transaction that has ended"
+                assert not self.raises_epochs, "a batch of an ended transaction"
                 self.counters["batches behind the end of their transaction, before KIP-890"] += 1
             code = code or fault
         if chosen_wire.is_open:
             chosen_wire.answers.append((batch, code, offset))
 
     def move(self, partition: int) -> None:
-        """Let another node lead."""
+        """Move the leadership to another node."""
         where = self.partitions[partition]
         self.leaders[where] = (self.leaders[where] + 1) % NODES
         self.counters["leaders moved"] += 1
 
     def restart(self, node: int) -> None:
-        """Forget the connections of a node with all their requests; its log stays."""
+        """Discard the connections of a node with all their requests. Its log stays."""
         for number, wire in enumerate(self.wires):
             if wire.node == node:
                 wire.requests.clear()
@@ -349,12 +351,12 @@ class ProducerSimulation:
     # -------------------------------------------------------------------------------------------- transactions
 
     def end_transaction(self, *, commit: bool, answers_lost: int) -> None:
-        """End the transaction, if it can be; its coordinator may hear of that several times."""
+        """End the transaction if possible. Its coordinator may receive the request several times."""
         if self.mode != "transactions":
             return
         if not commit:
             self.machine.fail_waiting_batches(NetworkError("aborted before this was sent"))
-            self.settle()
+            self.collect_results()
         if self.is_in_flight:
             return
         commit = commit and not self.machine.must_abort
@@ -362,9 +364,9 @@ class ProducerSimulation:
             "ends a transaction under an epoch that no coordinator knows"
         )
         producer_id, epoch = self.machine.producer
-        is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId behind it
+        is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId after it
         raised_producer = ProducerIdentity(producer_id, epoch + 1) if is_raised else self.machine.producer
-        for _ in range(answers_lost + 1):  # a coordinator that has ended it answers a repetition with the same
+        for _ in range(answers_lost + 1):  # a coordinator that has ended it repeats its response
             if self.transaction not in self.ended_transactions:
                 self.ended_transactions[self.transaction] = commit
                 for log in self.logs.values() if self.raises_epochs else ():
@@ -376,56 +378,56 @@ class ProducerSimulation:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a batch has no result, or one that has expired has no answer."""
+        """Return whether a batch has no result, or has expired without a response."""
         return bool(self.machine.open_batches or any(wire.waiting for wire in self.wires))
 
     # ------------------------------------------------------------------------------------------------ the rules
 
-    def note_again(self, answered_batches: Sequence[Batch]) -> None:
-        """Note the partitions in which batches must be written again."""
+    def note_retries(self, answered_batches: Sequence[Batch]) -> None:
+        """Note the partitions whose batches must be written again."""
         self.goes_again |= {batch.partition for batch in answered_batches if batch not in self.results}
 
     def check_rules(self, batch: Batch, wire: Wire) -> None:
-        """Check a batch that is written now."""
+        """Check a batch that is being sent."""
         sequence = self.sequence_of.pop(batch, None)
         is_same = batch.assigned_stamp is not None and batch.assigned_stamp.base_sequence == sequence
-        assert sequence is None or is_same or not self.can_be_written(batch), "a part has not its sequence"
+        assert sequence is None or is_same or not self.can_be_written(batch), "a part has a wrong sequence"
         before, self.stamps[batch] = self.stamps.get(batch), batch.assigned_stamp
-        was_written = before is not None or batch.in_doubt  # of a part in doubt, the whole was
+        was_written = before is not None or batch.in_doubt  # for a part in doubt, the whole batch was sent
         self.attempts[batch] += 1
         assert self.attempts[batch] <= self.retries + 1, "too many attempts"
-        assert not self.machine.must_abort, "goes out in a transaction that must be aborted"
+        assert not self.machine.must_abort, "is sent in a transaction that must be aborted"
         under_way = [other for wire in self.wires for other in wire.waiting if other.partition == batch.partition]
-        assert batch.partition not in self.goes_again or not under_way, "overtakes what goes again"
+        assert batch.partition not in self.goes_again or not under_way, "overtakes a retried batch"
         self.goes_again.discard(batch.partition)
         same = [other for other in self.values if other.partition == batch.partition]
         for other in same:
             if self.place(other) < self.place(batch) and other not in self.results:
                 is_absent = was_written and other not in under_way and not self.can_be_written(other)
-                assert other in wire.waiting or is_absent, "an earlier batch is open, and not on the same connection"
+                assert other in wire.waiting or is_absent, "an earlier batch is in flight on another connection"
         if batch.assigned_stamp is None:
             return
-        assert batch.assigned_stamp.producer.epoch <= INT16_MAX, "there is no such epoch"
+        assert batch.assigned_stamp.producer.epoch <= INT16_MAX, "the epoch does not exist"
         first = min(other.order for other in same if other not in self.results and self.stamps.get(other))
-        assert batch.order - first < KEPT, "leaders would not know one before it again"
+        assert batch.order - first < KEPT, "leaders would not recognise a retry of an earlier batch"
         if not was_written:
             self.check_new(batch, batch.assigned_stamp.producer, same)
         elif before is not None and before != batch.assigned_stamp:
-            assert not self.can_be_written(batch), "numbered anew, and may be in the log"
+            assert not self.can_be_written(batch), "has a new sequence, but may be in the log"
 
     def check_new(self, batch: Batch, producer: ProducerIdentity, same: list[Batch]) -> None:
-        """Check that the fate of all failures under a batch's epoch is known when it goes out for the first time."""
+        """Check that the outcome of all failures under a batch's epoch is known when the batch is first sent."""
         mine = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
         mine = [(one, None if one in self.acknowledged_late else error) for one, error in mine]
         mine = [(one, error) for one, error in mine if self.stamps[one].producer == producer]
         last = max((self.place(one) for one, error in mine if error is None), default=-1)
-        assert all(self.place(one) < last for one, error in mine if error is not None), "goes on behind a failure"
+        assert all(self.place(one) < last for one, error in mine if error is not None), "continues after a failure"
         assert producer == self.machine.producer or any(
             self.stamps.get(one) and self.stamps[one].producer == producer for one in same if one not in self.results
-        ), "begins under an old epoch"
+        ), "is first sent under an old epoch"
 
     def check_failure(self, batch: Batch, error: Exception) -> None:
-        """Check that a failure has a cause, and that what is not written cannot be."""
+        """Check that a failure has a cause, and that a batch reported as not written cannot be in the log."""
         cause = error.__cause__ if isinstance(error, MaybeWrittenError) else error
         may_retry = batch.attempts < self.retries and self.now - batch.created_at < TIMEOUT_S
         is_founded = batch not in self.without_cause and not (self.origins.get(batch) and batch.in_doubt)
@@ -437,21 +439,21 @@ class ProducerSimulation:
                 and other.partition == batch.partition
                 and self.place(other) < self.place(batch)
             ]
-            assert before, "out of order was final, and no earlier batch had failed"
+            assert before, "an out of order error was final, but no earlier batch had failed"
             if isinstance(error, MaybeWrittenError) and self.mode == "idempotent":
                 epoch = self.stamps[batch].producer
                 absent = [other for other, reason in before if not isinstance(reason, MaybeWrittenError)]
                 same = [other for other in absent if self.stamps.get(other) and self.stamps[other].producer == epoch]
-                assert not same, "of unknown fate, and a batch before it is not written"
+                assert not same, "outcome unknown, but an earlier batch is not written"
         if not isinstance(error, MaybeWrittenError) and self.stamps.get(batch) is not None:
-            assert not self.can_be_written(batch), f"reported as not written ({error}), and may be"
+            assert not self.can_be_written(batch), f"reported as not written ({error}), but may be in the log"
 
     def place(self, batch: Batch) -> int:
-        """Return a batch's place in the order of its partition: its first record."""
+        """Return a batch's place in its partition's order: its first record."""
         return self.contents[batch][0]
 
     def can_be_written(self, batch: Batch) -> bool:
-        """Return whether a batch is in the log, or brokers can bring it there with requests that are under way."""
+        """Return whether a batch is in the log, or requests in flight can still write it."""
         log = self.logs[batch.partition]
         if self.values[batch][0] in log.records:
             return True
@@ -470,7 +472,7 @@ class ProducerSimulation:
     # ------------------------------------------------------------------------------------------------ the end
 
     def heal(self) -> None:
-        """Let everything come to its end: no more faults, time passes."""
+        """End all faults, and let time pass until all batches complete."""
         for _ in range(HEALING_STEPS):
             if not self.is_in_flight:
                 break
@@ -482,12 +484,12 @@ class ProducerSimulation:
                 self.handle(number)
                 self.deliver(number)
             self.pass_time(0.05)
-        assert not self.is_in_flight, "it does not come to an end"
+        assert not self.is_in_flight, "the batches do not complete"
         assert self.machine.open_bytes == 0
         assert self.results.keys() == self.values.keys(), "a batch has no result"
 
     def check_goes_on(self) -> None:
-        """Check that each partition takes a new batch, and that it is acknowledged."""
+        """Check that each partition accepts a new batch and acknowledges it."""
         if self.machine.must_abort:
             self.end_transaction(commit=False, answers_lost=0)
         known_batches = set(self.values)
@@ -497,10 +499,10 @@ class ProducerSimulation:
         failures = [
             self.results[batch][1] for batch in self.values.keys() - known_batches if self.results[batch][1] is not None
         ]
-        assert not failures, f"healed, and takes nothing: {failures}"
+        assert not failures, f"rejects a new batch after the end of all faults: {failures}"
 
     def leftovers(self) -> None:
-        """Let the brokers handle what is left of connections that are gone."""
+        """Let the brokers handle the remaining requests of ended connections."""
         for number, wire in enumerate(self.wires):
             while wire.requests:
                 self.handle(number)
@@ -512,18 +514,20 @@ class ProducerSimulation:
             times = log.records.count(values[0])
             if error is None:
                 assert times == 1 if self.mode != "plain" else times, f"acknowledged, and {times} times in the log"
-                assert log.records[offset : offset + len(values)] == values, "not where the result says"
+                assert log.records[offset : offset + len(values)] == values, "not at the offset of its result"
             elif not isinstance(error, MaybeWrittenError):
                 assert times == 0, f"reported as not written ({error}), and {times} times in the log"
             elif self.mode != "plain":
-                assert times <= 1, f"of unknown fate, and {times} times in the log"
+                assert times <= 1, f"outcome unknown, but {times} times in the log"
             if error is not None:
                 assert not self.ended_transactions.get(self.transaction_of[batch]), "committed without a record"
         if self.mode != "plain":
             self.check_order()
 
     def check_order(self) -> None:
-        """Check the order of all records; where there is a new id, which fences nothing off, of acknowledged ones."""
+        """Check the order of all records. After a new producer id, which fences nothing, check only acknowledged
+        ones.
+        """
         acknowledged_values = {
             value for batch, result in self.results.items() if result[1] is None for value in self.values[batch]
         }
@@ -552,7 +556,7 @@ FAULTS = (0, 0, 0, 0, 0, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS)
 
 
 def explore(seed: int) -> Counter[str]:
-    """Run the schedule of a seed; return what was seen in it."""
+    """Run the schedule of a seed. Return the events that occurred in it."""
     rng = random.Random(seed)
     at_limit = rng.random() < 0.05
     mode = rng.choice(("idempotent", "idempotent", "transactions", "plain"))
@@ -569,7 +573,7 @@ def explore(seed: int) -> Counter[str]:
         raises_epochs=rng.random() < 0.6,
     )
     partitions = rng.choice((1, PARTITIONS))
-    waits = rng.random() < 0.5  # what was sent on connections that are gone is handled late, at the end perhaps
+    waits = rng.random() < 0.5  # requests of ended connections are handled late, perhaps at the end
 
     def handle() -> None:
         open_wires = [number for number, wire in enumerate(simulation.wires) if wire.is_open]
@@ -616,7 +620,7 @@ def explore(seed: int) -> Counter[str]:
 
 
 def finish(simulation: ProducerSimulation) -> None:
-    """Heal everything, compare, and see that it goes on."""
+    """End all faults, compare log and results, and check that new batches are accepted."""
     simulation.heal()
     simulation.end_transaction(commit=True, answers_lost=0)
     simulation.leftovers()
@@ -637,11 +641,11 @@ def _begin(mode: str) -> ProducerSimulation:
 
 
 def late_copies_of_what_expired() -> None:
-    """A batch behind one of unknown fate is out of order, may still come to the log, and one behind it is absent."""
+    """A batch after one of unknown outcome is out of order and may still be written; the batch after it is absent."""
     simulation = _begin("idempotent")
     simulation.queue_batch(0, 1)
     simulation.send(0)
-    simulation.handle(0, fault=TOO_LARGE)  # absent, under the first epoch: says nothing of what comes under the next
+    simulation.handle(0, fault=TOO_LARGE)  # absent under the first epoch: implies nothing about batches under the next
     simulation.deliver(0)
     simulation.queue_batch(0, 1)
     simulation.send(0)
@@ -672,7 +676,7 @@ def late_copies_of_what_expired() -> None:
 
 
 def late_copies_behind_an_epoch() -> None:
-    """As before, and nothing under the epoch is known to be absent but what was absent under the one before."""
+    """As in the previous script, but only batches that were absent under the epoch before are known to be absent."""
     simulation = _begin("idempotent")
     simulation.queue_batch(0, 1)
     simulation.send(0)
@@ -692,7 +696,9 @@ def late_copies_behind_an_epoch() -> None:
 
 
 def out_of_order_without_a_cause() -> None:
-    """A leader has lost what it knew: the epoch is raised outside of transactions, and one must be aborted at once."""
+    """A leader has lost its state: the epoch is raised outside of transactions, and a transaction must be aborted at
+    once.
+    """
     for mode in ("idempotent", "transactions"):
         simulation = _begin(mode)
         simulation.queue_batch(0, 1)
@@ -701,18 +707,20 @@ def out_of_order_without_a_cause() -> None:
         simulation.handle(0, fault=OUT_OF_ORDER)
         simulation.deliver(0)
         if mode == "transactions":
-            assert batch in simulation.results, "waits in a transaction that must be aborted"
+            assert batch in simulation.results, "is queued in a transaction that must be aborted"
         else:
             simulation.pass_time(1.0)
             simulation.send(0)
             stamp = simulation.stamps[batch]
             assert stamp is not None
-            assert stamp.producer.epoch == 1, "goes again under a sequence that was refused for good"
+            assert stamp.producer.epoch == 1, "is retried under a sequence that was finally rejected"
         finish(simulation)
 
 
 def parts_before_an_absent_batch() -> None:
-    """A batch in doubt is in the log and is divided; a batch after it is absent, which says nothing of the parts."""
+    """A batch in doubt is in the log and is split. A batch after it is absent, which implies nothing about the
+    parts.
+    """
     simulation = _begin("idempotent")
     for count in (3, 1):
         simulation.queue_batch(0, count)
@@ -741,7 +749,7 @@ SCRIPTS = (
 
 
 def main() -> None:
-    """Explore as many schedules as the command says."""
+    """Explore as many schedules as the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")

@@ -51,7 +51,7 @@ def machine_of(**options: Any) -> ShareMachine:
 
 
 def add_topic(cluster: Cluster, *, error: int = 0) -> None:
-    """Let the metadata have the topic ``t``."""
+    """Add the topic ``t`` to the metadata."""
     rows = [
         SimpleNamespace(
             partition_index=number, leader_id=number + 1, leader_epoch=0, replica_nodes=(), isr_nodes=(), error_code=0
@@ -64,14 +64,14 @@ def add_topic(cluster: Cluster, *, error: int = 0) -> None:
     cluster.update(response, now=0.0, has_all_topics=True)
 
 
-def of_kind(machine: ShareMachine, kind: type, now: float) -> list[Any]:
-    """Return the requests of a class that are sent now."""
+def requests_of_kind(machine: ShareMachine, kind: type, now: float) -> list[Any]:
+    """Return the requests of a class that the machine sends now."""
     return [request for request in machine.next_requests(now) if isinstance(request, kind)]
 
 
 def join(machine: ShareMachine, partitions: Iterable[PartitionId], now: float = 0.0) -> None:
     """Let the coordinator assign partitions."""
-    (request,) = of_kind(machine, ShareHeartbeat, now)
+    (request,) = requests_of_kind(machine, ShareHeartbeat, now)
     numbers = tuple(entry.partition for entry in partitions)
     machine.process_response(request, ShareHeartbeatResponse(1, 1000.0, ((TOPIC_ID, numbers),)), now)
 
@@ -86,7 +86,7 @@ def row_of(offsets: Iterable[int], *, gaps: Iterable[int] = (), damage: Exceptio
 def fetch(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
     """Poll, and answer the only ShareFetch with rows."""
     machine.begin_poll(now)
-    (request,) = of_kind(machine, ShareFetch, now)
+    (request,) = requests_of_kind(machine, ShareFetch, now)
     machine.process_response(request, ShareFetchResponse(rows, LOCK_S), now)
 
 
@@ -106,7 +106,7 @@ def reader_of(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> Sha
 
 def answer_acknowledge(machine: ShareMachine, error: BrokerError | None, now: float) -> Any:
     """Answer the only ShareAcknowledge with an error for each of its partitions, or None."""
-    (request,) = of_kind(machine, ShareAcknowledge, now)
+    (request,) = requests_of_kind(machine, ShareAcknowledge, now)
     machine.process_response(request, ShareAcknowledgeResponse(dict.fromkeys(request.acknowledgements, error)), now)
     return request
 
@@ -116,7 +116,7 @@ def check_that_a_commit_does_not_wait_for_gaps() -> None:
     machine = reader_of()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
-    (request,) = of_kind(machine, ShareFetch, 2.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 2.0)
     assert request.acknowledgements == {ONE: {0: ACCEPT}}
     machine.end_poll(2.0)
     commit = machine.commit()
@@ -131,7 +131,7 @@ def check_that_a_commit_raises_errors_of_a_fetch_in_flight() -> None:
     machine = reader_of()
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
-    (request,) = of_kind(machine, ShareFetch, 2.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 2.0)
     machine.end_poll(2.0)
     commit = machine.commit()
     machine.process_failure(request, NetworkError("lost"), 3.0)
@@ -160,7 +160,7 @@ def check_that_a_response_without_a_row_is_an_error() -> None:
     machine.end_poll(2.0)
     deliver(machine, {ONE: row_of([1])}, 3.0)
     commit = machine.commit()
-    (request,) = of_kind(machine, ShareAcknowledge, 4.0)
+    (request,) = requests_of_kind(machine, ShareAcknowledge, 4.0)
     machine.process_response(request, ShareAcknowledgeResponse({}), 4.0)
     assert error_of(commit.require_success) is BrokerError
 
@@ -171,7 +171,7 @@ def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     renewal = machine.renew([("t", 0, 1)])
-    (request,) = of_kind(machine, ShareAcknowledge, 2.0)
+    (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     machine.process_failure(request, NetworkError("lost"), 2.0)
     assert renewal.is_done
     assert error_of(renewal.require_success) is BrokerError
@@ -187,7 +187,7 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     first = machine.commit()
-    (request,) = of_kind(machine, ShareAcknowledge, 2.0)
+    (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     second = machine.commit()
     error = broker_error(ErrorCode.INVALID_RECORD_STATE, "acknowledgement")
@@ -200,23 +200,23 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
 def check_that_records_are_fetched_only_while_the_caller_waits() -> None:
     """The lock of a record that was fetched ahead may expire while the caller handles others."""
     machine = reader_of()
-    assert not of_kind(machine, ShareFetch, 1.0)
+    assert not requests_of_kind(machine, ShareFetch, 1.0)
     fetch(machine, {ONE: row_of([0])}, 1.0)
-    assert not of_kind(machine, ShareFetch, 1.0)  # records are buffered
+    assert not requests_of_kind(machine, ShareFetch, 1.0)  # records are buffered
     machine.take_records()
     machine.end_poll(1.0)
-    assert not of_kind(machine, ShareFetch, 2.0)
+    assert not requests_of_kind(machine, ShareFetch, 2.0)
 
 
 def check_that_record_limit_asks_one_node_at_a_time() -> None:
     """Two nodes would return twice the limit."""
     machine = reader_of((ONE, TWO), share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
-    (first,) = of_kind(machine, ShareFetch, 1.0)
+    (first,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({}, LOCK_S), 1.5)
-    (second,) = of_kind(machine, ShareFetch, 1.5)
+    (second,) = requests_of_kind(machine, ShareFetch, 1.5)
     assert {first.node.node_id, second.node.node_id} == {1, 2}
-    assert len(of_kind(reader_with_poll((ONE, TWO)), ShareFetch, 1.0)) == 2
+    assert len(requests_of_kind(reader_with_poll((ONE, TWO)), ShareFetch, 1.0)) == 2
 
 
 def reader_with_poll(partitions: Iterable[PartitionId]) -> ShareMachine:
@@ -229,13 +229,13 @@ def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
     """Node 2 responds after the poll has returned records of node 1. The caller renews those, and polls late."""
     machine = reader_of((ONE, TWO))
     machine.begin_poll(1.0)
-    first, second = of_kind(machine, ShareFetch, 1.0)
+    first, second = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
     assert len(machine.take_records()) == 1
     machine.end_poll(1.0)
     machine.process_response(second, ShareFetchResponse({TWO: row_of([5])}, LOCK_S), 1.1)
     machine.renew([("t", 0, 0)])
-    renewals = of_kind(machine, ShareAcknowledge, 20.0)
+    renewals = requests_of_kind(machine, ShareAcknowledge, 20.0)
     assert [request.acknowledgements for request in renewals] == [{ONE: {0: RENEW}}, {TWO: {5: RENEW}}]
     for request in renewals:
         machine.process_response(request, ShareAcknowledgeResponse(dict.fromkeys(request.acknowledgements)), 20.0)
@@ -248,11 +248,11 @@ def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
     """Other members may have acquired them."""
     machine = reader_of()
     machine.begin_poll(1.0)
-    (request,) = of_kind(machine, ShareFetch, 1.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
     machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     machine.begin_poll(1.0 + LOCK_S)
-    assert of_kind(machine, ShareFetch, 1.0 + LOCK_S)
+    assert requests_of_kind(machine, ShareFetch, 1.0 + LOCK_S)
     assert not machine.take_records()
 
 
@@ -260,7 +260,7 @@ def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
     """The broker has released them. Acknowledging them would fail."""
     machine = reader_of((ONE, TWO), share_acknowledgement_mode="explicit")
     machine.begin_poll(1.0)
-    first, second = of_kind(machine, ShareFetch, 1.0)
+    first, second = requests_of_kind(machine, ShareFetch, 1.0)
     machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
     machine.take_records()
     machine.end_poll(1.0)
@@ -268,13 +268,13 @@ def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
     assert machine.has_records
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.commit()
-    for request in of_kind(machine, ShareAcknowledge, 3.0):
+    for request in requests_of_kind(machine, ShareAcknowledge, 3.0):
         machine.process_failure(request, NetworkError("lost"), 3.0)
     assert not machine.has_records
 
 
-def check_what_becomes_of_records_that_cannot_be_decoded() -> None:
-    """Damaged ones are rejected. Another member may support what this one does not."""
+def check_that_undecodable_records_are_rejected_or_released() -> None:
+    """Damaged records are rejected. Unsupported ones are released, since another member may support them."""
     damages = ((CorruptRecordError("CRC"), REJECT), (UnsupportedFormatError("t-0", 1, 9, (2,)), RELEASE))
     for damage, kind in damages:
         machine = reader_of()
@@ -283,12 +283,12 @@ def check_what_becomes_of_records_that_cannot_be_decoded() -> None:
         assert len(machine.take_records()) == 1
         machine.end_poll(1.0)
         machine.begin_poll(2.0)
-        (request,) = of_kind(machine, ShareFetch, 2.0)
+        (request,) = requests_of_kind(machine, ShareFetch, 2.0)
         assert request.acknowledgements == {ONE: {0: ACCEPT, 1: kind, 2: kind}}
 
 
 def check_that_gaps_are_acknowledged_as_gaps() -> None:
-    """The listener gets no results of them."""
+    """The listener gets no results for them."""
     machine = reader_of()
     deliver(machine, {ONE: row_of([0], gaps=[1])}, 1.0)
     machine.commit()
@@ -302,13 +302,13 @@ def check_that_a_member_without_polls_leaves_the_group() -> None:
     machine.begin_poll(50.0)
     machine.end_poll(50.0)
     assert machine.next_time(60.0) == 110.0
-    assert not of_kind(machine, ShareHeartbeat, 109.0)
-    (leave,) = of_kind(machine, ShareHeartbeat, 110.0)
+    assert not requests_of_kind(machine, ShareHeartbeat, 109.0)
+    (leave,) = requests_of_kind(machine, ShareHeartbeat, 110.0)
     assert (leave.epoch, machine.assignment) == (-1, {})
     machine.process_response(leave, ShareHeartbeatResponse(-1, 0.0), 110.0)
-    assert not of_kind(machine, ShareHeartbeat, 500.0)
+    assert not requests_of_kind(machine, ShareHeartbeat, 500.0)
     machine.begin_poll(500.0)
-    (again,) = of_kind(machine, ShareHeartbeat, 500.0)
+    (again,) = requests_of_kind(machine, ShareHeartbeat, 500.0)
     assert (again.epoch, again.topics) == (0, ("t",))
 
 
@@ -316,18 +316,18 @@ def check_that_a_caller_that_waits_stays_in_the_group() -> None:
     """A long poll counts as polling."""
     machine = reader_of(max_poll_interval_ms=60_000)
     machine.begin_poll(1.0)
-    assert not of_kind(machine, ShareHeartbeat, 300.0)
+    assert not requests_of_kind(machine, ShareHeartbeat, 300.0)
     assert machine.member.partition_ids == [ONE]
 
 
 def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
-    """The coordinator may have the member. The response to the join is not waited for without end."""
+    """The coordinator may have the member. The wait for the response to the join is limited."""
     machine = machine_of()
-    assert [request.epoch for request in of_kind(machine, ShareHeartbeat, 0.0)] == [0]
+    assert [request.epoch for request in requests_of_kind(machine, ShareHeartbeat, 0.0)] == [0]
     machine.begin_end()
     assert not machine.next_requests(1.0)
     machine.abandon_waiting(3.0)
-    assert [request.epoch for request in of_kind(machine, ShareHeartbeat, 3.0)] == [-1]
+    assert [request.epoch for request in requests_of_kind(machine, ShareHeartbeat, 3.0)] == [-1]
 
 
 def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
@@ -335,7 +335,7 @@ def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
     machine = reader_of()
     machine.begin_end()
     for _ in range(3):
-        (leave,) = of_kind(machine, ShareHeartbeat, 1.0)
+        (leave,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
         assert leave.epoch == -1
         assert not machine.has_ended
         machine.process_failure(leave, broker_error(ErrorCode.NOT_COORDINATOR, "heartbeat"), 1.0)
@@ -346,47 +346,49 @@ def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     """The broker may still process it, and hold records until their locks expire."""
     machine = reader_of()
     machine.begin_poll(1.0)
-    (request,) = of_kind(machine, ShareFetch, 1.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
     machine.begin_end()
     machine.abandon_waiting(4.0)
-    (final,) = of_kind(machine, ShareAcknowledge, 4.0)
+    (final,) = requests_of_kind(machine, ShareAcknowledge, 4.0)
     assert final.epoch == -1
     machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 4.5)
     assert not machine.has_records
     machine.process_response(final, ShareAcknowledgeResponse({}), 5.0)
-    assert [leave.epoch for leave in of_kind(machine, ShareHeartbeat, 5.0)] == [-1]
+    assert [leave.epoch for leave in requests_of_kind(machine, ShareHeartbeat, 5.0)] == [-1]
 
 
 def check_that_a_session_without_partitions_is_closed() -> None:
-    """It is closed when no record of it waits for the caller. If that fails, the end of the subscription repeats it."""
+    """It is closed when the caller has no record of it left to acknowledge. If that fails, the end of the
+    subscription retries it.
+    """
     machine = reader_of(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.begin_poll(2.0)
-    forgets = next(request for request in of_kind(machine, ShareFetch, 2.0) if request.node.node_id == 1)
+    forgets = next(request for request in requests_of_kind(machine, ShareFetch, 2.0) if request.node.node_id == 1)
     assert (forgets.removed_partitions, forgets.acknowledgements) == ([ONE], {ONE: {0: ACCEPT}})
     machine.process_response(forgets, ShareFetchResponse({ONE: ShareFetchRow()}, LOCK_S), 2.0)
-    (final,) = of_kind(machine, ShareAcknowledge, 2.0)
+    (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.node.node_id, final.epoch) == (1, -1)
     machine.process_failure(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
     machine.end_poll(2.0)
     machine.begin_end()
-    assert 1 in {request.node.node_id for request in of_kind(machine, ShareAcknowledge, 3.0)}
+    assert 1 in {request.node.node_id for request in requests_of_kind(machine, ShareAcknowledge, 3.0)}
 
 
 def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
     """The request that ends the session releases them."""
     machine = reader_of()
     machine.begin_poll(1.0)
-    (request,) = of_kind(machine, ShareFetch, 1.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
     machine.begin_end()
     machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     assert not machine.has_records
-    (final,) = of_kind(machine, ShareAcknowledge, 2.0)
+    (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.epoch, final.acknowledgements) == (-1, {})
 
 
@@ -395,7 +397,7 @@ def check_that_errors_of_topics_are_raised() -> None:
     machine = machine_of()
     machine._cluster.topics.clear()
     join(machine, [ONE])
-    (request,) = of_kind(machine, FetchMetadata, 1.0)
+    (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
     add_topic(machine._cluster, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     machine.process_response(request, None, 1.0)
     error = machine.take_error()
@@ -405,11 +407,11 @@ def check_that_errors_of_topics_are_raised() -> None:
 
 
 def check_that_an_error_is_queued_once() -> None:
-    """A caller that polls seldom would otherwise have to take the same error many times."""
+    """Otherwise a caller that polls rarely would have to handle the same error many times."""
     machine = reader_of()
     for now in (1.0, 2.0, 3.0):
         machine.begin_poll(now)
-        for request in of_kind(machine, ShareFetch, now):
+        for request in requests_of_kind(machine, ShareFetch, now):
             machine.process_failure(request, broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "fetch"), now)
         machine.end_poll(now)
     assert isinstance(machine.take_error(), BrokerError)
@@ -420,7 +422,7 @@ def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
     """The group assigns it to another member before the response arrives. Its records are returned."""
     machine = reader_of()
     machine.begin_poll(1.0)
-    (request,) = of_kind(machine, ShareFetch, 1.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
     machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)

@@ -2,8 +2,8 @@
 
     python -m tests.soak.share_mutants [--schedules 1500] [--only NAME] [--skip-cases]
 
-Each mutant is a module, a text of it, and its replacement. The cases of ``share_cases.py`` are tried first, then
-schedules. The command prints the first that fails for each mutant. Its exit status is 1 if a mutant survives.
+Each mutant is a module, a text in it, and the text's replacement. The cases of ``share_cases.py`` run first, then
+schedules. The command prints the first failure for each mutant. Its exit status is 1 if a mutant survives.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def first_wrong(name: str, schedules: int, *, skips_cases: bool = False) -> str 
 
 
 def main() -> None:
-    """Try each mutant."""
+    """Run each mutant."""
     parser = mutants_parser(__doc__ or "", MUTANTS, schedules=1_500)
     parser.add_argument("--skip-cases", action="store_true", help="try schedules only")
     options = parser.parse_args()

@@ -1,16 +1,16 @@
-"""Explore what can happen between the members of a share group and a cluster: random schedules, without sockets.
+"""Explore the interactions between the members of a share group and a cluster: random schedules, without sockets.
 
     python -m tests.soak.share_schedules [--schedules 50000] [--seed 1] [--processes 2]
 
-Each ``SimulatedMember`` has the real ``ShareMachine`` and ``ShareMessages``. On the other side is the embedded broker
-itself, with two nodes, a clock that the schedule moves, and a disk in memory: each request is encoded, dispatched to
-the broker's handlers and answered in bytes. In between: requests that are lost, or handled after their connection is
-gone, responses that are lost or late, refused requests, sessions that the broker forgets, responses that lack rows,
-damaged batches, leaders and coordinators that move, nodes that are away, restarts, topics that are deleted, created
-again and grown, members that the coordinator removes, callers that are slow, renew locks, poll too late, close in the
-middle or go away without a word.
+Each ``SimulatedMember`` has the real ``ShareMachine`` and ``ShareMessages``. The other side is the embedded broker with
+two nodes, a clock that the schedule moves, and a disk in memory: each request is encoded, dispatched to the broker's
+handlers and answered in bytes. Faults: requests that are lost, or handled after their connection has ended, responses
+that are lost or late, rejected requests, sessions that the broker forgets, responses that lack rows, damaged batches,
+leaders and coordinators that move, nodes that are down, restarts, topics that are deleted, recreated and grown, members
+that the coordinator removes, callers that are slow, renew locks, poll too late, close in the middle or end without
+leaving the group.
 
-Laws. A record is (topic id, partition, offset).
+Invariants. A record is (topic id, partition, offset).
 
 * No record is lost: at the end, a member has returned it, and it is accepted or rejected.
 * None is returned after a broker has confirmed that it is accepted or rejected, and none without a lock.
@@ -156,7 +156,7 @@ class World:
         self.nodes.coordinators[0, GROUP] = 1
         self.lock_s = lock_s
         self.away: set[int] = set()
-        self.disturbances = 0  # events after which a lock may be gone early
+        self.disturbances = 0  # events after which a lock may end early
         self.written_records: set[Record] = set()
         self.state: BrokerState
         self.dispatcher: Dispatcher
@@ -188,7 +188,7 @@ class World:
         self.dispatcher = Dispatcher(self.state)
 
     def restart(self) -> None:
-        """Restart the broker. Locks and sessions are gone, and the stored states are loaded."""
+        """Restart the broker. Locks and sessions are lost, and the stored states are loaded."""
         self.disturbances += 1
         leaders = {row.topic_partition: (row.leader_id, row.leader_epoch) for row in self.state.partitions()}
         self.state.logs.close(now_ms=self.clock.now_ms)
@@ -254,7 +254,7 @@ class World:
     def dispatch(
         self, api: str, version: int, body: Any, session: Session, reply: Callable[[Any], None]
     ) -> DeferredResponse | None:
-        """Send a request. ``reply`` gets the body of the response, now or later."""
+        """Send a request. ``reply`` receives the body of the response, now or later."""
         connection = ClientConnection(client_id="test")
         connection.send_request(body, version)
         request = self.dispatcher.decode_request(connection.data_to_send()[4:], session)
@@ -293,7 +293,7 @@ class World:
         return None
 
     def is_finished(self, record: Record) -> bool:
-        """Whether the group has accepted, rejected or archived a record."""
+        """Return whether the group has accepted, rejected or archived a record."""
         key = ShareKey(GROUP, record.topic_id, record.partition)
         share = self.state.share_groups.partitions.get(key)
         if share is None:
@@ -315,13 +315,13 @@ class World:
 
 @dataclass(eq=False)
 class PendingShareRequest:
-    """A request on its way: to the broker, then back."""
+    """A request in flight, and its response."""
 
     request: ShareRequest
     sent_s: float
     is_handled: bool = False
     later: DeferredResponse | None = None
-    answers: list[Any] = field(default_factory=list)  # one, once the broker has answered
+    answers: list[Any] = field(default_factory=list)  # one response, once the broker has answered
 
 
 @dataclass(eq=False)
@@ -342,7 +342,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(eq=False)
-class Acknowledged:
+class PendingAcknowledgement:
     """An acknowledgement of the caller that has no result yet."""
 
     record: Record
@@ -361,12 +361,12 @@ class SimulatedMember:
         self.messages = ShareMessages(self.settings, self.member_id, self.machine.partition_of)
         self.connections: dict[tuple[str, int], Connection] = {}
         self.coordinator = 1
-        self.delivered_records: dict[RecordKey, Record] = {}  # returned, and not acknowledged by the caller
+        self.delivered_records: dict[RecordKey, Record] = {}  # returned records that the caller has not acknowledged
         self.locked_s: dict[Record, float] = {}  # time of the delivery or of the last renewal
         self.confirmed_records: set[Record] = set()
         self.without_row: set[Record] = set()  # records whose acknowledgements lack a row in the response
-        self.pending_acknowledgements: dict[RecordKey, list[Acknowledged]] = {}
-        self.errors: Counter[str] = Counter()  # raised by polls, or logged at the end
+        self.pending_acknowledgements: dict[RecordKey, list[PendingAcknowledgement]] = {}
+        self.errors: Counter[str] = Counter()  # errors raised by polls, or logged at the end
         self.fatal: Counter[str] = Counter()  # errors that must be raised
         self.is_busy = False  # the caller is in a call or handles records
         self.is_closed = self.has_crashed = False
@@ -394,7 +394,7 @@ class SimulatedMember:
         return self.connections[key]
 
     def send(self) -> None:
-        """Let the machine send what is due."""
+        """Send the machine's pending requests."""
         for request in self.machine.next_requests(self.now):
             try:
                 self.body_of(request)  # a renewal may not be supported
@@ -431,7 +431,7 @@ class SimulatedMember:
                 self.execute(connection, entry)
                 return
             if not entry.answers:
-                return  # the broker holds back what comes after it
+                return  # the broker delays all later requests of the connection
 
     def execute(self, connection: Connection, entry: PendingShareRequest) -> None:
         api, version, body = self.body_of(entry.request)
@@ -477,7 +477,7 @@ class SimulatedMember:
         self.collect()
 
     def note_fatal(self, request: ShareRequest, error: BrokerError) -> None:
-        """Remember an error that a poll must raise."""
+        """Note an error that a poll must raise."""
         is_current = not self.is_closed and bool(self.machine.topics)
         if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED and is_current:
             is_late = isinstance(request, ShareHeartbeat) and request is not self.machine.member._in_flight
@@ -486,7 +486,7 @@ class SimulatedMember:
                 self.fatal[str(error)] += 1
 
     def note_row_errors(self, answer: ShareFetchResponse) -> None:
-        """Remember errors of partitions that a poll must raise."""
+        """Note errors of partitions that a poll must raise."""
         for partition_id, row in answer.rows.items():
             if row.error is not None and row.error.code not in LEADER_MOVED_CODES and not is_retriable(row.error):
                 self.fatal[str(row.error)] += 1
@@ -495,7 +495,7 @@ class SimulatedMember:
                 self.fatal[str(row.damage)] += 1
 
     def end_connection(self, connection: Connection, *, handles_rest: bool) -> None:
-        """End a connection. The broker may still handle what it has received, and notice the end later."""
+        """End a connection. The broker may still handle the requests that it has received, and notice the end later."""
         self.connections = {key: value for key, value in self.connections.items() if value is not connection}
         waiting, connection.waiting = connection.waiting, deque()
         self.world.disturbances += 1
@@ -569,16 +569,16 @@ class SimulatedMember:
         return acquired_batches
 
     def mark_accepted(self) -> None:
-        """In implicit mode, the next call accepts what is delivered."""
+        """Note that, in implicit mode, the next call accepts the delivered records."""
         if self.simulation.mode == "implicit":
             for key, record in self.delivered_records.items():
-                self.pending_acknowledgements.setdefault(key, []).append(Acknowledged(record, ACCEPT))
+                self.pending_acknowledgements.setdefault(key, []).append(PendingAcknowledgement(record, ACCEPT))
             self.delivered_records.clear()
 
     def acknowledge(self, keys: Sequence[RecordKey], kind: int) -> None:
         for key in keys:
             record = self.delivered_records.pop(key)
-            self.pending_acknowledgements.setdefault(key, []).append(Acknowledged(record, kind))
+            self.pending_acknowledgements.setdefault(key, []).append(PendingAcknowledgement(record, kind))
             if kind == RELEASE:
                 self.simulation.release_counts[record] += 1
         self.machine.acknowledge(keys, kind)
@@ -630,7 +630,7 @@ class SimulatedMember:
         self.simulation.counters["commits" if error is None else "commits failed"] += 1
         if error is None:
             missing = [entry.record for key, entry in before.items() if watch[key] is not True]
-            assert not missing, f"a commit succeeded, and {missing[0]} has no result without an error"
+            assert not missing, f"a commit succeeded, but {missing[0]} has no result without an error"
 
     def renew(self, keys: Sequence[RecordKey]) -> None:
         simulation = self.simulation
@@ -647,7 +647,7 @@ class SimulatedMember:
             assert error is None, f"a renewal in time failed: {error}"
 
     def wait_for(self, completion: PendingResults) -> Exception | None:
-        """Wait for a commit or a renewal; return its error."""
+        """Wait for a commit or a renewal. Return its error."""
         was_busy, self.is_busy = self.is_busy, True
         for _ in range(400):
             self.send()
@@ -665,7 +665,7 @@ class SimulatedMember:
         return None
 
     def end(self) -> None:
-        """Unsubscribe as ``AsyncShareConsumer`` does, and check that nothing is left."""
+        """Unsubscribe as ``AsyncShareConsumer`` does, and check that no state remains."""
         simulation, machine = self.simulation, self.machine
         self.is_busy = True
         disturbances, deadline = self.world.disturbances, self.now + FETCH_WAIT_S + 2.0
@@ -705,7 +705,7 @@ class SimulatedMember:
             simulation.check_ended(self)
 
     def close(self, *, is_polite: bool) -> None:
-        """Close, or go away without a word."""
+        """Close, or end without leaving the group."""
         if is_polite:
             self.end()
         else:
@@ -760,7 +760,7 @@ class ShareSimulation:
     # events
 
     def of_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
-        """Return an event of some member whose caller is free."""
+        """Return an event that calls a function with a random member whose caller is free."""
 
         def run() -> None:
             free = [member for member in self.members if not member.is_busy]
@@ -770,7 +770,7 @@ class ShareSimulation:
         return run
 
     def of_connection(self, call: Callable[[SimulatedMember, Connection], object]) -> Callable[[], None]:
-        """Return an event of some connection."""
+        """Return an event that calls a function with a random connection."""
 
         def run() -> None:
             rows = [(member, connection) for member in self.members for connection in member.connections.values()]
@@ -791,7 +791,7 @@ class ShareSimulation:
                 member.deliver(connection)
 
     def serve(self, member: SimulatedMember) -> None:
-        """Let the caller poll and handle what it gets."""
+        """Let the caller poll and handle the records."""
         acquired_batches = member.poll(self.random.choice((0.0, 0.3, 1.0)))
         if acquired_batches:
             member.work(acquired_batches)
@@ -827,7 +827,7 @@ class ShareSimulation:
         }
 
     def step(self) -> None:
-        """Let one thing happen, perhaps in the middle of another."""
+        """Let one event happen, perhaps in the middle of another."""
         if self.depth > 1:
             return
         self.depth += 1
@@ -872,7 +872,7 @@ class ShareSimulation:
             self.world.create("t", len(self.world.state.topics["t"].partitions) + 1)
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock in small steps: background tasks act at their times."""
+        """Move the clock in small steps, so that background tasks run at their times."""
         left_ms = int(seconds * 1000)
         while left_ms > 0:
             step_ms = min(left_ms, 500)
@@ -948,7 +948,7 @@ class ShareSimulation:
             self.counters["members fenced"] += 1
 
     def fault(self, member: SimulatedMember, connection: Connection, request: ShareRequest) -> ErrorCode | None:
-        """Return with what a broker refuses a request; None if it does not."""
+        """Return the error with which a broker rejects a request, or None."""
         if isinstance(request, FetchMetadata) or not self.chance(self.fault_rate):
             return None
         self.counters["faults"] += 1
@@ -960,10 +960,10 @@ class ShareSimulation:
             _share._release_session(self.world.state, (connection.node_id, GROUP, member.member_id))
         return code
 
-    # what the broker has done
+    # The broker's results
 
     def observe(self, member: SimulatedMember, connection: Connection, request: ShareRequest, answer: Any) -> None:
-        """Record what a response says, and change it as a faulty broker or network would."""
+        """Record the contents of a response, and alter it as a faulty broker or network would."""
         if not isinstance(request, (ShareFetch, ShareAcknowledge)) or answer.error_code:
             return
         for topic in answer.responses:
@@ -1051,7 +1051,7 @@ class ShareSimulation:
                 f"{record} is delivered {deliveries} times, and released {max_deliveries - 1} times"
             )
 
-    def check_result(self, member: SimulatedMember, entry: Acknowledged, error: Exception | None) -> None:
+    def check_result(self, member: SimulatedMember, entry: PendingAcknowledgement, error: Exception | None) -> None:
         for watch in self.commit_watch:
             if id(entry) in watch:
                 watch[id(entry)] = error is None
@@ -1067,17 +1067,17 @@ class ShareSimulation:
             # A broker also confirms stale acknowledgements of other members if the start offset has passed the record.
             assert entry.record not in member.confirmed_records, f"{entry.record} is acknowledged twice"
             member.confirmed_records.add(entry.record)
-            assert self.world.is_finished(entry.record), f"{entry.record} is acknowledged, and not at the broker"
+            assert self.world.is_finished(entry.record), f"{entry.record} is acknowledged, but not at the broker"
             self.confirmed_records.add(entry.record)
 
     def excuse(self, member: SimulatedMember) -> None:
-        """The records of a member that ends are released."""
+        """Excuse the records of a member that ends: they are released."""
         for record, attempts in self.attempts.items():
             if any(entry.member == member.number for entry in attempts) and record not in self.confirmed_records:
                 self.release_counts[record] += 1
 
     def check_ended(self, member: SimulatedMember) -> None:
-        """Check that the broker has nothing of a member."""
+        """Check that the broker has no state of a member."""
         state = self.world.state
         for node_id, _, member_id in state.share_groups.sessions:
             assert member_id != member.member_id, f"member {member.number} has a session at node {node_id}"
@@ -1119,7 +1119,7 @@ class ShareSimulation:
                 self.world.write(row, 2)
 
     def problem(self) -> str | None:
-        """Return what is not as it should be at the end."""
+        """Return what violates an invariant at the end, or None."""
         group = self.world.state.groups.groups.get(GROUP)
         expected_members = {member.member_id for member in self.members}
         if group is None or not expected_members <= set(group.members):
@@ -1132,7 +1132,9 @@ class ShareSimulation:
         return None
 
     def check_lost(self) -> None:
-        """Check that every record was returned, except damaged ones and those whose deliveries faults have used up."""
+        """Check that every record was returned, except damaged ones and those whose delivery attempts faults have
+        used up.
+        """
         for record in self.world.written_records:
             if record.topic_id not in self.world.state.topics_by_id or record in self.damaged_records:
                 continue
@@ -1143,12 +1145,12 @@ class ShareSimulation:
 
 
 def explore(seed: int) -> Counter[str]:
-    """Run the schedule of a seed; return what was seen in it."""
+    """Run the schedule of a seed. Return the events that occurred in it."""
     return ShareSimulation(seed).run()
 
 
 def main() -> None:
-    """Explore as many schedules as the command says."""
+    """Explore as many schedules as the command line requests."""
     sys.exit(bool(run_command(__doc__ or "", explore, schedules=50_000, range_size=250)))
 
 

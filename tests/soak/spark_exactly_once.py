@@ -1,13 +1,13 @@
-"""Kill drivers, workers and brokers of a stream that writes exactly once, again and again; then count its rows.
+"""Kill drivers, workers and brokers of an exactly-once stream repeatedly, then count its rows.
 
-A broker, a producer that goes on, and a driver with a stream from ``in`` to ``out`` are processes of their own. In each
-round one of them is killed with SIGKILL at a random moment, or an answer of the broker is dropped after it was carried
-out, and now and then a second such thing follows at once; a driver starts again from its checkpoint, a broker on its
-directory. Now and then the driver comes back on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
-that option it would stop. In the end ``out``, read with ``read_committed``, must hold each row once, those of a key in
-order. With ``--master local-cluster[2,1,1024]`` executors are killed, too. Queries that ended for anything but a driver
-that was killed are counted. With ``--format`` the stream writes by ``writeStream.format``, the process that holds its
-transaction is killed too, and no checkpoint goes back.
+A broker, a continuous producer, and a driver with a stream from ``in`` to ``out`` are separate processes. In each round
+one of them is killed with SIGKILL at a random moment, or a response of the broker is dropped after the request was
+processed; sometimes a second fault follows at once. A driver is restarted from its checkpoint, a broker on its
+directory. Sometimes the driver is restarted on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
+that option it would stop. In the end ``out``, read with ``read_committed``, must contain each row once, and the rows of
+a key in order. With ``--master local-cluster[2,1,1024]`` executors are killed as well. Queries that end without a
+killed driver are counted. With ``--format`` the stream writes by ``writeStream.format``, the process that holds its
+transaction is killed as well, and no older checkpoint is restored.
 
     python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600] [--master "local[2]"] [--format]
 """
@@ -78,7 +78,7 @@ class Part:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, *more: str) -> str:
-        """Start it, with more arguments perhaps; return its first line."""
+        """Start the process, optionally with more arguments. Return its first line."""
         own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(
             [*self._command, *more],
@@ -91,15 +91,15 @@ class Part:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
-    def tell(self, line: str) -> None:
-        """Send it a line."""
+    def send_line(self, line: str) -> None:
+        """Send the process a line."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill it, and all that it has started, at once."""
+        """Kill the process and all its descendants at once."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
@@ -107,30 +107,30 @@ class Part:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         assert self._process is not None
         return self._process.pid
 
 
 def workers_of(driver: int) -> list[int]:
-    """Return the Python workers of a driver and of its executors, which a daemon ``pyspark.daemon`` has made."""
+    """Return the Python workers of a driver and of its executors, which ``pyspark.daemon`` has forked."""
     python_daemons = [each for each in descendants_of(driver) if "pyspark.daemon" in each.arguments]
     daemons = {each.pid for each in python_daemons}
     return [each.pid for each in python_daemons if each.parent in daemons]
 
 
 def executors_of(driver: int) -> list[int]:
-    """Return the executors of a driver that are processes of their own."""
+    """Return the executors of a driver that are separate processes."""
     return [each.pid for each in descendants_of(driver) if "CoarseGrainedExecutorBackend" in each.arguments]
 
 
 def holders() -> list[int]:
-    """Return the processes that hold transactions of ``writeStream.format``: whoever started one may be gone."""
+    """Return the processes that hold transactions of ``writeStream.format``. Their parents may have ended."""
     return [each.pid for each in descendants_of(1) if "write_topic.transaction_process" in each.arguments]
 
 
 def produce(servers: str, first: int) -> None:
-    """Write rows that tell their number; until the broker takes them."""
+    """Write rows with consecutive numbers. Retry until the broker accepts them."""
     rows = {
         "key": [b"k%d" % (n % KEYS) for n in range(first, first + ROWS)],
         "value": [b"%d" % n for n in range(first, first + ROWS)],
@@ -140,7 +140,7 @@ def produce(servers: str, first: int) -> None:
 
 
 def read_written(servers: str) -> list[tuple[bytes, int]]:
-    """Return key and number of each row that a reader of committed records sees, in order."""
+    """Return key and number of each row that a read_committed consumer sees, in order."""
     with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for("out")
         consumer.assign(partitions)
@@ -152,7 +152,7 @@ def read_written(servers: str) -> list[tuple[bytes, int]]:
 
 
 def check(rows: list[tuple[bytes, int]], total: int) -> None:
-    """Raise unless each row is there once, those of a key in order."""
+    """Raise unless each row exists once, and the rows of a key are in order."""
     numbers = [number for _, number in rows]
     missing, double = set(range(total)) - set(numbers), len(numbers) - len(set(numbers))
     if missing or double:
@@ -164,7 +164,9 @@ def check(rows: list[tuple[bytes, int]], total: int) -> None:
 
 
 def come_back(driver: Part, checkpoint: Path, *, is_restored: bool) -> str:
-    """Kill the driver and start it again, perhaps on the copy that was made when it was killed before; return what."""
+    """Kill the driver and restart it, perhaps on the copy of the checkpoint from its last kill. Return a
+    description.
+    """
     driver.kill()
     copy, newer = checkpoint.with_name("copy"), checkpoint.with_name("newer")
     if checkpoint.exists():
@@ -182,19 +184,19 @@ def come_back(driver: Part, checkpoint: Path, *, is_restored: bool) -> str:
 
 
 def newest_of(checkpoint: Path) -> int:
-    """Return the newest micro-batch that a checkpoint has as done; -1 for none."""
+    """Return the newest committed micro-batch of a checkpoint; -1 if there is none."""
     return max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
 
 
 def wait_for_progress(checkpoint: Path, before: int) -> None:
-    """Wait until a micro-batch is done, a minute at most: what is hurt is at work then, not on its way up."""
+    """Wait at most a minute until a micro-batch is committed, so that the next fault hits a running process."""
     deadline = time.monotonic() + 60
     while newest_of(checkpoint) <= before and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
-def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random, form: str) -> str:
-    """Do one of the things that happen; return what."""
+def inject_fault(broker: Part, driver: Part, checkpoint: Path, rng: random.Random, form: str) -> str:
+    """Inject one random fault. Return its description."""
     executors = executors_of(driver.pid)
     own = ("restored",) if form == "write_topic" else ("holder", "holder")
     what = rng.choice(
@@ -216,7 +218,7 @@ def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random, form:
         broker.start()
     else:
         api = rng.choice(DROPPED)
-        broker.tell(api)
+        broker.send_line(api)
         what = f"reply of {api}"
     return what
 
@@ -243,13 +245,13 @@ def main() -> None:
             form,
         )
     except BaseException:
-        print(f"what the broker and the checkpoint hold is kept in {folder}", flush=True)
+        print(f"broker and checkpoint directories are kept in {folder}", flush=True)
         raise
     shutil.rmtree(folder)
 
 
-def run(folder: str, most: int, rng: random.Random, deadline: float, master: str, form: str) -> None:
-    """Hurt something in each round, then count; brokers and checkpoint lie in a folder."""
+def run(folder: str, max_rounds: int, rng: random.Random, deadline: float, master: str, form: str) -> None:
+    """Inject a fault in each round, then count the rows. Broker and checkpoint directories are in ``folder``."""
     first = Part(BROKER, f"{folder}/data", "0")
     port = first.start()
     first.kill()
@@ -262,20 +264,20 @@ def run(folder: str, most: int, rng: random.Random, deadline: float, master: str
             admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
         driver.start("error")
         total, rounds = 0, 0
-        while rounds < most and time.monotonic() < deadline:
+        while rounds < max_rounds and time.monotonic() < deadline:
             before = newest_of(checkpoint)
             produce(servers, total)
             total += ROWS
             wait_for_progress(checkpoint, before)
             time.sleep(rng.random() * 2)
-            if rng.random() < 0.7:  # so that a micro-batch is under way
+            if rng.random() < 0.7:  # so that a micro-batch is in progress
                 produce(servers, total)
                 total += ROWS
                 time.sleep(rng.random() * 0.5)
-            faults = [hurt(broker, driver, checkpoint, rng, form) for _ in range(rng.choice((1, 1, 1, 2)))]
+            faults = [inject_fault(broker, driver, checkpoint, rng, form) for _ in range(rng.choice((1, 1, 1, 2)))]
             print(f"round {rounds}: {', then '.join(faults)}", flush=True)
             rounds += 1
-        settle(servers, total)
+        wait_for_rows(servers, total)
         check(read_written(servers), total)
         ended_processes = (
             Path(f"{checkpoint}.ended").read_text().splitlines() if Path(f"{checkpoint}.ended").exists() else []
@@ -289,8 +291,8 @@ def run(folder: str, most: int, rng: random.Random, deadline: float, master: str
         broker.kill()
 
 
-def settle(servers: str, total: int) -> None:
-    """Wait until all rows are there, two minutes at most."""
+def wait_for_rows(servers: str, total: int) -> None:
+    """Wait at most two minutes until all rows are written."""
     deadline, count = time.monotonic() + 120, -1
     while count < total and time.monotonic() < deadline:
         time.sleep(1)

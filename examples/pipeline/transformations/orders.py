@@ -1,4 +1,4 @@
-"""A topic into a table, a log directory and a capture into views, and the table's large orders into a topic."""
+"""A topic as a table, a log directory and a capture as views, and the table's large orders written to a topic."""
 
 import os
 
@@ -12,7 +12,7 @@ dp.create_sink("large_orders", "kafka-topic", {**SERVERS, "topic": "example-larg
 
 @dp.table
 def orders() -> DataFrame:
-    """A streaming table: each run adds what has come to the topic."""
+    """A streaming table: each run appends the topic's new records."""
     topic = spark.readStream.format("kafka-topic").options(**SERVERS, subscribe="example-orders")
     rows = topic.option("startingOffsets", "earliest").load()
     return rows.selectExpr("CAST(key AS string) AS customer", "CAST(CAST(value AS string) AS int) AS amount", "offset")
@@ -20,19 +20,19 @@ def orders() -> DataFrame:
 
 @dp.append_flow(target="large_orders")
 def large() -> DataFrame:
-    """A transaction for each micro-batch: readers of committed records see each row once, whatever is cut off."""
+    """One transaction per micro-batch: read_committed consumers see each row once, even after a crash."""
     rows = spark.readStream.table("orders").where("amount >= 900")
     return rows.selectExpr("customer AS key", "CAST(amount AS string) AS value")
 
 
 @dp.materialized_view
 def backup() -> DataFrame:
-    """Made anew in each run, from a broker's directory."""
+    """A view of a broker's log directory, recomputed in each run."""
     log = spark.read.format("kafka-log").option("subscribe", "payments").load(os.environ["EXAMPLE_LOG_DIR"])
     return log.groupBy("topic", "partition").count()
 
 
 @dp.materialized_view
 def calls() -> DataFrame:
-    """Which APIs the recorded clients have called."""
+    """The APIs that the recorded clients called."""
     return spark.read.format("kafka-capture").load(os.environ["EXAMPLE_CAPTURE"]).groupBy("apiName").count()

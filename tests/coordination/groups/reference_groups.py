@@ -1,6 +1,6 @@
 """A reference for ``ConsumerGroupProtocol``: each heartbeat computes everything from all members.
 
-``ConsumerGroupProtocol`` computes what has changed. ``test_large_groups.py`` compares the two.
+``ConsumerGroupProtocol`` computes only the changes. ``test_large_groups.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_TOPICS: frozenset[str] = frozenset()
 
 @dataclass(slots=True)
 class _Plan:
-    """What a heartbeat is going to change."""
+    """The changes that a heartbeat is going to make."""
 
     records: list[Record] = field(default_factory=list)
     epoch: int = 0
@@ -46,7 +46,7 @@ class _Plan:
 
 
 class ReferenceConsumerGroups(ConsumerGroupProtocol):
-    """``ConsumerGroupProtocol`` that keep no intermediate results between heartbeats."""
+    """A ``ConsumerGroupProtocol`` that keeps no intermediate results between heartbeats."""
 
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
@@ -93,7 +93,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
     def _plan_epoch(
         self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
     ) -> None:
-        """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
+        """Bump the group epoch if a subscription or the subscribed topics have changed."""
         plan.epoch = group.epoch
         plan.records += self._regex_records(group, plan.regexes)
         plan.metadata_hash = hash_topics(self.topics, _all_topics(members.values(), plan.regexes))
@@ -110,9 +110,9 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         members: Mapping[str, ConsumerMember],
         viewers: Mapping[str, MemberIdentity | None],
     ) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-        """Return the topics of every pattern, and those that each member sees of its own.
+        """Return the topics of every pattern, and the topics that each member may see.
 
-        A member that has not been heard of since the start sees what its pattern stood for before.
+        A member that has sent no heartbeat since the restart sees the topics that its pattern matched before.
         """
         names_by_pattern: dict[str, frozenset[str]] = {}
         names_by_viewer: dict[tuple[str, MemberIdentity | None], frozenset[str]] = {}
@@ -135,7 +135,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         return visible_names, visible
 
     def _regex_records(self, group: ConsumerGroup, names_by_pattern: Mapping[str, frozenset[str]]) -> Iterator[Record]:
-        """Yield the records of the patterns that are new, stand for other topics, or are unused."""
+        """Yield the records of patterns that are new, match other topics, or are unused."""
         for regex, names in names_by_pattern.items():
             if group.regexes.get(regex) != names:
                 yield rows.build_regex_record(group.group_id, regex, names, self.clock.now_ms)
@@ -150,7 +150,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         replaced_member: ConsumerMember | None,
         member_id: str,
     ) -> None:
-        """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
+        """Compute a new target assignment if the epoch has grown. A static member that returns keeps its target."""
         current = dict(group.targets)
         if replaced_member is not None:
             current[member_id] = current.pop(replaced_member.member_id, NO_PARTITIONS)
@@ -197,8 +197,8 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
         request: HeartbeatRequest,
         replaced_member: ConsumerMember | None,
     ) -> ConsumerMember:
-        """Bring the member a step nearer to its target."""
-        if request.epoch == 0:  # it has nothing, whatever it had
+        """Move the member one step towards its target assignment."""
+        if request.epoch == 0:  # it now owns nothing
             member = replace(
                 member,
                 assignment=NO_PARTITIONS if replaced_member is None else member.assignment,
@@ -249,7 +249,7 @@ class ReferenceConsumerGroups(ConsumerGroupProtocol):
 
 
 def _needs_assignment(old: ConsumerMember | None, new: ConsumerMember) -> bool:
-    """Whether the group has to be assigned anew for what the member asks for."""
+    """Return whether the member's request requires a new assignment."""
     before = (old.topics, old.regex) if old is not None else ((), None)
     return before != (new.topics, new.regex)
 

@@ -1,4 +1,4 @@
-"""A group coordinator without a broker: a clock that stands still, and a log that is a list."""
+"""A group coordinator without a broker, with a manual clock and a log in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Loaded(NamedTuple):
 
 @dataclass
 class ListLog:
-    """A log in memory; ``is_broken`` makes it refuse."""
+    """A log in memory. While ``is_broken`` is set, appends fail."""
 
     partitions: int = 50
     rows: list[Loaded] = field(default_factory=list)
@@ -51,7 +51,7 @@ class ListLog:
         self.rows += [Loaded(partition, key, value, producer_id, producer_id >= 0) for key, value in records]
 
 
-# Settings that a group may have of its own; the intervals of assignments are Kafka's 1000.
+# Settings that a group may override; the assignment intervals are Kafka's 1000 ms.
 OF_GROUPS = {
     "consumer.assignment.interval.ms": 0,
     "consumer.heartbeat.interval.ms": 5_000,
@@ -69,7 +69,7 @@ OF_GROUPS = {
 
 @dataclass
 class SomeTopics:
-    """Topics by name: an id, and how many partitions."""
+    """Topics by name, each with its id and number of partitions."""
 
     topics_by_name: dict[str, tuple[UUID, int]] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ def frozen_clock() -> Clock:
 
 @dataclass
 class Bench:
-    """A coordinator and what drives it."""
+    """A coordinator and the methods that drive it."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
     clock: Clock = field(default_factory=frozen_clock)
@@ -105,7 +105,7 @@ class Bench:
     topics: SomeTopics = field(default_factory=SomeTopics)
     coordinator: GroupCoordinator = field(init=False)
     ids: Any = field(default_factory=count)
-    resolves_at_once: bool = True  # patterns: within the heartbeat that brings them, which is not Kafka's way
+    resolves_at_once: bool = True  # patterns are resolved within the heartbeat, unlike in Kafka
 
     def __post_init__(self) -> None:
         self.coordinator = self.new_coordinator()
@@ -122,7 +122,7 @@ class Bench:
         return coordinator
 
     def restart(self) -> None:
-        """Begin anew with what is in the log."""
+        """Load the coordinator from the log again."""
         self.coordinator = self.new_coordinator()
         self.coordinator.load(list(self.log.rows))
 
@@ -156,11 +156,11 @@ class Bench:
         return answers
 
     def new_id(self, **changes: Any) -> str:
-        """Return the member id that a new dynamic member is given."""
+        """Return the member id that a new dynamic member receives."""
         return self.join(**changes)[0].member_id
 
     def member(self, **changes: Any) -> JoinResult:
-        """Let one more member join a group of any size, and everybody sync; return what it was told."""
+        """Let one more member join and all members sync. Return the new member's JoinGroup response."""
         current_members = list(self.coordinator.groups["g"].members.values()) if "g" in self.coordinator.groups else []
         member_id = "" if changes.get("instance_id") else self.new_id(**changes)
         mine = self.join(member_id, **changes)
@@ -176,7 +176,7 @@ class Bench:
 
 
 def drain(results: Sequence[Any]) -> Any:
-    """Return the only answer."""
+    """Return the only response."""
     (result,) = results
     return result
 

@@ -1,6 +1,7 @@
-"""Streams groups to be assigned, as lines of text: made at random, given to our assignor and to Kafka's.
+"""Random streams groups as lines of text, for our assignor and Kafka's.
 
-A line is standbys, subtopologies, members and, in a saved one, the answer; ``TaskAssignments.java`` reads them.
+A line has the number of standbys, the subtopologies, the members and, in a saved one, the expected assignment.
+``TaskAssignments.java`` reads them.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ SAVED = Path(__file__).parents[2] / "data" / "streams" / "assignments.tsv.gz"
 
 
 class AssignmentCase(NamedTuple):
-    """A group before it is assigned: members by id, each with its process and its tasks."""
+    """A group before its assignment: members by id, each with its process and its tasks."""
 
     standby_count: int
     subtopologies: dict[str, tuple[int, bool]]
     members: dict[str, tuple[str, Tasks]]
 
     def text(self) -> str:
-        """Return it as a line."""
+        """Return the case as a line."""
         subtopologies = ",".join(f"{name}:{count}:{has:d}" for name, (count, has) in self.subtopologies.items())
         members = ";".join(f"{key}:{process}:{text_of(mine)}" for key, (process, mine) in self.members.items())
         return f"{self.standby_count}\t{subtopologies}\t{members}"
@@ -43,7 +44,7 @@ class AssignmentCase(NamedTuple):
         )
 
     def assign_tasks(self) -> dict[str, Tasks]:
-        """Return what our assignor says."""
+        """Return our assignor's result."""
         return assign_sticky(
             {key: process for key, (process, _) in self.members.items()},
             {key: mine for key, (_, mine) in self.members.items()},
@@ -53,7 +54,7 @@ class AssignmentCase(NamedTuple):
         )
 
     def answer(self) -> str:
-        """Return what our assignor says, as ``TaskAssignments`` prints it."""
+        """Return our assignor's result as a line in the format of ``TaskAssignments``."""
         return ";".join(sorted(f"{key}:{text_of(mine)}" for key, mine in self.assign_tasks().items()))
 
 
@@ -67,7 +68,9 @@ def _tasks(text: str) -> Tasks:
 
 
 def cases(seed: int) -> Iterator[AssignmentCase]:
-    """Yield groups without end; each has members come and go, settings and topologies change, tasks that are odd."""
+    """Yield random groups without end: members join and leave, settings and topologies change, tasks are
+    inconsistent.
+    """
     dice = random.Random(seed)
     while True:
         large = dice.random() < 0.15
@@ -89,8 +92,8 @@ def _subtopologies(dice: random.Random, *, large: bool) -> dict[str, tuple[int, 
 
 
 def _members(dice: random.Random, case: AssignmentCase, *, large: bool) -> dict[str, tuple[str, Tasks]]:
-    def name(prefix: str, most: int) -> str:
-        return str(UUID(int=dice.getrandbits(128))) if by_uuid else f"{prefix}{dice.randint(1, most)}"
+    def name(prefix: str, max_count: int) -> str:
+        return str(UUID(int=dice.getrandbits(128))) if by_uuid else f"{prefix}{dice.randint(1, max_count)}"
 
     by_uuid = any("-" in key for key in case.members) if case.members else dice.random() < 0.5
     most = 40 if large else 9
@@ -100,7 +103,7 @@ def _members(dice: random.Random, case: AssignmentCase, *, large: bool) -> dict[
         process = dice.choice(processes) if processes and dice.random() < 0.5 else name("p", most)
         kept_members.setdefault(name("m", 2 * most), (process, frozenset()))
         processes.append(process)
-    if dice.random() < 0.1:  # what no assignor has left: a task with several owners, or in odd roles
+    if dice.random() < 0.1:  # no assignor produces this: a task with several owners, or in conflicting roles
         for key, (process, mine) in kept_members.items():
             kept_members[key] = (process, mine | {_any_task(dice, case) for _ in range(dice.randint(0, 4))})
     return kept_members

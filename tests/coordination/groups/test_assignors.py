@@ -1,4 +1,4 @@
-"""The server side assignors: everything is assigned once, evenly, and who has something keeps it where it can."""
+"""The server-side assignors: every partition has one owner, the assignment is balanced and sticky."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def groups(draw, *, equal: bool = False):
     some = st.frozensets(st.sampled_from(TOPICS), min_size=1)
     shared_topics = draw(some)
     subscriptions = {name: shared_topics if equal else draw(some) for name in names}
-    everything = [(topic, index) for topic in TOPICS for index in range(counts[topic] + 1)]  # one that is gone
+    # a member that no longer exists
+    everything = [(topic, index) for topic in TOPICS for index in range(counts[topic] + 1)]
     current: dict[str, frozenset] = {}
     for one in everything:
         owner = draw(st.sampled_from([None, *names, "left"]))
@@ -33,7 +34,7 @@ def groups(draw, *, equal: bool = False):
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 @given(group=groups())
-def test_every_partition_has_one_reader_that_subscribes_to_it(assign, group):
+def test_each_partition_has_one_owner_that_subscribes_to_its_topic(assign, group):
     subscriptions, _, counts = group
     assignment = assign(*group)
     assert assignment.keys() == subscriptions.keys()
@@ -46,13 +47,13 @@ def test_every_partition_has_one_reader_that_subscribes_to_it(assign, group):
 
 
 @given(group=groups(equal=True))
-def test_uniform_is_even(group):
+def test_uniform_balances_all_partitions(group):
     sizes = [len(mine) for mine in assign_uniform(*group).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(group=groups())
-def test_uniform_leaves_nothing_that_could_be_levelled(group):
+def test_no_single_move_improves_the_uniform_assignment(group):
     subscriptions, _, _ = group
     assignment = assign_uniform(*group)
     for name, mine in assignment.items():
@@ -63,7 +64,7 @@ def test_uniform_leaves_nothing_that_could_be_levelled(group):
 
 
 @given(group=groups())
-def test_range_is_even_topic_by_topic(group):
+def test_range_balances_each_topic(group):
     subscriptions, _, _ = group
     assignment = assign_range(*group)
     for topic in frozenset().union(*subscriptions.values()):
@@ -75,14 +76,14 @@ def test_range_is_even_topic_by_topic(group):
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 @given(group=groups())
-def test_what_is_assigned_stays_assigned(assign, group):
+def test_a_balanced_assignment_is_not_changed(assign, group):
     subscriptions, _, counts = group
     once = assign(*group)
     assert assign(subscriptions, once, counts) == once
 
 
 @given(group=groups(equal=True), data=st.data())
-def test_a_member_that_leaves_moves_only_what_it_had(group, data):
+def test_only_the_partitions_of_a_leaving_member_move(group, data):
     subscriptions, _, counts = group
     once = assign_uniform(*group)
     if len(once) < 2:
@@ -98,11 +99,11 @@ def test_a_member_that_leaves_moves_only_what_it_had(group, data):
 @given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=6))
 @example(sizes=[9, 8, 1])
 @example(sizes=[0, 3, 4])  # Kafka gives the additional partition to the first member and moves three
-def test_uniform_moves_only_what_exceeds_an_even_share(has_equal_subscriptions, sizes):
+def test_uniform_revokes_only_partitions_above_the_balanced_share(has_equal_subscriptions, sizes):
     partitions = iter([(A, number) for number in range(sum(sizes))])
     current = {f"m{number}": frozenset(islice(partitions, size)) for number, size in enumerate(sizes)}
     subscriptions = {name: frozenset({A}) for name in current}
-    if not has_equal_subscriptions:  # the last topic has no partition
+    if not has_equal_subscriptions:  # the last topic has no partitions
         subscriptions["m0"] = frozenset({A, B})
     assignment = assign_uniform(subscriptions, current, {A: sum(sizes), B: 0})
     share, extra = divmod(sum(sizes), len(sizes))
@@ -111,7 +112,7 @@ def test_uniform_moves_only_what_exceeds_an_even_share(has_equal_subscriptions, 
     assert sum(len(assignment[name] - own) for name, own in current.items()) == excess
 
 
-def test_range_gives_the_same_numbers_of_every_topic():
+def test_range_assigns_the_same_partition_numbers_of_each_topic():
     both = frozenset({A, B})
     assignment = assign_range({"m": both, "n": both}, {}, {A: 4, B: 4})
     assert assignment == {

@@ -1,4 +1,4 @@
-"""Groups with members change their protocol (KIP-848): classic members in a consumer group, there and back again."""
+"""Groups whose members change protocol (KIP-848): classic members in a consumer group, upgrades and downgrades."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bench():
 
 
 def classic_member(bench, name="c", owned_partitions=(), member_id="", version=1, **changes):
-    """Join and sync as a consumer of the classic protocol does; return the answers."""
+    """Join and sync as a consumer of the classic protocol does. Return both responses."""
     protocols = (("cooperative-sticky", subscription(owned_partitions, version)),)
     join_answer = join(bench, member_id, client_id=name, protocols=protocols, **changes)
     if join_answer.error == ErrorCode.MEMBER_ID_REQUIRED:
@@ -52,7 +52,7 @@ def classic_member(bench, name="c", owned_partitions=(), member_id="", version=1
 
 
 def join(bench, member_id="", **changes):
-    """Send a JoinGroup, and let the wait for more members pass."""
+    """Send a JoinGroup, and let the wait for more members end."""
     answers = bench.join(member_id, **changes)
     bench.clock.run_due()
     return answers[0]
@@ -73,8 +73,8 @@ def sync(bench, join_answer, assignments=None):
     return answers[0]
 
 
-def with_everything(bench):
-    """A classic group of one member that has all partitions."""
+def group_of_one_member(bench):
+    """A classic group with one member that owns all partitions."""
     join_answer = classic_member(bench)
     assert sync(bench, join_answer, {join_answer.member_id: write_assignment(ALL, 1)}).error == 0
     return join_answer
@@ -95,8 +95,10 @@ def heartbeat(bench, join_answer):
 
 
 def upgrade_group(bench):
-    """A group whose first member is classic and gives half of what it has to a second, of the consumer protocol."""
-    old = with_everything(bench)
+    """A group with a classic member that has given up half of its partitions to a new member of the consumer
+    protocol.
+    """
+    old = group_of_one_member(bench)
     young = beat(bench)
     assert heartbeat(bench, old) == ErrorCode.REBALANCE_IN_PROGRESS
     again = classic_member(bench, member_id=old.member_id, owned_partitions=ALL)
@@ -108,8 +110,8 @@ def upgrade_group(bench):
     return again, kept_partitions, last_heartbeat
 
 
-def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
-    old = with_everything(bench)
+def test_after_an_upgrade_the_old_member_owns_its_partitions_until_it_revokes_them(bench):
+    old = group_of_one_member(bench)
     young = beat(bench)
     assert isinstance(bench.group(), ConsumerGroup)
     assert (young.epoch, young.assignment) == (old.generation + 1, NO_PARTITIONS)
@@ -127,7 +129,7 @@ def test_members_of_both_protocols_share_the_partitions(bench):
     assert bench.group().state_name == "Stable"
 
 
-def test_the_last_member_of_the_consumer_protocol_makes_the_group_classic_again(bench):
+def test_the_group_is_downgraded_when_its_last_consumer_protocol_member_leaves(bench):
     again, kept_partitions, _ = upgrade_group(bench)
     beat(bench, epoch=-1)
     group = bench.group()
@@ -142,7 +144,7 @@ def test_the_last_member_of_the_consumer_protocol_makes_the_group_classic_again(
     assert heartbeat(bench, join_answer) == 0
 
 
-def test_a_session_that_times_out_downgrades_too(bench):
+def test_a_session_timeout_also_downgrades_the_group(bench):
     again, _, _ = upgrade_group(bench)
     for _ in range(10):
         bench.clock.advance(9)
@@ -152,16 +154,16 @@ def test_a_session_that_times_out_downgrades_too(bench):
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_a_policy_forbids_upgrades(policy):
+def test_a_migration_policy_forbids_upgrades(policy):
     bench = Bench(settings=GroupSettings(consumer_migration_policy=policy))
     bench.topics.add("orders", 4)
-    with_everything(bench)
+    group_of_one_member(bench)
     with pytest.raises(RefusedError) as caught:
         beat(bench)
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_policy_forbids_downgrades():
+def test_a_migration_policy_forbids_downgrades():
     bench = Bench(settings=GroupSettings(consumer_migration_policy="upgrade"))
     bench.topics.add("orders", 4)
     again, _, _ = upgrade_group(bench)
@@ -173,8 +175,10 @@ def test_a_policy_forbids_downgrades():
 
 
 @pytest.mark.parametrize("instance_id", [None, "i", "another"])
-def test_where_migration_is_disabled_no_classic_member_joins_a_consumer_group(instance_id):
-    """Kafka 4.3.1, testClassicMemberJoinToConsumerGroupWithDisabledMigrationPolicy: not MEMBER_ID_REQUIRED first."""
+def test_no_classic_member_joins_a_consumer_group_while_migration_is_disabled(instance_id):
+    """Kafka 4.3.1, testClassicMemberJoinToConsumerGroupWithDisabledMigrationPolicy: the first response is not
+    MEMBER_ID_REQUIRED.
+    """
     bench = Bench(settings=GroupSettings(consumer_migration_policy="disabled"))
     bench.topics.add("orders", 4)
     beat(bench, instance_id="i")
@@ -184,7 +188,9 @@ def test_where_migration_is_disabled_no_classic_member_joins_a_consumer_group(in
 
 
 def test_a_classic_member_waits_for_the_assignment_interval(bench, monkeypatch):
-    """Kafka 4.3.1, ConsumerProtocolMigrationTest.testDowngradeMigrationPolicy: generation 2 and nothing, not 3."""
+    """Kafka 4.3.1, ConsumerProtocolMigrationTest.testDowngradeMigrationPolicy: generation 2 without partitions, not
+    generation 3.
+    """
     monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
     first = beat(bench)
     join_answer = classic_member(bench)
@@ -193,14 +199,14 @@ def test_a_classic_member_waits_for_the_assignment_interval(bench, monkeypatch):
     assert (answer.error, read_assignment(answer.assignment)) == (0, frozenset())
     assert heartbeat(bench, join_answer) == 0
     bench.clock.advance(1)
-    first_answer = beat(bench, epoch=first.epoch)  # it has to give up half
+    first_answer = beat(bench, epoch=first.epoch)  # it has to give up half of its partitions
     assert (len(first_answer.assignment), heartbeat(bench, join_answer)) == (2, ErrorCode.REBALANCE_IN_PROGRESS)
     assert sync(bench, join_answer).error == ErrorCode.REBALANCE_IN_PROGRESS
     assert classic_member(bench, member_id=join_answer.member_id).generation == join_answer.generation + 1
 
 
-def test_a_group_of_classic_members_is_assigned_once_the_interval_has_passed(monkeypatch):
-    """Kafka assigns with the next heartbeat of the consumer protocol, which may never come."""
+def test_classic_members_are_assigned_once_after_the_assignment_interval(monkeypatch):
+    """Kafka computes the assignment at the next heartbeat of the consumer protocol, which may never arrive."""
     monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
     bench = Bench(settings=GroupSettings(consumer_migration_policy="upgrade"))
     bench.topics.add("orders", 4)
@@ -215,7 +221,7 @@ def test_a_group_of_classic_members_is_assigned_once_the_interval_has_passed(mon
     assert heartbeat(bench, again) == 0
 
 
-def test_a_group_of_a_custom_assignor_is_not_upgraded(bench):
+def test_a_group_with_a_custom_assignor_is_not_upgraded(bench):
     """Kafka 4.3.1, testOnlineMigrationWithNonEmptyUserDataInAssignment: the data would be lost."""
     assignment_type = message("ConsumerProtocolAssignment")
     rows = [assignment_type.TopicPartition(topic="orders", partitions=[0, 1, 2, 3])]
@@ -231,7 +237,7 @@ def test_a_group_of_a_custom_assignor_is_not_upgraded(bench):
     assert isinstance(bench.group(), ConsumerGroup)
 
 
-def test_groups_of_others_than_consumers_stay_as_they_are(bench):
+def test_only_groups_of_consumers_are_upgraded(bench):
     join_answer = join(bench, protocol_type="connect", protocols=(("v1", b"anything"),))
     join_answer = join(bench, join_answer.member_id, protocol_type="connect", protocols=(("v1", b"anything"),))
     assert join_answer.error == 0
@@ -247,13 +253,13 @@ def test_a_classic_member_joins_a_consumer_group(bench):
     assert sync(bench, join_answer).error == 0
     answer = beat(bench, epoch=first.epoch, owned_partitions=first.assignment)
     beat(bench, epoch=answer.epoch, owned_partitions=answer.assignment)
-    assert heartbeat(bench, join_answer) == ErrorCode.REBALANCE_IN_PROGRESS  # what it waits for is free
+    assert heartbeat(bench, join_answer) == ErrorCode.REBALANCE_IN_PROGRESS  # the partition that it waits for is free
     again = classic_member(bench, member_id=join_answer.member_id)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
     assert heartbeat(bench, again) == 0
 
 
-def test_other_protocols_than_those_of_the_members_are_refused(bench):
+def test_a_join_without_a_common_protocol_is_rejected(bench):
     beat(bench)
     assert join(bench, protocol_type="connect").error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     wrong = join(bench, protocols=(("range", b"\xff"),), needs_member_id=False)
@@ -262,7 +268,7 @@ def test_other_protocols_than_those_of_the_members_are_refused(bench):
     assert join(bench, protocols=(("roundrobin", subscription()),)).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_wrong_generations_and_members_are_refused(bench):
+def test_unknown_generations_and_members_are_rejected(bench):
     again, _, last_heartbeat = upgrade_group(bench)
     assert heartbeat(bench, again._replace(generation=99)) == ErrorCode.ILLEGAL_GENERATION
     assert heartbeat(bench, again._replace(member_id="nobody")) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -287,11 +293,11 @@ def test_classic_members_leave_and_time_out(bench):
     assert bench.group().epoch == epoch + 1
     other = classic_member(bench, "other")
     assert other.error == 0
-    bench.clock.advance(11)  # the session of the classic protocol
+    bench.clock.advance(11)  # the session timeout of the classic protocol
     assert list(bench.group().members) == ["m"]
 
 
-def test_members_of_both_protocols_leave_at_once_by_one_request(bench):
+def test_one_request_removes_members_of_both_protocols(bench):
     again, _, _ = upgrade_group(bench)
     epoch = bench.group().epoch
     assert bench.coordinator.leave("g", [LeavingMember("m"), LeavingMember(again.member_id), LeavingMember("m")]) == [
@@ -302,8 +308,8 @@ def test_members_of_both_protocols_leave_at_once_by_one_request(bench):
     assert (bench.group().is_empty, bench.group().epoch) == (True, epoch + 1)
 
 
-def test_who_does_not_join_again_is_given_up(bench):
-    old = with_everything(bench)
+def test_a_member_that_does_not_rejoin_is_removed(bench):
+    old = group_of_one_member(bench)
     young = beat(bench)
     for _ in range(8):
         bench.clock.advance(9)
@@ -313,7 +319,7 @@ def test_who_does_not_join_again_is_given_up(bench):
     assert len(bench.group().members["m"].assignment) == 4
 
 
-def test_a_static_member_takes_its_place_by_the_other_protocol(bench):
+def test_a_static_member_returns_with_the_other_protocol(bench):
     protocols = (("cooperative-sticky", subscription()),)
     join_answer = join(bench, instance_id="i", protocols=protocols)
     request = SyncRequest(
@@ -329,7 +335,7 @@ def test_a_static_member_takes_its_place_by_the_other_protocol(bench):
     assert list(bench.group().static_members) == ["i"]
 
 
-def test_after_a_restart_members_are_what_they_were(bench):
+def test_members_keep_their_protocol_after_a_restart(bench):
     again, _, _ = upgrade_group(bench)
     before = bench.group()
     bench.restart()
@@ -341,8 +347,8 @@ def test_after_a_restart_members_are_what_they_were(bench):
     assert (type(bench.group()), list(bench.group().members)) == (ClassicGroup, [again.member_id])
 
 
-def test_a_log_that_refuses_changes_nothing(bench):
-    old = with_everything(bench)
+def test_a_failed_append_changes_nothing(bench):
+    old = group_of_one_member(bench)
     bench.log.is_broken = True
     with pytest.raises(Exception, match="disk is full"):
         beat(bench)
@@ -351,15 +357,15 @@ def test_a_log_that_refuses_changes_nothing(bench):
     assert heartbeat(bench, old) == 0
 
 
-def test_eager_members_say_nothing_of_what_they_have(bench):
-    old = with_everything(bench)
+def test_eager_members_report_no_owned_partitions(bench):
+    old = group_of_one_member(bench)
     beat(bench)
     again = classic_member(bench, member_id=old.member_id, version=0)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
     assert beat(bench, epoch=2, owned_partitions=NO_PARTITIONS).assignment is not None
 
 
-def test_what_consumers_say_is_read_and_written():
+def test_consumer_metadata_is_decoded_and_encoded():
     subscription_read = read_subscription(subscription(ALL[:2]))
     assert (subscription_read.version, subscription_read.topics, subscription_read.owned_partitions) == (
         1,
@@ -375,7 +381,7 @@ def test_what_consumers_say_is_read_and_written():
             read_subscription(wrong)
 
 
-def test_a_policy_is_one_of_four():
+def test_a_migration_policy_has_four_values():
     text = {"group.consumer.migration.policy": "UPGRADE"}
     assert GroupSettings.from_config(lambda key: text.get(key, "")).consumer_migration_policy == "upgrade"
     with pytest.raises(OptionError):

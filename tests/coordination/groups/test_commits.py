@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what a fetch answers, transactions, deletion, retention, restarts."""
+"""Committed offsets: permissions, fetches, transactions, deletion, retention, restarts."""
 
 import pytest
 from tests.coordination.groups.support import Bench
@@ -27,7 +27,7 @@ def code_of(call, *arguments, **options):
     return caught.value.code
 
 
-def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
+def test_a_commit_is_stored_fetched_and_survives_a_restart(bench):
     offsets = {T0: OffsetToCommit(7, 3, "mine"), T1: OffsetToCommit(0)}
     assert bench.coordinator.commit(NOBODY, offsets) == {T0: 0, T1: 0}
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
     assert {row.partition for row in bench.log.rows} == {coordinator_partition("g", 50)}
 
 
-def test_a_commit_makes_its_group_though_its_metadata_is_too_large(bench):
+def test_a_commit_with_too_much_metadata_still_creates_its_group(bench):
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1, -1, "x" * 5_000)}) == {T0: code}
     assert bench.group().state_name == "Empty"
@@ -56,7 +56,7 @@ def test_a_member_commits_with_its_generation(bench):
     assert code_of(commit, who._replace(instance_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_keeps_a_member_alive(bench):
+def test_a_commit_extends_the_session_of_its_member(bench):
     join_answer = bench.member()
     for _ in range(3):
         bench.clock.advance(9)
@@ -64,7 +64,7 @@ def test_a_commit_keeps_a_member_alive(bench):
     assert join_answer.member_id in bench.group().members
 
 
-def test_nobody_commits_between_join_and_sync(bench):
+def test_commits_between_join_and_sync_are_rejected(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
     who = OffsetClient("g", answers[0].member_id, None, 1)
@@ -74,12 +74,12 @@ def test_nobody_commits_between_join_and_sync(bench):
 @pytest.mark.parametrize(
     ("supports_epoch_errors", "code"), [(True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)]
 )
-def test_a_member_of_no_group_cannot_commit(bench, supports_epoch_errors, code):
+def test_a_member_of_an_unknown_group_cannot_commit(bench, supports_epoch_errors, code):
     who = OffsetClient("g", "m", None, 1, supports_epoch_errors)
     assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == code
 
 
-def test_long_metadata_is_refused_alone(bench):
+def test_only_the_partition_with_too_long_metadata_is_rejected(bench):
     offsets = {T0: OffsetToCommit(1, -1, "x" * 4097), T1: OffsetToCommit(1, -1, "x" * 4096)}
     assert bench.coordinator.commit(NOBODY, offsets) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: 0}
     assert fetch_committed(bench) == [CommittedOffset()]
@@ -87,7 +87,7 @@ def test_long_metadata_is_refused_alone(bench):
 
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("restarts", [True, False])
-def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
+def test_transactional_offsets_are_pending_until_the_marker(bench, commits, restarts):
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)})
     stage = bench.coordinator.commits.commit_in_transaction
     assert stage(NOBODY, {T0: OffsetToCommit(9, 2, "txn")}, ProducerIdentity(77, 0)) == {T0: 0}
@@ -104,14 +104,14 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
     ]
 
 
-def test_a_commit_after_the_staged_one_wins(bench):
+def test_a_later_plain_commit_wins_over_a_pending_transactional_one(bench):
     bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: OffsetToCommit(9)}, ProducerIdentity(77, 0))
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(20)})
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
     assert fetch_committed(bench) == [CommittedOffset(20)]
 
 
-def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_its_member(bench):
+def test_a_transaction_commits_offsets_without_a_member_id_or_with_that_of_a_member(bench):
     join_answer = bench.member()
     stage = bench.coordinator.commits.commit_in_transaction
     stage(NOBODY, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
@@ -120,7 +120,7 @@ def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_i
     assert code_of(stage, late, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
+def test_a_marker_ends_pending_commits_of_its_own_partition_only(bench):
     other = next(name for name in "abcdef" if coordinator_partition(name, 50) != coordinator_partition("g", 50))
     stage = bench.coordinator.commits.commit_in_transaction
     for name in ("g", other):
@@ -131,7 +131,7 @@ def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
     assert fetch(OffsetClient(other), [T0])[T0].offset == -1
 
 
-def test_offsets_are_deleted_unless_somebody_reads_the_topic(bench):
+def test_offsets_of_topics_with_subscribers_are_not_deleted(bench):
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1), TopicPartition("other", 0): OffsetToCommit(2)})
     bench.member()
     delete = bench.coordinator.commits.delete
@@ -144,7 +144,7 @@ def test_offsets_are_deleted_unless_somebody_reads_the_topic(bench):
     assert code_of(delete, "nobody", [T0]) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_of_workers_are_not_deleted_while_they_work(bench):
+def test_offsets_of_workers_are_not_deleted_while_they_are_members(bench):
     bench.member(protocol_type="connect")
     assert code_of(bench.coordinator.commits.delete, "g", [T0]) == ErrorCode.NON_EMPTY_GROUP
 
@@ -161,7 +161,7 @@ def test_a_group_is_deleted_with_its_offsets(bench):
     assert fetch_committed(bench) == [CommittedOffset()]
 
 
-def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
+def test_offsets_of_empty_and_of_simple_groups_expire(bench):
     week_s = 10_080 * 60
     join_answer = bench.member()
     who = OffsetClient("g", join_answer.member_id, None, 1)
@@ -170,17 +170,19 @@ def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
     for _ in range(week_s // 9 + 100):
         bench.clock.advance(9)
         bench.coordinator.heartbeat("g", join_answer.member_id, None, 1)
-    assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}  # it reads orders, and no longer gone
+    # orders has a subscriber, and gone no longer has one
+    assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}
     assert "lonely" not in bench.coordinator.groups
     bench.clock.advance(week_s)
-    assert fetch_committed(bench) == [CommittedOffset(1)]  # empty for less than the retention: the session came first
+    # empty for less than the retention time: the session ended first
+    assert fetch_committed(bench) == [CommittedOffset(1)]
     bench.clock.advance(700)
     assert bench.coordinator.groups == {}
     bench.restart()
     assert bench.coordinator.groups == {}
 
 
-def test_a_client_may_ask_for_a_retention_of_its_own(bench):
+def test_a_commit_may_set_its_own_retention_time(bench):
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)}, retention_ms=60_000)
     bench.restart()
     bench.clock.advance(599)
@@ -202,7 +204,7 @@ def test_groups_are_listed_by_state_and_type(bench):
     assert list_groups(types=["share"]) == []
 
 
-def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
+def test_unreadable_records_are_counted_and_skipped(bench):
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)})
     bench.log.rows.insert(0, bench.log.rows[0]._replace(key=b"\x00\x63broken"))
     bench.log.rows.insert(0, bench.log.rows[1]._replace(value=b"\x00\x03\x00"))
@@ -211,7 +213,7 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
     assert fetch_committed(bench) == [CommittedOffset(1)]
 
 
-def test_the_offsets_of_a_deleted_topic_go_in_every_group(bench):
+def test_offsets_of_a_deleted_topic_are_removed_from_every_group(bench):
     for name in ("g", "h"):
         bench.coordinator.commit(
             OffsetClient(name), {T0: OffsetToCommit(1), TopicPartition("other", 0): OffsetToCommit(1)}

@@ -49,7 +49,7 @@ def indexes(answer: HeartbeatResult) -> list[int] | None:
     return None if answer.assignment is None else sorted(index for _, index in answer.assignment)
 
 
-def test_a_member_joins_and_has_everything_at_once(bench):
+def test_the_first_member_gets_all_partitions_at_once(bench):
     answer = beat(bench)
     assert (answer.member_id, answer.epoch, answer.interval_ms, indexes(answer)) == ("m", 2, 5_000, [0, 1, 2, 3])
     assert bench.group().state_name == "Stable"
@@ -57,8 +57,8 @@ def test_a_member_joins_and_has_everything_at_once(bench):
     assert (again.epoch, again.assignment) == (2, None)
 
 
-def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interval_has_passed(bench, monkeypatch):
-    """Kafka 4.3.1's CurrentAssignmentBuilder: the target is older than the subscription, and than the topics."""
+def test_topic_changes_do_not_bump_the_epoch_within_the_assignment_interval(bench, monkeypatch):
+    """Kafka 4.3.1's CurrentAssignmentBuilder: the target assignment is older than the subscription and the topics."""
     monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
     first = beat(bench, topics=["orders", "payments"])
     orders, payments = ({one for one in first.assignment if one[0] == UUID(int=number)} for number in (1, 2))
@@ -74,7 +74,7 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     assert beat(bench, epoch=first.epoch, owned_partitions=NOTHING).epoch > first.epoch
 
 
-def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(bench):
+def test_a_partition_moves_to_its_new_owner_after_its_revocation(bench):
     have = beat(bench).assignment
     second = beat(bench, "n")
     assert (second.epoch, indexes(second)) == (3, [])
@@ -82,9 +82,9 @@ def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(benc
     answer = beat(bench, epoch=2)
     assert (answer.epoch, len(answer.assignment)) == (2, 2)
     assert member(bench).state is MemberState.UNREVOKED_PARTITIONS
-    assert beat(bench, "n", 3).assignment is None  # it is not released yet
-    assert beat(bench, epoch=2, owned_partitions=have).assignment is None  # and says so
-    assert beat(bench, epoch=2).epoch == 2  # nothing is said, nothing is confirmed
+    assert beat(bench, "n", 3).assignment is None  # it is not revoked yet
+    assert beat(bench, epoch=2, owned_partitions=have).assignment is None  # the heartbeat reports the revocation
+    assert beat(bench, epoch=2).epoch == 2  # the heartbeat does not report partitions, so it confirms no revocation
     last_answer = beat(bench, epoch=2, owned_partitions=answer.assignment)
     assert last_answer.epoch == 3
     mine = beat(bench, "n", 3)
@@ -92,12 +92,12 @@ def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(benc
     assert bench.group().state_name == "Stable"
 
 
-def test_an_answer_that_was_missed_is_given_again(bench):
+def test_a_lost_response_is_repeated(bench):
     have = beat(bench).assignment
     beat(bench, "n")
     answer = beat(bench, epoch=2)
     assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3
-    assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3  # it has not seen that
+    assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3  # the member has not received that
     assert code_of(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
     assert code_of(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
     assert code_of(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
@@ -105,7 +105,7 @@ def test_an_answer_that_was_missed_is_given_again(bench):
     assert full.assignment == answer.assignment
 
 
-def test_a_member_that_leaves_gives_all_to_the_others(bench):
+def test_the_partitions_of_a_leaving_member_are_assigned_to_the_others(bench):
     beat(bench)
     beat(bench, "n")
     assert beat(bench, "n", -1) == HeartbeatResult("n", -1)
@@ -116,7 +116,7 @@ def test_a_member_that_leaves_gives_all_to_the_others(bench):
     assert code_of(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_is_not_heard_of_is_given_up(bench):
+def test_a_member_without_heartbeats_is_removed(bench):
     beat(bench)
     beat(bench, "n")
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_a_member_that_is_not_heard_of_is_given_up(bench):
     assert len(member(bench).assignment) == 4
 
 
-def test_a_member_that_does_not_give_up_in_time_is_given_up(bench):
+def test_a_member_that_does_not_revoke_in_time_is_removed(bench):
     have = beat(bench).assignment
     beat(bench, "n")
     for _ in range(3):
@@ -138,16 +138,16 @@ def test_a_member_that_does_not_give_up_in_time_is_given_up(bench):
     assert len(beat(bench, "n", 3).assignment) == 4
 
 
-def test_another_subscription_is_another_assignment(bench):
+def test_a_changed_subscription_changes_the_assignment(bench):
     beat(bench)
     answer = beat(bench, epoch=2, topics=["orders", "payments"])
     assert (answer.epoch, len(answer.assignment)) == (3, 6)
     fewer = beat(bench, epoch=3, topics=["payments"])
-    assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first it gives up orders
+    assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first it revokes orders
     assert beat(bench, epoch=3, owned_partitions=fewer.assignment).epoch == 4
 
 
-def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
+def test_new_topics_and_partitions_are_assigned_at_the_next_heartbeat(bench):
     beat(bench, topics=["orders", "later"])
     bench.topics.add("orders", 6)
     assert len(beat(bench, epoch=2).assignment) == 6
@@ -157,7 +157,7 @@ def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
     assert len(beat(bench, epoch=4).assignment) == 1
 
 
-def test_a_pattern_is_all_topics_that_match_it(bench):
+def test_a_pattern_subscribes_to_all_matching_topics(bench):
     assert len(beat(bench, topics=None, regex="orders|pay.*").assignment) == 6
     bench.topics.add("pay-2", 3)
     assert len(beat(bench, epoch=2).assignment) == 9
@@ -168,7 +168,7 @@ def test_a_pattern_is_all_topics_that_match_it(bench):
     assert bench.group().regexes == {}
 
 
-def test_a_static_member_comes_back_to_what_it_had(bench):
+def test_a_static_member_returns_to_its_assignment(bench):
     beat(bench, instance_id="a")
     beat(bench, "n", instance_id="b")
     answer = beat(bench, epoch=2, instance_id="a")
@@ -185,7 +185,7 @@ def test_a_static_member_comes_back_to_what_it_had(bench):
     assert beat(bench, "n2", epoch, instance_id="b").epoch == epoch
 
 
-def test_a_static_member_that_stays_away_loses_its_place(bench):
+def test_a_static_member_is_removed_after_its_session_timeout(bench):
     beat(bench, instance_id="a")
     beat(bench, "m", -2, instance_id="a")
     assert member(bench).assignment
@@ -193,7 +193,7 @@ def test_a_static_member_that_stays_away_loses_its_place(bench):
     assert bench.group().is_empty
 
 
-def test_the_assignor_that_most_ask_for_is_taken(bench):
+def test_the_assignor_with_most_votes_is_used(bench):
     beat(bench, assignor="range", topics=["orders", "payments"])
     assert bench.group().assignor == "range"
     assert code_of(bench, "n", assignor="best") == ErrorCode.UNSUPPORTED_ASSIGNOR
@@ -213,26 +213,26 @@ def test_the_assignor_that_most_ask_for_is_taken(bench):
         ("m", -3, {}),
     ],
 )
-def test_requests_that_contradict_themselves_are_refused(bench, name, epoch, changes):
+def test_contradictory_requests_are_rejected(bench, name, epoch, changes):
     assert code_of(bench, name, epoch, **changes) == ErrorCode.INVALID_REQUEST
 
 
-def test_members_of_no_group_and_of_other_groups_are_refused(bench):
+def test_unknown_members_and_groups_are_rejected(bench):
     assert code_of(bench, "m", 2) == ErrorCode.GROUP_ID_NOT_FOUND
     beat(bench)
     assert code_of(bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     full = Bench(GroupSettings(consumer_max_size=1))
     beat(full)
     assert code_of(full, "n") == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert beat(full).epoch == 2  # who is in may join again
+    assert beat(full).epoch == 2  # a member may join again
 
 
-def test_version_0_gives_members_their_ids(bench):
+def test_version_0_assigns_member_ids(bench):
     first = HeartbeatRequest("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned_partitions=NOTHING)
     assert bench.coordinator.handle_consumer_heartbeat(first, may_omit_member_id=True).member_id == "uuid0"
 
 
-def test_everything_is_there_after_a_restart(bench):
+def test_the_state_survives_a_restart(bench):
     beat(bench)
     beat(bench, "n", rack_id="r", assignor="range")
     beat(bench, epoch=2)
@@ -247,7 +247,7 @@ def test_everything_is_there_after_a_restart(bench):
     assert bench.group().is_empty
 
 
-def test_a_log_that_refuses_changes_nothing(bench):
+def test_a_failed_append_changes_nothing(bench):
     from kafkaframes.errors import StorageError
 
     beat(bench)
@@ -260,7 +260,7 @@ def test_a_log_that_refuses_changes_nothing(bench):
     assert (bench.group().epoch, bench.group().members, bench.group().targets) == before
 
 
-def test_empty_groups_change_their_protocol(bench):
+def test_an_empty_group_changes_its_protocol(bench):
     join_answer = bench.member()
     where = TopicPartition("orders", 0)
     bench.coordinator.commit(OffsetClient("g", join_answer.member_id, None, 1), {where: OffsetToCommit(5)})
@@ -276,7 +276,7 @@ def test_empty_groups_change_their_protocol(bench):
     assert (bench.group().type, bench.group().generation) == ("classic", 1)
 
 
-def test_commits_and_fetches_name_the_epoch(bench):
+def test_commits_and_fetches_require_the_member_epoch(bench):
     beat(bench)
     where = TopicPartition("orders", 0)
     who = OffsetClient("g", "m", None, 2)
@@ -300,7 +300,7 @@ def test_commits_and_fetches_name_the_epoch(bench):
     assert bench.coordinator.commits.delete("g", [where]) == {where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
-def test_a_group_without_members_is_deleted_and_gone_after_a_restart(bench):
+def test_a_deleted_group_does_not_return_after_a_restart(bench):
     beat(bench, topics=None, regex="o.*")
     with pytest.raises(RefusedError):
         bench.coordinator.delete_group("g")
@@ -313,8 +313,8 @@ def test_a_group_without_members_is_deleted_and_gone_after_a_restart(bench):
 TOPICS = {"orders": 4, "payments": 3}
 
 
-class Game:
-    """Members that come, go, lose answers and are slow; each knows only what it was told."""
+class GroupSimulation:
+    """Members that join, leave, lose responses and are slow. Each knows only the responses that it received."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -324,66 +324,66 @@ class Game:
         self.players: dict[str, dict[str, Any]] = {}
         self.number = 0
 
-    def come(self) -> None:
+    def add_member(self) -> None:
         self.number += 1
         topics = sorted(self.chance.sample(sorted(TOPICS), self.chance.randint(1, 2)))
         self.players[f"m{self.number}"] = {"epoch": 0, "has": NOTHING, "told": None, "topics": topics}
 
-    def go(self, name: str) -> None:
+    def remove_member(self, name: str) -> None:
         del self.players[name]
         beat(self.bench, name, -1)
 
-    def beat(self, name: str, *, loses: bool = False) -> None:
-        """Send a heartbeat; a member that loses an answer with news is given up."""
+    def send_heartbeat(self, name: str, *, loses: bool = False) -> None:
+        """Send a heartbeat. A member that loses a response with changes is removed."""
         player = self.players[name]
         changes = {} if player["epoch"] else {"topics": player["topics"]}
         answer = beat(self.bench, name, player["epoch"], owned_partitions=player["has"], **changes)
         if loses and player["epoch"]:
             if answer.assignment is not None or answer.epoch != player["epoch"]:
-                self.go(name)
+                self.remove_member(name)
             return
         player["epoch"] = answer.epoch
         if answer.assignment is not None:
             player["told"] = answer.assignment
-            if player["has"] <= answer.assignment:  # nothing to give up
-                self.obey(name)
+            if player["has"] <= answer.assignment:  # it has nothing to revoke
+                self.apply_assignment(name)
 
-    def obey(self, name: str) -> None:
+    def apply_assignment(self, name: str) -> None:
         player = self.players[name]
         if player["told"] is not None:
             player["has"], player["told"] = player["told"], None
 
     def step(self) -> None:
-        """Do one thing."""
+        """Do one random action."""
         chance = self.chance.random
         if len(self.players) < 2 or chance() < 0.1:
-            self.come()
+            self.add_member()
         name = self.chance.choice(sorted(self.players))
         if chance() < 0.05:
             self.bench.restart()
         if len(self.players) > 2 and self.players[name]["epoch"] and chance() < 0.08:
-            self.go(name)
+            self.remove_member(name)
             return
         if chance() < 0.7:
-            self.obey(name)
-        self.beat(name, loses=chance() < 0.2)
+            self.apply_assignment(name)
+        self.send_heartbeat(name, loses=chance() < 0.2)
 
     @property
-    def owned(self) -> list[Any]:
+    def owned_partitions(self) -> list[Any]:
         return [one for player in self.players.values() for one in player["has"]]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_partition_ever_has_two_owners_and_all_have_one_in_the_end(seed):
-    game = Game(seed)
+def test_no_partition_has_two_owners_and_each_has_one_at_the_end(seed):
+    simulation = GroupSimulation(seed)
     for _ in range(250):
-        game.step()
-        assert len(game.owned) == len(set(game.owned)), "two members have a partition"
+        simulation.step()
+        assert len(simulation.owned_partitions) == len(set(simulation.owned_partitions)), "two members own a partition"
     for _ in range(8):
-        for name in game.players:
-            game.obey(name)
-            game.beat(name)
-        assert len(game.owned) == len(set(game.owned)), "two members have a partition"
-    subscribed_topics = {topic for player in game.players.values() for topic in player["topics"]}
-    assert len(game.owned) == sum(TOPICS[name] for name in subscribed_topics)
-    assert game.bench.group().state_name == "Stable"
+        for name in simulation.players:
+            simulation.apply_assignment(name)
+            simulation.send_heartbeat(name)
+        assert len(simulation.owned_partitions) == len(set(simulation.owned_partitions)), "two members own a partition"
+    subscribed_topics = {topic for player in simulation.players.values() for topic in player["topics"]}
+    assert len(simulation.owned_partitions) == sum(TOPICS[name] for name in subscribed_topics)
+    assert simulation.bench.group().state_name == "Stable"

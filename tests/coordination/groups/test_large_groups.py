@@ -1,4 +1,4 @@
-"""Consumer groups of any size: a heartbeat costs what it changes, and does what looking at every member would do."""
+"""Large consumer groups: a heartbeat costs in proportion to its changes, with the results of the reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERNS = ("orders.*", ".*", "pay.*")
 
 @dataclass
 class Rights:
-    """Who sees which topics; it changes while members read."""
+    """The topics that each principal may see; they change while members read."""
 
     version: int = 0
     hidden_topics: dict[str, set[str]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class User:
 
 
 class PairedCoordinators:
-    """The same requests to both, from members that answer as Kafka's consumer does, more or less."""
+    """The same requests to both coordinators, from members that behave roughly as Kafka's consumer does."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -156,7 +156,7 @@ class PairedCoordinators:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_is_kept_between_heartbeats_changes_nothing(seed):
+def test_cached_results_do_not_change_responses(seed):
     pair = PairedCoordinators(seed)
     pair.join("a")
     for number in range(120):
@@ -168,8 +168,8 @@ def test_what_is_kept_between_heartbeats_changes_nothing(seed):
             pair.check()
 
 
-def calls_of(call: Any) -> int:
-    """Return how many calls something takes, of Python's functions and C's."""
+def count_calls(call: Any) -> int:
+    """Return the number of Python and C function calls that a call makes."""
     calls = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -191,7 +191,7 @@ def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> An
 
 
 def group_of(count: int, **fields: Any) -> Bench:
-    """Return a group of so many members that have what they are to have."""
+    """Return a group of this many members that own their target assignments."""
     bench = Bench()
     bench.topics.add("orders", 2_000)
     for number in range(count):
@@ -208,19 +208,19 @@ SUBSCRIPTIONS = [{"topics": ["orders"]}, {"topics": [], "regex": "ord.*"}]
 
 
 @pytest.mark.parametrize("fields", SUBSCRIPTIONS, ids=["names", "pattern"])
-def test_a_heartbeat_of_a_large_group_costs_what_one_of_a_small_group_does(fields):
+def test_a_heartbeat_of_a_large_group_costs_as_much_as_one_of_a_small_group(fields):
     costs = []
     for count in (200, 800):
         bench = group_of(count, **fields)
         one = bench.group().members["m7"]
         costs.append(
-            calls_of(lambda bench=bench, one=one: heartbeat(bench, "m7", one.epoch, owned_partitions=one.assignment))
+            count_calls(lambda bench=bench, one=one: heartbeat(bench, "m7", one.epoch, owned_partitions=one.assignment))
         )
     assert costs[1] <= costs[0] + 10 < 300
 
 
 @pytest.mark.parametrize("fields", SUBSCRIPTIONS, ids=["names", "pattern"])
-def test_members_that_join_together_cost_in_proportion(fields):
+def test_simultaneous_joins_cost_in_proportion_to_their_number(fields):
     costs = []
     for count in (400, 800):
         bench = Bench()
@@ -228,15 +228,16 @@ def test_members_that_join_together_cost_in_proportion(fields):
         early = [heartbeat(bench, f"first-{number}", **fields) for number in range(150)]
         assert early[-1].assignment == NO_PARTITIONS
         joins = [partial(heartbeat, bench, f"m{number}", **fields) for number in range(count)]
-        costs.append(calls_of(lambda joins=joins: [join() for join in joins]))
+        costs.append(count_calls(lambda joins=joins: [join() for join in joins]))
     assert costs[1] <= 2.1 * costs[0]
 
 
-def test_a_large_group_is_assigned_anew_once_in_an_interval():
+def test_a_large_group_is_reassigned_once_per_interval():
     bench = group_of(100)
     epoch = bench.group().epoch
     heartbeat(bench, "one-more")
-    assert bench.group().assignment_epoch == bench.group().epoch == epoch + 1  # the last assignment is old
+    # the last assignment is older than the interval
+    assert bench.group().assignment_epoch == bench.group().epoch == epoch + 1
     late = heartbeat(bench, "late")
     assert (late.epoch, late.assignment, bench.group().state_name) == (epoch + 1, NO_PARTITIONS, "Assigning")
     assert heartbeat(bench, "late", late.epoch).assignment is None

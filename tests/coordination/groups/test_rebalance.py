@@ -1,4 +1,4 @@
-"""Classic groups: joining, syncing, heartbeats, leaving, static members, and what the clock does to them."""
+"""Classic groups: joining, syncing, heartbeats, leaving, static members, timeouts."""
 
 import pytest
 from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
@@ -14,11 +14,11 @@ def bench():
     return Bench()
 
 
-def test_a_new_dynamic_member_gets_an_id_first_and_the_group_begins_with_it(bench):
+def test_a_new_dynamic_member_gets_an_id_before_it_joins(bench):
     id_answer = drain(bench.join())
     assert (id_answer.error, id_answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-uuid0")
     answers = bench.join(id_answer.member_id)
-    assert not answers  # the initial delay is 0, but it is a timer as in Kafka
+    assert not answers  # the initial delay is 0, but it is a timer, as in Kafka
     bench.clock.run_due()
     join_answer = drain(answers)
     assert join_answer.generation == 1
@@ -33,25 +33,25 @@ def test_a_new_dynamic_member_gets_an_id_first_and_the_group_begins_with_it(benc
     assert bench.group().state is GroupState.STABLE
 
 
-def test_versions_without_the_id_round_join_at_once(bench):
+def test_versions_before_member_id_required_join_at_once(bench):
     answers = bench.join(needs_member_id=False)
     bench.clock.run_due()
     assert drain(answers).member_id == "c-uuid0"
 
 
-def test_an_id_that_nobody_gave_out_is_unknown(bench):
+def test_a_foreign_member_id_is_unknown(bench):
     assert drain(bench.join("made-up")) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "made-up")
-    bench.new_id()  # there is a group now
+    bench.new_id()  # the group exists now
     assert drain(bench.join("made-up")).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_is_not_used_within_the_session_timeout_is_forgotten(bench):
+def test_an_unused_member_id_expires_after_the_session_timeout(bench):
     member_id = bench.new_id()
     bench.clock.advance(10.001)
     assert drain(bench.join(member_id)).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_second_member_makes_the_first_rejoin_and_only_the_leader_is_told_of_all(bench):
+def test_a_second_member_triggers_a_rebalance_and_only_the_leader_gets_the_members(bench):
     first = bench.member()
     second_id = bench.new_id()
     second = bench.join(second_id)
@@ -69,22 +69,22 @@ def test_a_second_member_makes_the_first_rejoin_and_only_the_leader_is_told_of_a
     assert bench.group().members[first.member_id].assignment == b""
 
 
-def test_who_does_not_rejoin_in_time_is_out(bench):
+def test_a_member_that_does_not_rejoin_in_time_is_removed(bench):
     bench.member()
     first = next(iter(bench.group().members))
     late = bench.join(bench.new_id(), session_timeout_ms=100_000)
-    for _ in range(8):  # the first stays alive, and does not rejoin
+    for _ in range(8):  # the first member sends heartbeats, but does not rejoin
         bench.clock.advance(7)
         assert bench.coordinator.heartbeat("g", first, None, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert not late
-    bench.clock.advance(5)  # 61 s: the rebalance timeout was 60
+    bench.clock.advance(5)  # 61 s: the rebalance timeout was 60 s
     join_answer = drain(late)
     assert join_answer.generation == 2
     assert join_answer.leader == join_answer.member_id
     assert first not in bench.group().members
 
 
-def test_a_member_that_is_not_heard_of_is_out_and_an_empty_group_is_written(bench):
+def test_a_member_without_heartbeats_is_removed_and_the_empty_group_is_stored(bench):
     join_answer = bench.member()
     bench.clock.advance(9)
     assert bench.coordinator.heartbeat("g", join_answer.member_id, None, 1) == ErrorCode.NONE
@@ -98,16 +98,17 @@ def test_a_member_that_is_not_heard_of_is_out_and_an_empty_group_is_written(benc
     assert bench.group().generation == 2
 
 
-def test_a_joining_member_is_kept_as_long_as_the_others_may_take(bench):
+def test_a_joining_member_stays_until_the_rebalance_timeout_of_the_others(bench):
     bench.member(session_timeout_ms=120_000)
     late = bench.join(bench.new_id())
-    bench.clock.advance(59)  # beyond its session timeout of 10 s: it is parked and cannot heartbeat
+    # beyond its session timeout of 10 s: it waits for its JoinGroup response and cannot send heartbeats
+    bench.clock.advance(59)
     assert not late
     bench.clock.advance(1)
     assert drain(late).generation == 2
 
 
-def test_who_joins_and_never_syncs_is_out_after_the_rebalance_timeout(bench):
+def test_a_member_that_joins_without_a_sync_is_removed_after_the_rebalance_timeout(bench):
     answers = bench.join(bench.new_id(session_timeout_ms=1_800_000), session_timeout_ms=1_800_000)
     bench.clock.run_due()
     assert drain(answers).generation == 1
@@ -115,7 +116,7 @@ def test_who_joins_and_never_syncs_is_out_after_the_rebalance_timeout(bench):
     assert bench.group().state is GroupState.EMPTY
 
 
-def test_a_join_while_others_sync_sends_them_back(bench):
+def test_a_join_during_the_sync_phase_starts_another_rebalance(bench):
     first = bench.member()
     second = bench.join(bench.new_id())
     drain(bench.join(first.member_id))
@@ -125,7 +126,7 @@ def test_a_join_while_others_sync_sends_them_back(bench):
     assert drain(bench.sync(drain(second))).error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_follower_that_joins_again_unchanged_is_told_the_generation(bench):
+def test_a_follower_that_rejoins_unchanged_gets_the_current_generation(bench):
     bench.member()
     follower = bench.member()
     again = drain(bench.join(follower.member_id))
@@ -133,7 +134,7 @@ def test_a_follower_that_joins_again_unchanged_is_told_the_generation(bench):
     assert bench.group().state is GroupState.STABLE
 
 
-def test_a_member_with_other_topics_makes_all_rejoin(bench):
+def test_a_changed_subscription_triggers_a_rebalance(bench):
     leader = bench.member()
     follower = bench.member()
     answers = bench.join(follower.member_id, protocols=(("range", SUBSCRIPTION[:-4] + b"\0\0\0\0"),))
@@ -143,12 +144,12 @@ def test_a_member_with_other_topics_makes_all_rejoin(bench):
     assert drain(answers).generation == follower.generation + 1
 
 
-def test_the_leader_makes_all_rejoin_by_joining_again(bench):
+def test_a_rejoin_of_the_leader_triggers_a_rebalance(bench):
     leader = bench.member()
     assert drain(bench.join(leader.member_id)).generation == 2
 
 
-def test_requests_of_another_generation_or_member_are_refused(bench):
+def test_requests_of_another_generation_or_member_are_rejected(bench):
     join_answer = bench.member()
     assert drain(bench.sync(join_answer, generation=7)).error == ErrorCode.ILLEGAL_GENERATION
     assert drain(bench.sync(join_answer, member_id="x")).error == ErrorCode.UNKNOWN_MEMBER_ID
@@ -173,21 +174,21 @@ def test_requests_of_another_generation_or_member_are_refused(bench):
         ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_bad_joins_are_refused(bench, changes, error):
+def test_invalid_joins_are_rejected(bench, changes, error):
     assert drain(bench.join(**changes)).error == error
 
 
-def test_a_member_without_a_common_protocol_is_refused(bench):
+def test_a_member_without_a_common_protocol_is_rejected(bench):
     bench.member()
     assert drain(bench.join(protocols=(("sticky", b""),))).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert drain(bench.join(protocol_type="connect")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_most_votes_choose_among_what_all_support(bench):
-    def joined(*names):
+def test_the_common_protocol_with_most_votes_is_used(bench):
+    def join_members(*names):
         return bench.member(protocols=tuple((name, SUBSCRIPTION) for name in names))
 
-    joined("sticky", "range", "roundrobin")
+    join_members("sticky", "range", "roundrobin")
     group = bench.group()
     member_ids = list(group.members)
     ids = [bench.new_id(protocols=(("range", SUBSCRIPTION),)) for _ in range(2)]
@@ -199,14 +200,14 @@ def test_most_votes_choose_among_what_all_support(bench):
     assert {drain(answer).protocol_name for answer in answers} == {"range"}
 
 
-def test_a_full_group_refuses_more():
+def test_a_full_group_rejects_further_members():
     bench = Bench(GroupSettings(max_size=1))
     join_answer = bench.member()
     assert drain(bench.join()).error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert drain(bench.join(join_answer.member_id)).error == ErrorCode.NONE  # who is in stays in
+    assert drain(bench.join(join_answer.member_id)).error == ErrorCode.NONE  # existing members stay
 
 
-def test_leaving_ends_the_generation_for_the_others(bench):
+def test_a_leaving_member_triggers_a_rebalance(bench):
     first = bench.member()
     second = bench.member()
     assert bench.coordinator.leave("g", [LeavingMember(second.member_id), LeavingMember("x")]) == [
@@ -218,14 +219,14 @@ def test_leaving_ends_the_generation_for_the_others(bench):
     assert bench.coordinator.leave("h", [LeavingMember("x")]) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_an_id_that_was_given_out_can_leave(bench):
+def test_an_assigned_member_id_can_leave_before_it_joins(bench):
     bench.member()
     member_id = bench.new_id()
     assert bench.coordinator.leave("g", [LeavingMember(member_id)]) == [ErrorCode.NONE]
     assert drain(bench.join(member_id)).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_comes_back_without_a_rebalance(bench):
+def test_a_static_member_returns_without_a_rebalance(bench):
     first = bench.member(instance_id="a")
     second = bench.member(instance_id="b")
     assert first.member_id.startswith("a-")
@@ -243,23 +244,23 @@ def test_a_static_member_comes_back_without_a_rebalance(bench):
 
 
 @pytest.mark.parametrize("skips", [True, False])
-def test_a_static_leader_that_comes_back_assigns_nothing(bench, skips):
+def test_a_static_leader_that_returns_computes_no_assignment(bench, skips):
     first = bench.member(instance_id="a")
     back = drain(bench.join(instance_id="a", may_skip_assignment=skips))
     assert back.skip_assignment is skips
     if skips:
         assert (back.leader, [member.instance_id for member in back.members]) == (back.member_id, ["a"])
-    else:  # an older client must not believe that it leads
+    else:  # an older client must not believe that it is the leader
         assert (back.leader, back.members) == (first.member_id, ())
 
 
-def test_a_static_member_with_another_protocol_makes_all_rejoin(bench):
+def test_a_static_member_with_another_protocol_triggers_a_rebalance(bench):
     bench.member(instance_id="a")
     answers = bench.join(instance_id="a", protocols=(("sticky", SUBSCRIPTION), ("range", SUBSCRIPTION)))
     assert drain(answers).generation == 2
 
 
-def test_a_static_member_is_given_up_by_its_session_timeout_only(bench):
+def test_a_static_member_is_removed_only_by_its_session_timeout(bench):
     first = bench.member(instance_id="a")
     second = bench.join(bench.new_id())
     bench.clock.advance(8)
@@ -272,7 +273,7 @@ def test_a_static_member_is_given_up_by_its_session_timeout_only(bench):
     assert first.member_id not in bench.group().members
 
 
-def test_an_administrator_removes_a_static_member_by_its_name(bench):
+def test_an_administrator_removes_a_static_member_by_its_instance_id(bench):
     bench.member(instance_id="a")
     leave = bench.coordinator.leave
     assert leave("g", [LeavingMember("", "zz"), LeavingMember("x", "a")]) == [
@@ -283,7 +284,7 @@ def test_an_administrator_removes_a_static_member_by_its_name(bench):
     assert bench.group().state is GroupState.EMPTY
 
 
-def test_the_initial_delay_is_extended_while_members_come():
+def test_the_initial_delay_is_extended_while_members_join():
     bench = Bench(GroupSettings(initial_rebalance_delay_ms=3_000))
     first = bench.join(bench.new_id())
     second_id = bench.new_id()
@@ -295,7 +296,7 @@ def test_the_initial_delay_is_extended_while_members_come():
     assert drain(first).generation == drain(second).generation == 1
 
 
-def test_a_broken_log_costs_the_generation_and_not_the_group(bench):
+def test_a_failed_append_ends_the_generation_but_not_the_group(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
     join_answer = drain(answers)
@@ -307,7 +308,7 @@ def test_a_broken_log_costs_the_generation_and_not_the_group(bench):
     assert drain(bench.sync(again, {again.member_id: b"x"})).assignment == b"x"
 
 
-def test_the_group_is_there_after_a_restart_and_its_members_may_go_on(bench):
+def test_a_group_survives_a_restart_with_its_members(bench):
     first = bench.member(instance_id="a")
     second = bench.member()
     bench.restart()
@@ -330,8 +331,8 @@ def test_every_state_has_its_predecessors():
         ClassicGroup("g").transition_to(GroupState.STABLE, 0)
 
 
-def test_a_rebalance_of_nobody_takes_any_protocol_of_the_groups_type():
-    """As ClassicGroup.supportsProtocols: all members have left before the rebalance is complete."""
+def test_a_group_without_members_completes_its_rebalance_with_any_protocol_of_its_type():
+    """Like ClassicGroup.supportsProtocols: all members have left before the rebalance is complete."""
     group = ClassicGroup("g")
     group.state, group.protocol_type = GroupState.PREPARING_REBALANCE, "consumer"
     assert group.supports_protocols("consumer", (("range", b""),))

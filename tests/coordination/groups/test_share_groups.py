@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): members, records given out and taken back, locks, stored state."""
+"""Share groups (KIP-932): members, acquired and released records, locks, stored state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def two_partitions():
 def test_members_join_share_and_leave(bench):
     assert (beat(bench).epoch, beat(bench, epoch=2)) == (2, HeartbeatResult("m", 3, 5_000, frozenset(two_partitions())))
     assert beat(bench, "n").epoch == 4
-    assert beat(bench, "o").epoch == 5  # more members than partitions: some share
+    assert beat(bench, "o").epoch == 5  # more members than partitions: some partitions have several members
     shares = [beat(bench, name, bench.group().members[name].epoch) for name in "mno"]
     assert all(len(bench.group().members[share.member_id].assignment) == 1 for share in shares)
     assert beat(bench, "n", -1) == HeartbeatResult("n", -1)
@@ -56,8 +56,8 @@ def test_members_join_share_and_leave(bench):
     assert bench.coordinator.groups == {}
 
 
-def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interval_has_passed(bench, monkeypatch):
-    """Kafka 4.3.1, ShareGroupHeartbeatRequestTest.testPartitionAssignmentWithChangingTopics: epoch 5 where 6 was."""
+def test_topic_changes_do_not_bump_the_epoch_within_the_assignment_interval(bench, monkeypatch):
+    """Kafka 4.3.1, ShareGroupHeartbeatRequestTest.testPartitionAssignmentWithChangingTopics: epoch 5 instead of 6."""
     monkeypatch.setitem(OF_GROUPS, "share.assignment.interval.ms", 1_000)
     bench.topics.add("items", 1)
     epoch = beat(bench, topics=["orders", "items"]).epoch
@@ -77,7 +77,7 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     assert (fewer.epoch, fewer.assignment) == (heartbeat.epoch + 1, frozenset())
 
 
-def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench):
+def test_a_member_without_a_stored_assignment_owns_nothing(bench):
     beat(bench)
     beat(bench, epoch=2)
     assert bench.group().members["m"].assignment
@@ -88,7 +88,7 @@ def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench)
     assert (member.topics, member.epoch, member.assignment) == (("orders",), 0, frozenset())
 
 
-def test_wrong_heartbeats_are_refused(bench):
+def test_invalid_heartbeats_are_rejected(bench):
     assert code_of(beat, bench, "m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
     for changes in ({"topics": None}, {"rack_id": ""}):
         assert code_of(beat, bench, **changes) == ErrorCode.INVALID_REQUEST
@@ -101,7 +101,7 @@ def test_wrong_heartbeats_are_refused(bench):
 
 
 @given(st.lists(st.frozensets(st.sampled_from([UUID(int=1), UUID(int=2)]), min_size=1), min_size=1, max_size=6))
-def test_every_partition_has_a_reader_and_every_reader_a_partition(subscriptions):
+def test_each_partition_has_a_member_and_each_member_a_partition(subscriptions):
     members = {f"m{number}": topics for number, topics in enumerate(subscriptions)}
     partitions = {UUID(int=1): [0, 1, 2], UUID(int=2): [1, 4]}
     assignment = assign_share_partitions(members, partitions)

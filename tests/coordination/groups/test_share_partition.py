@@ -1,4 +1,4 @@
-"""A share group's state of one partition: acquired, acknowledged, taken back, as Kafka 4.3.1 decides."""
+"""A share partition's state: acquired, acknowledged and released records, as in Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def partition(start: int = 0, **limits: Any) -> SharePartition:
 
 
 def acquire(
-    acquired_partition: SharePartition, member: str, *batches: tuple[int, int], most: int = 100, **changes: Any
+    acquired_partition: SharePartition, member: str, *batches: tuple[int, int], max_records: int = 100, **changes: Any
 ) -> Any:
-    fetch = ShareFetch(member, acquired_partition.next_fetch_offset, most, **changes)
+    fetch = ShareFetch(member, acquired_partition.next_fetch_offset, max_records, **changes)
     return acquired_partition.acquire(fetch, [OffsetRange(*batch) for batch in batches])
 
 
@@ -51,19 +51,22 @@ def acquired_partition():
     return shared_partition
 
 
-def test_whole_batches_are_acquired_beyond_the_maximum():
+def test_whole_batches_are_acquired_beyond_the_record_limit():
     shared_partition = partition()
-    assert acquire(shared_partition, "m", (0, 9), (10, 19), most=4) == [(0, 9, 1)]
-    assert acquire(shared_partition, "m", (10, 19), (20, 29), (30, 39), most=15) == [(10, 29, 1)]
+    assert acquire(shared_partition, "m", (0, 9), (10, 19), max_records=4) == [(0, 9, 1)]
+    assert acquire(shared_partition, "m", (10, 19), (20, 29), (30, 39), max_records=15) == [(10, 29, 1)]
     assert acquire(shared_partition, "m", (30, 39), (40, 49), batch_size=10) == [(30, 39, 1), (40, 49, 1)]
 
 
-def test_in_the_mode_of_a_limit_a_batch_is_cut():
+def test_record_limit_mode_splits_a_batch():
     shared_partition = partition()
-    assert acquire(shared_partition, "m", (0, 9), most=4, record_limit=True) == [(0, 3, 1)]
+    assert acquire(shared_partition, "m", (0, 9), max_records=4, record_limit=True) == [(0, 3, 1)]
     assert (shared_partition.next_fetch_offset, shared_partition.end) == (4, 10)
-    assert acquire(shared_partition, "n", (0, 9), most=4, record_limit=True) == [(4, 7, 1)]
-    assert acquire(shared_partition, "o", (0, 9), (10, 19), most=4, record_limit=True) == [(8, 9, 1), (10, 11, 1)]
+    assert acquire(shared_partition, "n", (0, 9), max_records=4, record_limit=True) == [(4, 7, 1)]
+    assert acquire(shared_partition, "o", (0, 9), (10, 19), max_records=4, record_limit=True) == [
+        (8, 9, 1),
+        (10, 11, 1),
+    ]
 
 
 def test_a_record_is_acquired_by_one_member_at_a_time(acquired_partition):
@@ -72,7 +75,7 @@ def test_a_record_is_acquired_by_one_member_at_a_time(acquired_partition):
     assert acquired_partition.next_fetch_offset == 17
 
 
-def test_what_is_accepted_is_done_and_the_start_follows(acquired_partition):
+def test_accepted_records_advance_the_start_offset(acquired_partition):
     acknowledge(acquired_partition, "m", 11, 11, ACCEPT)
     assert (acquired_partition.start, acquired_partition.finished_count) == (10, 1)
     acknowledge(acquired_partition, "m", 10, 10, GAP)
@@ -84,15 +87,16 @@ def test_what_is_accepted_is_done_and_the_start_follows(acquired_partition):
     assert (acquired_partition.start, acquired_partition.end) == (15, 15)
 
 
-def test_words_for_what_a_member_has_not_acquired_are_refused_whole(acquired_partition):
+def test_acknowledgements_of_records_that_are_not_acquired_are_rejected(acquired_partition):
     wrong, early = ErrorCode.INVALID_RECORD_STATE, AcknowledgedRun(10, 11, [ACCEPT])
     assert refusal_of(acquired_partition, "n", early) == wrong
-    assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong  # one record twice
+    # the same record twice
+    assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong
     assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(14, 15, [ACCEPT])) == ErrorCode.INVALID_REQUEST
     assert refusal_of(acquired_partition, "m", AcknowledgedRun(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
     assert (acquired_partition.start, acquired_partition.finished_count) == (10, 0)
     acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
-    acknowledge(acquired_partition, "m", 10, 14, ACCEPT)  # all of it is below the start
+    acknowledge(acquired_partition, "m", 10, 14, ACCEPT)  # all of these offsets are below the start offset
     assert refusal_of(acquired_partition, "m", AcknowledgedRun(15, 15, [ACCEPT])) == wrong
 
 
@@ -107,26 +111,26 @@ def test_a_lock_times_out_and_can_be_renewed(acquired_partition):
     assert refusal_of(acquired_partition, "o", AcknowledgedRun(14, 14, [RENEW])) == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_a_record_that_comes_back_often_is_delivered_with_fewer_and_last_alone():
+def test_records_with_many_deliveries_are_acquired_in_smaller_groups_and_finally_alone():
     shared_partition = partition(max_deliveries=5)
     deliveries = []
     for _ in range(5):
         deliveries.append(acquire(shared_partition, "m", (0, 7), (8, 15)))
         shared_partition.clock.advance(31)
-    # With three deliveries behind it half of a batch is acquired, and nothing behind it.
+    # After three deliveries only half of a batch is acquired, and nothing after it.
     assert deliveries == [[(0, 15, 1)], [(0, 15, 2)], [(0, 15, 3)], [(0, 7, 4)], [(0, 0, 5)]]
-    assert shared_partition.start == 1  # it was delivered for the last time
+    assert shared_partition.start == 1  # the last delivery
     assert acquire(shared_partition, "m", (0, 7), (8, 15)) == [(1, 1, 5)]
 
 
-def test_a_session_that_ends_gives_back_and_the_delivery_counts(acquired_partition):
+def test_the_end_of_a_session_releases_records_and_counts_their_delivery(acquired_partition):
     acquired_partition.release_all("n")
     assert acquire(acquired_partition, "n", (10, 14)) == []
     acquired_partition.release_all("m")
     assert acquire(acquired_partition, "n", (10, 14)) == [(10, 14, 2)]
 
 
-def test_so_many_records_are_open_and_no_more():
+def test_the_number_of_acquired_records_is_limited():
     shared_partition = partition(max_in_flight=10)
     assert acquire(shared_partition, "m", (0, 4), (5, 14)) == [(0, 14, 1)]  # a whole batch
     assert not shared_partition.may_acquire
@@ -135,12 +139,12 @@ def test_so_many_records_are_open_and_no_more():
     assert acquire(shared_partition, "n", (0, 4), (5, 14), (15, 20)) == [(3, 4, 2)]
     acknowledge(shared_partition, "m", 0, 2, ACCEPT)
     acknowledge(shared_partition, "n", 3, 4, ACCEPT)
-    assert not shared_partition.may_acquire  # 5 to 14
+    assert not shared_partition.may_acquire  # offsets 5 to 14
     acknowledge(shared_partition, "m", 5, 9, ACCEPT)
     assert acquire(shared_partition, "n", (15, 20), (21, 30)) == [(15, 20, 1)]
 
 
-def test_aborted_records_are_left_out_and_what_the_log_lost_too(acquired_partition):
+def test_aborted_and_missing_records_are_skipped(acquired_partition):
     assert acquire(acquired_partition, "n", (15, 19)) == [(15, 19, 1)]
     acquired_partition.archive_acquired([OffsetRange(16, 17)])
     acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
@@ -148,11 +152,11 @@ def test_aborted_records_are_left_out_and_what_the_log_lost_too(acquired_partiti
     assert acquired_partition.start == 18
     acquired_partition.move_start(30)
     assert (acquired_partition.start, acquired_partition.end, acquired_partition.next_fetch_offset) == (30, 30, 30)
-    acknowledge(acquired_partition, "n", 18, 19, ACCEPT)  # too late, and no error
+    acknowledge(acquired_partition, "n", 18, 19, ACCEPT)  # too late, but not an error
     assert acquire(acquired_partition, "m", (30, 31)) == [(30, 31, 1)]
 
 
-def test_a_delivery_under_way_is_not_stored(acquired_partition):
+def test_a_delivery_in_progress_is_not_stored(acquired_partition):
     acknowledge(acquired_partition, "m", 10, 12, ACCEPT, RELEASE, ACCEPT)
     assert acquired_partition.build_batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
     acquire(acquired_partition, "n", (10, 14))

@@ -1,4 +1,4 @@
-"""Where share groups stand: begun, stored, read back, moved, forgotten."""
+"""The stored state of share groups: initialised, written, read, moved, deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def states(log: ListLog) -> ShareStates:
     return states
 
 
-def test_the_state_is_there_after_a_restart():
+def test_the_state_survives_a_restart():
     log = ListLog()
     first = states(log)
     with pytest.raises(RefusedError, match="does not read"):
@@ -49,7 +49,7 @@ def test_the_state_is_there_after_a_restart():
     assert (last.stored_states, last.undecodable_count) == ({}, 1)
 
 
-def test_of_stored_batches_the_later_wins():
+def test_of_overlapping_stored_batches_the_later_wins():
     old = (StateBatch(0, 9, 0, 1), StateBatch(10, 19, 0, 2))
     new = StateBatch(5, 12, 2, 3)
     assert _overlay_batch(old, new) == (StateBatch(0, 4, 0, 1), new, StateBatch(13, 19, 0, 2))

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071): members, tasks, topologies, timeouts, restarts; the answers are those of Kafka 4.3.1."""
+"""Streams groups (KIP-1071): members, tasks, topologies, timeouts, restarts, with the responses of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def bench():
 
 
 @pytest.fixture
-def ready(bench):
-    """A coordinator whose broker has every topic of COUNTED."""
+def coordinator_with_topics(bench):
+    """A coordinator whose broker has all topics of COUNTED."""
     for name in ("in", "g-rep", "g-log"):
         bench.topics.add(name, 2)
     return bench
@@ -96,8 +96,8 @@ def refusal(call: Any, *arguments: Any, **options: Any) -> RefusedError:
     return caught.value
 
 
-def test_a_group_waits_for_its_source_then_for_its_internal_topics(bench):
-    """The epochs, statuses and tasks that Kafka 4.3.1 answered to these heartbeats."""
+def test_a_group_waits_for_its_source_topics_then_for_its_internal_topics(bench):
+    """The epochs, statuses and tasks with which Kafka 4.3.1 responded to these heartbeats."""
     join_answer = beat(bench)
     assert (join_answer.epoch, join_answer.tasks, join_answer.statuses, join_answer.missing) == (
         2,
@@ -120,10 +120,10 @@ def test_a_group_waits_for_its_source_then_for_its_internal_topics(bench):
     assert beat(bench, epoch=4).tasks is None
 
 
-def test_a_second_member_gets_what_the_first_has_given_up(ready):
-    assert active_of(beat(ready)) == ALL
-    ready.clock.advance(2)
-    join_answer = beat(ready, "n", user_endpoint=("h", 9))
+def test_a_second_member_gets_tasks_after_the_first_has_revoked_them(coordinator_with_topics):
+    assert active_of(beat(coordinator_with_topics)) == ALL
+    coordinator_with_topics.clock.advance(2)
+    join_answer = beat(coordinator_with_topics, "n", user_endpoint=("h", 9))
     assert (join_answer.epoch, join_answer.tasks, join_answer.endpoint_epoch, join_answer.sends_endpoints) == (
         3,
         NO_TASKS,
@@ -131,111 +131,117 @@ def test_a_second_member_gets_what_the_first_has_given_up(ready):
         True,
     )
     everything = tasks(_0=[0, 1], _1=[0, 1])
-    answer = beat(ready, epoch=2, **owning(everything))
+    answer = beat(coordinator_with_topics, epoch=2, **owning(everything))
     assert (answer.epoch, active_of(answer)) == (2, {"0": [0], "1": [0]})
-    assert ready.group().members["m"].state is MemberState.UNREVOKED_PARTITIONS
-    assert beat(ready, "n", 3).tasks is None  # not given up yet
-    answer = beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0])))
+    assert coordinator_with_topics.group().members["m"].state is MemberState.UNREVOKED_PARTITIONS
+    assert beat(coordinator_with_topics, "n", 3).tasks is None  # not revoked yet
+    answer = beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0])))
     assert (answer.epoch, answer.tasks) == (3, None)
-    answer = beat(ready, "n", 3)
+    answer = beat(coordinator_with_topics, "n", 3)
     assert (active_of(answer), answer.endpoint_epoch) == ({"0": [1], "1": [1]}, 2)
-    assert ready.group().state_name == "Stable"
+    assert coordinator_with_topics.group().state_name == "Stable"
 
 
-def test_assignments_wait_for_their_interval(ready):
-    beat(ready)
-    answer = beat(ready, "n")
+def test_assignments_wait_for_the_assignment_interval(coordinator_with_topics):
+    beat(coordinator_with_topics)
+    answer = beat(coordinator_with_topics, "n")
     assert (answer.epoch, answer.tasks, answer.statuses) == (2, NO_TASKS, (DELAYED,))
-    assert ready.group().state_name == "Assigning"
-    ready.clock.advance(1)
-    assert beat(ready, "n", 2).epoch == 3
+    assert coordinator_with_topics.group().state_name == "Assigning"
+    coordinator_with_topics.clock.advance(1)
+    assert beat(coordinator_with_topics, "n", 2).epoch == 3
 
 
-def test_the_first_assignment_waits_for_more_members(ready):
-    ready.coordinator.streams.setting = lambda _, name: 3_000 if "initial" in name else OF_GROUPS[name]
+def test_the_first_assignment_waits_for_more_members(coordinator_with_topics):
+    coordinator_with_topics.coordinator.streams.setting = lambda _, name: (
+        3_000 if "initial" in name else OF_GROUPS[name]
+    )
     status = TopologyStatus(
         StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
     )
     for name in "mn":
-        assert (beat(ready, name).epoch, beat(ready, name, 1).statuses) == (1, (status,))
-    ready.clock.advance(3)
-    shares = [active_of(beat(ready, name, 1)) for name in "mn"]
+        assert (beat(coordinator_with_topics, name).epoch, beat(coordinator_with_topics, name, 1).statuses) == (
+            1,
+            (status,),
+        )
+    coordinator_with_topics.clock.advance(3)
+    shares = [active_of(beat(coordinator_with_topics, name, 1)) for name in "mn"]
     assert shares == [{"0": [1], "1": [1]}, {"0": [0], "1": [0]}]
 
 
-def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
+def test_standby_tasks_are_assigned_for_stateful_subtopologies_in_other_processes(coordinator_with_topics):
     standbys = {"streams.num.standby.replicas": 1}
-    ready.coordinator.streams.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
-    beat(ready)
-    ready.clock.advance(2)
-    join_answer = beat(ready, "n")
+    coordinator_with_topics.coordinator.streams.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
+    beat(coordinator_with_topics)
+    coordinator_with_topics.clock.advance(2)
+    join_answer = beat(coordinator_with_topics, "n")
     assert join_answer.tasks == tasks(TaskRole.STANDBY, _1=[0])
-    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
-    answer = beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0])))
-    assert (answer.epoch, answer.tasks) == (3, None)  # its process is still to let go of what it may keep as standby
-    assert beat(ready, epoch=3).tasks == tasks(_0=[0], _1=[0]) | tasks(TaskRole.STANDBY, _1=[1])
+    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    answer = beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0])))
+    # its process must first revoke the task that it may keep as a standby
+    assert (answer.epoch, answer.tasks) == (3, None)
+    assert beat(coordinator_with_topics, epoch=3).tasks == tasks(_0=[0], _1=[0]) | tasks(TaskRole.STANDBY, _1=[1])
     standbys["streams.num.standby.replicas"] = 0
-    ready.clock.advance(2)
-    assert beat(ready, epoch=3, **owning(tasks(_0=[0], _1=[0]))).tasks == tasks(_0=[0], _1=[0])
+    coordinator_with_topics.clock.advance(2)
+    assert beat(coordinator_with_topics, epoch=3, **owning(tasks(_0=[0], _1=[0]))).tasks == tasks(_0=[0], _1=[0])
 
 
-def test_members_leave_and_time_out(ready):
-    beat(ready)
-    assert beat(ready, epoch=-1) == StreamsHeartbeatResult("m", -1)
-    assert ready.group().state_name == "Empty"
-    assert active_of(beat(ready)) == {}  # its interval
-    ready.clock.advance(2)
-    assert active_of(beat(ready, epoch=2)) == ALL
-    ready.clock.advance(44)
-    assert active_of(beat(ready, "n")) == {}
-    ready.clock.advance(2)
-    assert list(ready.group().members) == ["n"]
-    answer = beat(ready, "n", ready.group().members["n"].epoch)
+def test_members_leave_and_time_out(coordinator_with_topics):
+    beat(coordinator_with_topics)
+    assert beat(coordinator_with_topics, epoch=-1) == StreamsHeartbeatResult("m", -1)
+    assert coordinator_with_topics.group().state_name == "Empty"
+    assert active_of(beat(coordinator_with_topics)) == {}  # its interval
+    coordinator_with_topics.clock.advance(2)
+    assert active_of(beat(coordinator_with_topics, epoch=2)) == ALL
+    coordinator_with_topics.clock.advance(44)
+    assert active_of(beat(coordinator_with_topics, "n")) == {}
+    coordinator_with_topics.clock.advance(2)
+    assert list(coordinator_with_topics.group().members) == ["n"]
+    answer = beat(coordinator_with_topics, "n", coordinator_with_topics.group().members["n"].epoch)
     assert active_of(answer) == ALL
 
 
-def test_who_does_not_give_up_in_time_is_fenced(ready):
-    beat(ready)
-    ready.clock.advance(2)
-    beat(ready, "n")
-    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
-    ready.clock.advance(4)
-    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
-    ready.clock.advance(2)
-    assert refusal(beat, ready, epoch=2).code == ErrorCode.UNKNOWN_MEMBER_ID
+def test_a_member_that_does_not_revoke_in_time_is_fenced(coordinator_with_topics):
+    beat(coordinator_with_topics)
+    coordinator_with_topics.clock.advance(2)
+    beat(coordinator_with_topics, "n")
+    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    coordinator_with_topics.clock.advance(4)
+    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    coordinator_with_topics.clock.advance(2)
+    assert refusal(beat, coordinator_with_topics, epoch=2).code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_shutdown_is_told_to_everybody(ready):
-    beat(ready)
-    beat(ready, "n")
+def test_a_shutdown_request_is_sent_to_all_members(coordinator_with_topics):
+    beat(coordinator_with_topics)
+    beat(coordinator_with_topics, "n")
     detail = "Streams group member m encountered a fatal error and requested a shutdown for the entire application."
     status = TopologyStatus(StatusCode.SHUTDOWN_APPLICATION, detail)
-    assert beat(ready, epoch=2, shuts_down=True).statuses[-1] == status
-    assert beat(ready, "n", 2).statuses == (DELAYED, status)
-    beat(ready, epoch=-1)
-    beat(ready, "n", -1)
-    assert status not in beat(ready, "o").statuses
+    assert beat(coordinator_with_topics, epoch=2, shuts_down=True).statuses[-1] == status
+    assert beat(coordinator_with_topics, "n", 2).statuses == (DELAYED, status)
+    beat(coordinator_with_topics, epoch=-1)
+    beat(coordinator_with_topics, "n", -1)
+    assert status not in beat(coordinator_with_topics, "o").statuses
 
 
-def test_everything_is_there_after_a_restart(ready):
-    beat(ready, user_endpoint=("h", 9), client_tags=(("zone", "a"),), rack_id="r")
-    ready.clock.advance(2)
-    beat(ready, "n")
-    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
-    before = ready.group()
-    ready.restart()
+def test_the_state_survives_a_restart(coordinator_with_topics):
+    beat(coordinator_with_topics, user_endpoint=("h", 9), client_tags=(("zone", "a"),), rack_id="r")
+    coordinator_with_topics.clock.advance(2)
+    beat(coordinator_with_topics, "n")
+    beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    before = coordinator_with_topics.group()
+    coordinator_with_topics.restart()
     for name in ("members", "targets", "topology", "epoch", "assignment_epoch", "metadata_hash", "configured_topology"):
-        assert getattr(ready.group(), name) == getattr(before, name), name
-    assert ready.group().state_name == "Reconciling"
-    assert beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0]))).epoch == 3
-    ready.clock.advance(46)
-    assert ready.group().state_name == "Empty"
-    ready.coordinator.delete_group("g")
-    ready.restart()
-    assert ready.coordinator.groups == {}
+        assert getattr(coordinator_with_topics.group(), name) == getattr(before, name), name
+    assert coordinator_with_topics.group().state_name == "Reconciling"
+    assert beat(coordinator_with_topics, epoch=2, **owning(tasks(_0=[0], _1=[0]))).epoch == 3
+    coordinator_with_topics.clock.advance(46)
+    assert coordinator_with_topics.group().state_name == "Empty"
+    coordinator_with_topics.coordinator.delete_group("g")
+    coordinator_with_topics.restart()
+    assert coordinator_with_topics.coordinator.groups == {}
 
 
-def test_wrong_heartbeats_are_refused(ready):
+def test_invalid_heartbeats_are_rejected(coordinator_with_topics):
     nothing = NO_TASKS, NO_TASKS, NO_TASKS
     some = tasks(_0=[0])
     for changes, code in (
@@ -253,31 +259,31 @@ def test_wrong_heartbeats_are_refused(ready):
         ({"topology": Topology(0, (Subtopology("0", ("a b",)),))}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ({"topology": Topology(0, (Subtopology("0", ("__consumer_offsets",)),))}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
     ):
-        assert refusal(beat, ready, **changes).code == code, changes
-    assert refusal(beat, ready, epoch=1).reason == "Streams group g not found."
+        assert refusal(beat, coordinator_with_topics, **changes).code == code, changes
+    assert refusal(beat, coordinator_with_topics, epoch=1).reason == "Streams group g not found."
     for epoch in (-2, -3):
-        assert refusal(beat, ready, epoch=epoch).code == ErrorCode.INVALID_REQUEST
-    beat(ready)
-    assert refusal(beat, ready, epoch=1).code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert refusal(beat, ready, epoch=9).code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert refusal(beat, ready, "x", 2).code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert refusal(beat, ready, epoch=2, topology=COUNTED).code == ErrorCode.INVALID_REQUEST
-    other = refusal(beat, ready, "n", topology=COUNTED._replace(epoch=1))
+        assert refusal(beat, coordinator_with_topics, epoch=epoch).code == ErrorCode.INVALID_REQUEST
+    beat(coordinator_with_topics)
+    assert refusal(beat, coordinator_with_topics, epoch=1).code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert refusal(beat, coordinator_with_topics, epoch=9).code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert refusal(beat, coordinator_with_topics, "x", 2).code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert refusal(beat, coordinator_with_topics, epoch=2, topology=COUNTED).code == ErrorCode.INVALID_REQUEST
+    other = refusal(beat, coordinator_with_topics, "n", topology=COUNTED._replace(epoch=1))
     assert (other.code, other.reason) == (ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
-    assert list(ready.group().members) == ["m"]
+    assert list(coordinator_with_topics.group().members) == ["m"]
 
 
-def test_a_group_of_another_type_is_not_changed(ready):
-    member_id = ready.new_id()
-    ready.join(member_id)
-    assert refusal(beat, ready).code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert ready.group().type == "classic"
+def test_a_group_of_another_type_is_not_changed(coordinator_with_topics):
+    member_id = coordinator_with_topics.new_id()
+    coordinator_with_topics.join(member_id)
+    assert refusal(beat, coordinator_with_topics).code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert coordinator_with_topics.group().type == "classic"
 
 
-def test_offsets_are_committed_with_the_members_epoch(ready):
-    beat(ready)
+def test_offsets_are_committed_with_the_member_epoch(coordinator_with_topics):
+    beat(coordinator_with_topics)
     offsets = {TopicPartition("in", 0): OffsetToCommit(3)}
-    errors = ready.coordinator.commit(OffsetClient("g", "m", None, 2), offsets)
+    errors = coordinator_with_topics.coordinator.commit(OffsetClient("g", "m", None, 2), offsets)
     assert errors == {TopicPartition("in", 0): ErrorCode.NONE}
     for committer, code in (
         (OffsetClient("g"), ErrorCode.UNKNOWN_MEMBER_ID),
@@ -285,8 +291,11 @@ def test_offsets_are_committed_with_the_members_epoch(ready):
         (OffsetClient("g", "x", None, 2), ErrorCode.UNKNOWN_MEMBER_ID),
         (OffsetClient("g", "m", None, 2, supports_epoch_errors=False), ErrorCode.UNSUPPORTED_VERSION),
     ):
-        assert refusal(ready.coordinator.commit, committer, offsets).code == code
-    assert (ready.group().is_subscribed_to("in"), ready.group().is_subscribed_to("g-log")) == (True, False)
+        assert refusal(coordinator_with_topics.coordinator.commit, committer, offsets).code == code
+    assert (
+        coordinator_with_topics.group().is_subscribed_to("in"),
+        coordinator_with_topics.group().is_subscribed_to("g-log"),
+    ) == (True, False)
 
 
 # ---------------------------------------------------------------------------------------------------- topologies
@@ -328,7 +337,7 @@ def test_offsets_are_committed_with_the_members_epoch(ready):
         ),
     ],
 )
-def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected_detail):
+def test_topology_errors_have_the_texts_of_kafka(subtopologies, expected_detail):
     counts = {"a3": 3, "b2": 2, "one": 1}
     configuration = configure_topology(Topology(0, subtopologies), counts.get)
     assert (configuration.status.detail, configuration.tasks) == (expected_detail, {})
@@ -361,13 +370,13 @@ def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected_
         ),
     ],
 )
-def test_internal_topics_have_as_many_partitions_as_what_goes_before(subtopologies, counts):
+def test_internal_topics_have_as_many_partitions_as_their_sources(subtopologies, counts):
     configuration = configure_topology(Topology(0, subtopologies), {"a3": 3, "b2": 2, "c4": 4}.get)
     assert configuration.counts == counts
     assert {topic.name: topic.partitions for topic in configuration.missing} == counts
 
 
-def test_a_topology_that_cannot_be_counted_is_refused():
+def test_a_topology_without_a_partition_count_is_rejected():
     loop = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), ("r",), (InternalTopic("r"),))))
     nobody = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), (), (InternalTopic("r"),))))
     for topology, text in ((loop, "loops"), (nobody, "never used as a sink")):
@@ -379,8 +388,8 @@ def test_a_topology_that_cannot_be_counted_is_refused():
 # ---------------------------------------------------------------------------------------------------- assignor
 
 
-def test_every_task_goes_where_kafka_sent_it():
-    """The saved answers of Kafka 4.3.1's StickyTaskAssignor (tests/interop/streams_assignments.py)."""
+def test_tasks_are_assigned_as_in_kafka():
+    """The saved assignments of Kafka 4.3.1's StickyTaskAssignor (tests/interop/streams_assignments.py)."""
     lines = gzip.decompress(SAVED.read_bytes()).decode().splitlines()
     assert len(lines) == 300
     for line in lines:
@@ -388,7 +397,7 @@ def test_every_task_goes_where_kafka_sent_it():
 
 
 @given(st.integers(0, 2**32))
-def test_every_task_has_one_owner_and_standbys_are_elsewhere(seed):
+def test_each_task_has_one_owner_and_standbys_in_other_processes(seed):
     for case in islice(cases(seed), 5):
         assignment = case.assign_tasks()
         assert set(assignment) == set(case.members)
@@ -403,7 +412,7 @@ def test_every_task_has_one_owner_and_standbys_are_elsewhere(seed):
 
 
 @given(st.integers(0, 2**32))
-def test_active_tasks_stay_as_long_as_nothing_changes(seed):
+def test_active_tasks_are_sticky(seed):
     case = next(cases(seed))
     first = case.assign_tasks()
     members = {key: (process, first[key]) for key, (process, _) in case.members.items()}

@@ -1,4 +1,4 @@
-"""Patterns of subscriptions are resolved after the heartbeat that brings them, once for a pattern and its topics."""
+"""Subscription patterns are resolved after the heartbeat that contains them, once per pattern and set of topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Topics:
 
 
 class Thread:
-    """Work that a test does step by step, in order."""
+    """A thread whose steps the test executes one by one."""
 
     def __init__(self) -> None:
         self.queue = []
@@ -48,7 +48,7 @@ class Thread:
 
 @pytest.fixture
 def matches(monkeypatch):
-    """What was matched: pattern and names."""
+    """The (pattern, names) pairs that were matched."""
     calls = []
     match_names = topic_patterns.match_names
 
@@ -60,7 +60,7 @@ def matches(monkeypatch):
     return calls
 
 
-def test_a_pattern_is_resolved_once_for_all_who_ask(matches):
+def test_a_pattern_is_resolved_once_for_all_members(matches):
     thread = Thread()
     patterns, calls = topic_patterns.TopicPatterns(Topics("a-1", "a-2", "b"), thread), []
     for number in range(3):
@@ -71,7 +71,7 @@ def test_a_pattern_is_resolved_once_for_all_who_ask(matches):
     assert matches == [("a.*", ("a-1", "a-2", "b"))]
 
 
-def test_only_new_names_are_matched(matches):
+def test_only_new_topics_are_matched(matches):
     thread, topics = Thread(), Topics("a-1", "b")
     patterns = topic_patterns.TopicPatterns(topics, thread)
     patterns.find_names("a.*", lambda: None)
@@ -82,11 +82,11 @@ def test_only_new_names_are_matched(matches):
     assert patterns.find_names("a.*", lambda: None) == {"a-2"}
     assert [names for _, names in matches] == [("a-1", "b"), ("a-2", "c")]
     topics.change(remove=("c",))
-    assert patterns.find_names("a.*", lambda: None) == {"a-2"}  # nothing is to be matched
+    assert patterns.find_names("a.*", lambda: None) == {"a-2"}  # no topic remains to be matched
     assert not thread.queue
 
 
-def test_patterns_take_turns(matches):
+def test_patterns_are_resolved_in_turns(matches):
     thread = Thread()
     names = tuple(f"t-{number:03}" for number in range(100))
     patterns = topic_patterns.TopicPatterns(Topics(*names), thread)
@@ -100,7 +100,7 @@ def test_patterns_take_turns(matches):
     assert patterns.find_names("t-.*", lambda: None) == set(names)
 
 
-def test_a_broker_that_stops_leaves_a_pattern_unresolved():
+def test_a_stopping_broker_leaves_a_pattern_unresolved():
     patterns, calls = topic_patterns.TopicPatterns(Topics("a"), lambda work, finish: finish()), []
     assert patterns.find_names("a", lambda: calls.append(1)) is None
     assert calls == []
@@ -118,11 +118,11 @@ def bench():
     return bench
 
 
-def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
+def test_the_response_to_a_heartbeat_does_not_wait_for_its_pattern(bench):
     thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
     first = beat(bench, regex="ord.*")
     assert (first.epoch, first.assignment) == (1, frozenset())
-    assert first.interval_ms < 5_000  # the client asks again soon
+    assert first.interval_ms < 5_000  # the client sends the next heartbeat soon
     group = bench.group()
     assert group.epoch == 1
     thread.run()
@@ -132,7 +132,7 @@ def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
     assert second.interval_ms == 5_000
 
 
-def test_a_heartbeat_is_answered_before_its_pattern_is_resolved_where_there_are_no_topics(bench):
+def test_the_response_to_a_heartbeat_does_not_wait_for_its_pattern_without_topics(bench):
     """ConsumerGroupHeartbeatRequestTest.testConsumerGroupHeartbeatWithRegularExpression."""
     bench.topics.topics_by_name = {}
     thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
@@ -169,7 +169,7 @@ def test_a_pattern_keeps_its_topics_until_it_is_resolved_again(bench):
     assert len(beat(bench, epoch=before.epoch).assignment) == 4
 
 
-def test_what_was_resolved_outlives_a_restart(bench):
+def test_resolved_patterns_survive_a_restart(bench):
     bench.coordinator.consumer.patterns.run_in_thread = thread = Thread()
     beat(bench, regex="ord.*")
     thread.run()
@@ -183,7 +183,7 @@ def test_what_was_resolved_outlives_a_restart(bench):
 
 
 @pytest.mark.parametrize("regex", ["(", "a)|(b", r"\pL{900}"])
-def test_what_is_not_a_pattern_is_refused_at_once(bench, regex):
+def test_an_invalid_pattern_is_rejected_at_once(bench, regex):
     with pytest.raises(RefusedError) as error_info:
         beat(bench, regex=regex)
     assert error_info.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,4 +1,4 @@
-"""Transactional ids: initialising, fencing, ending (both versions), timeouts, expiry, restarts, disks that refuse."""
+"""Transactional ids: initialisation, fencing, both transaction versions, timeouts, expiry, restarts, failed appends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 @dataclass
 class Bench:
-    """A coordinator, a log that is a list, and the markers that were written."""
+    """A coordinator, a log in memory, and the markers that were written."""
 
     version: int = 2
     clock: Clock = field(default_factory=frozen_clock)
@@ -65,7 +65,7 @@ class Bench:
         )
 
     def init_again(self) -> ProducerIdentity:
-        """Initialise as clients do: ask again after CONCURRENT_TRANSACTIONS."""
+        """Initialise as clients do: retry after CONCURRENT_TRANSACTIONS."""
         assert code_of(self.init) == ErrorCode.CONCURRENT_TRANSACTIONS
         return self.init()
 
@@ -82,7 +82,7 @@ class Bench:
 
     @property
     def written(self) -> list[str]:
-        """The states that the log has, in order."""
+        """The transaction states in the log, in order."""
         by_number = {one.number: one.kafka_name for one in TransactionState}
         return [
             by_number[decode_coordinator_record("__transaction_state", row.key, row.value).value.transaction_status]
@@ -122,16 +122,16 @@ def test_the_epoch_grows_with_each_initialisation(bench):
         ("t", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_bad_initialisations_are_refused(bench, name, timeout_ms, code):
+def test_invalid_initialisations_are_rejected(bench, name, timeout_ms, code):
     assert code_of(bench.init, name=name, timeout_ms=timeout_ms) == code
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_is_in_the_log_step_by_step_and_its_markers_in_every_partition(bench, commit):
+def test_each_state_is_logged_and_every_partition_gets_a_marker(bench, commit):
     who = bench.init()
     bench.add(who)
     bench.add(who, T0, T1)
-    bench.add(who, T1)  # is there: nothing is written
+    bench.add(who, T1)  # the partition is already part of it: nothing is written
     after = bench.end(who, commit=commit)
     name = "Commit" if commit else "Abort"
     assert bench.written == ["Empty", "Ongoing", "Ongoing", f"Prepare{name}", f"Complete{name}"]
@@ -145,7 +145,7 @@ def test_a_transaction_is_in_the_log_step_by_step_and_its_markers_in_every_parti
     assert bench.state is State.ONGOING
 
 
-def test_the_next_transaction_begins_when_its_first_partition_comes(bench):
+def test_the_next_transaction_starts_with_its_first_partition(bench):
     who = bench.init()
     bench.add(who)
     began = bench.coordinator.describe_transaction("t").start_ms
@@ -158,19 +158,19 @@ def test_the_next_transaction_begins_when_its_first_partition_comes(bench):
     assert bench.coordinator.describe_transaction("t").start_ms == began + 5_000
 
 
-def test_an_open_transaction_is_aborted_by_the_next_initialisation(bench):
+def test_the_next_initialisation_aborts_an_open_transaction(bench):
     old = bench.init()
     bench.add(old)
     new = bench.init_again()
     ((where, commit, _, epoch, _),) = bench.markers
     assert (where, commit) == (T0, False)
     assert (epoch, new.producer_epoch) == (1, 2)
-    assert old.producer_epoch < epoch < new.producer_epoch  # nobody else has the epoch of the marker
+    assert old.producer_epoch < epoch < new.producer_epoch  # no producer has the epoch of the marker
     assert code_of(bench.add, old) == ErrorCode.PRODUCER_FENCED
     assert code_of(bench.end, old) == ErrorCode.PRODUCER_FENCED
 
 
-def test_requests_of_others_are_refused(bench):
+def test_requests_of_other_producers_are_rejected(bench):
     who = bench.init()
     other = ProducerIdentity(who.producer_id + 1, 0)
     late = who._replace(producer_epoch=9)
@@ -189,12 +189,12 @@ def test_requests_of_others_are_refused(bench):
     assert code_of(bench.coordinator.describe_transaction, "") == ErrorCode.INVALID_REQUEST
 
 
-def test_a_commit_of_nothing_is_refused(bench):
+def test_committing_an_empty_transaction_is_rejected(bench):
     who = bench.init()
     assert code_of(bench.end, who) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_an_abort_of_nothing_is_fine_in_version_2_only():
+def test_aborting_an_empty_transaction_is_allowed_in_version_2_only():
     old = Bench(0)
     assert code_of(old.end, old.init(), commit=False) == ErrorCode.INVALID_TXN_STATE
     new = Bench(2)
@@ -204,7 +204,7 @@ def test_an_abort_of_nothing_is_fine_in_version_2_only():
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_same_end_again_is_answered_again_and_the_other_one_refused(bench, commit):
+def test_a_repeated_end_succeeds_and_the_opposite_end_is_rejected(bench, commit):
     who = bench.init()
     bench.add(who)
     after = bench.end(who, commit=commit)
@@ -213,21 +213,21 @@ def test_the_same_end_again_is_answered_again_and_the_other_one_refused(bench, c
     assert len(bench.markers) == 1
 
 
-def test_version_2_tells_a_repetition_from_the_next_end():
+def test_version_2_distinguishes_a_repeated_end_from_the_next_one():
     bench = Bench(2)
     who = bench.init()
     bench.add(who)
     after = bench.end(who)
-    assert code_of(bench.end, after) == ErrorCode.INVALID_TXN_STATE  # a commit of nothing
+    assert code_of(bench.end, after) == ErrorCode.INVALID_TXN_STATE  # commits an empty transaction
     assert bench.end(after, commit=False) == (1000, 2)
     assert code_of(bench.end, who) == ErrorCode.PRODUCER_FENCED
 
 
-def test_a_producer_asks_for_the_next_epoch(bench):
+def test_a_producer_requests_the_next_epoch(bench):
     who = bench.init()
     identity = bench.init(*who)
     assert identity == (1000, 1)
-    assert bench.init(*who) == identity  # it did not see the answer
+    assert bench.init(*who) == identity  # it did not receive the response
     assert code_of(bench.init, 1000, 7) == ErrorCode.PRODUCER_FENCED
     assert code_of(bench.init, 999, 0) == ErrorCode.PRODUCER_FENCED
     bench.init()
@@ -235,20 +235,20 @@ def test_a_producer_asks_for_the_next_epoch(bench):
 
 
 def exhaust_epochs(bench: Bench) -> ProducerIdentity:
-    """Return a producer with the last epoch that clients get."""
+    """Return a producer with the highest epoch that clients get."""
     bench.init()
     one = bench.coordinator.transactions["t"]
     bench.coordinator.transactions["t"] = replace(one, producer_epoch=MAX_PRODUCER_EPOCH - 1)
     return ProducerIdentity(1000, MAX_PRODUCER_EPOCH - 1)
 
 
-def test_when_epochs_are_used_up_a_new_id_follows(bench):
+def test_a_new_producer_id_follows_the_highest_epoch(bench):
     who = exhaust_epochs(bench)
     assert bench.init(*who) == (1001, 0)
-    assert bench.init(*who) == (1001, 0)  # it did not see the answer
+    assert bench.init(*who) == (1001, 0)  # it did not receive the response
 
 
-def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
+def test_version_2_continues_with_a_new_producer_id_after_the_highest_epoch():
     bench = Bench(2)
     who = exhaust_epochs(bench)
     bench.add(who)
@@ -261,14 +261,14 @@ def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
     bench.add(after)
 
 
-def test_fencing_with_the_last_epoch_takes_the_one_that_is_kept_for_it(bench):
+def test_fencing_the_highest_epoch_uses_the_reserved_one(bench):
     who = exhaust_epochs(bench)
     bench.add(who)
     assert bench.init_again().producer_id == 1001
     assert bench.markers[0][3] == MAX_PRODUCER_EPOCH
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(bench):
+def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(bench):
     who = bench.init(timeout_ms=30_000)
     bench.clock.advance(100)
     bench.add(who)
@@ -281,13 +281,13 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(be
     assert code_of(bench.end, who) == late
     assert code_of(bench.add, who) == ErrorCode.PRODUCER_FENCED
     if bench.version == 2:
-        assert bench.init(*who).producer_epoch == who.producer_epoch + 1  # it may go on
+        assert bench.init(*who).producer_epoch == who.producer_epoch + 1  # it may continue
     new = bench.init()
     bench.add(new)
     bench.end(new)
 
 
-def test_ids_that_nobody_uses_are_forgotten(bench):
+def test_unused_transactional_ids_expire(bench):
     bench.init()
     bench.coordinator.init_producer_id("open", 900_000)
     bench.clock.advance(604_800 - 3_700)
@@ -299,7 +299,7 @@ def test_ids_that_nobody_uses_are_forgotten(bench):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
+def test_a_decision_survives_a_crash_before_its_markers(bench, commit):
     who = bench.init()
     bench.add(who, T0, T1)
     bench.failing_partitions = {T1}
@@ -315,7 +315,7 @@ def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
     assert {marker[:2] for marker in bench.markers} == {(T0, commit), (T1, commit)}
 
 
-def test_a_disk_that_refuses_a_marker_is_tried_again(bench):
+def test_a_failed_marker_write_is_retried(bench):
     who = bench.init()
     bench.add(who)
     bench.failing_partitions = {T0}
@@ -327,8 +327,8 @@ def test_a_disk_that_refuses_a_marker_is_tried_again(bench):
     assert bench.state is State.COMPLETE_COMMIT
 
 
-def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
-    """20,000 took 35 s of the broker's time in one go; Kafka, too, answers before the markers are written."""
+def test_many_markers_are_written_in_slices_without_a_transaction_in_between(bench):
+    """20,000 markers blocked the broker for 35 s. Kafka also responds before the markers are written."""
     turns = []
 
     def begin(steps):
@@ -354,7 +354,7 @@ def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
     bench.add(after if bench.version else producer)
 
 
-def test_turns_that_a_restart_overtook_write_nothing(bench):
+def test_slices_from_before_a_restart_write_nothing(bench):
     turns = []
     bench.coordinator.run_steps = lambda steps: turns.append((next(steps), steps))
     producer = bench.init()
@@ -362,13 +362,13 @@ def test_turns_that_a_restart_overtook_write_nothing(bench):
     bench.end(producer)
     late = bench.coordinator
     bench.restart()
-    assert (bench.state, len(bench.markers)) == (State.COMPLETE_COMMIT, 50 + 120)  # from the first one on again
+    assert (bench.state, len(bench.markers)) == (State.COMPLETE_COMMIT, 50 + 120)  # again from the first marker
     late.transactions = bench.coordinator.transactions
     assert list(turns[0][1]) == []
     assert len(bench.markers) == 50 + 120
 
 
-def test_a_log_that_refuses_changes_nothing(bench):
+def test_a_failed_append_changes_nothing(bench):
     who = bench.init()
     bench.log.is_broken = True
     for call in (bench.init, lambda: bench.add(who)):
@@ -384,7 +384,7 @@ def test_a_log_that_refuses_changes_nothing(bench):
     bench.end(who)
 
 
-def test_what_is_produced_must_be_part_of_the_transaction(bench):
+def test_produced_partitions_must_be_part_of_the_transaction(bench):
     who = bench.init()
     bench.add(who)
     admit = bench.coordinator.admit_produce
@@ -414,7 +414,7 @@ def test_transactions_are_listed_by_state_producer_age_and_name(bench):
     assert names(transactional_ids={"other", "absent"}) == {"other"}
 
 
-def test_records_have_the_version_that_the_feature_asks_for(bench):
+def test_records_have_the_version_of_the_feature_level(bench):
     bench.add(bench.init(), T0, T1)
     record = decode_coordinator_record("__transaction_state", bench.log.rows[-1].key, bench.log.rows[-1].value)
     assert record.value_version == (1 if bench.version else 0)
@@ -424,7 +424,7 @@ def test_records_have_the_version_that_the_feature_asks_for(bench):
     assert first.value.transaction_partitions is None
 
 
-def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
+def test_unreadable_records_are_counted_and_skipped(bench):
     bench.init()
     row = bench.log.rows[0]
     bench.log.rows += [row._replace(key=b"\0\x09x"), row._replace(value=row.value[:5])]
