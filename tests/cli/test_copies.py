@@ -39,12 +39,12 @@ def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(bro
         (tmp_path / broker / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c{number}\n")
     apart, reason = merge_directories(discover(brokers), brokers, check=True)
     assert (len(apart.directories), apart.merged_partitions) == (2, ())
-    assert "t-0 is of two clusters" in str(reason)
+    assert "t-0 belongs to two clusters" in str(reason)
     for command in ("info", "verify"):
         result = ask(command, *brokers)
-        assert "kafkaframes: not merged: t-0 is of two clusters" in result.stderr
+        assert "kafkaframes: not merged: t-0 belongs to two clusters" in result.stderr
     for function in (kafkaframes.describe_log, kafkaframes.verify_log):
-        assert "not merged: t-0 is of two clusters" in str(function(brokers))
+        assert "not merged: t-0 belongs to two clusters" in str(function(brokers))
 
 
 def test_many_decisions_of_one_check_are_counted():

@@ -71,7 +71,7 @@ WRITING = {
 }
 
 
-REFUSALS = ("which is only read", "is a directory", "no earlier output", "exists already", "are the same")
+REFUSALS = ("sources are never changed", "is a directory", "no earlier output", "exists already", "are the same")
 
 
 @pytest.mark.parametrize("command", WRITING)
@@ -89,7 +89,7 @@ def test_a_destination_in_the_source_is_refused(log, command, place):
 @pytest.mark.parametrize("source", [".", "..", BASE])
 def test_a_destination_beside_a_partition_of_a_log_directory_is_refused(log, monkeypatch, source, place):
     monkeypatch.chdir(log / "orders-0")
-    with pytest.raises(OptionError, match="only read"):
+    with pytest.raises(OptionError, match="sources are never changed"):
         reject_nested_destination(Path(place), [source])
     reject_nested_destination(log.parent / "new", [source])
 
@@ -97,13 +97,13 @@ def test_a_destination_beside_a_partition_of_a_log_directory_is_refused(log, mon
 def test_redact_writes_beside_captures_not_among_them(tmp_path):
     capture = shutil.copy(CAPTURE, tmp_path)
     _, output = ask("redact", tmp_path, "-o", tmp_path / "new.pcapng")
-    assert "which is only read" in output
+    assert "sources are never changed" in output
     assert ask("redact", capture, "-o", tmp_path / "new.pcapng")[0].exit_code == 0
 
 
 def test_a_link_is_no_way_around(log, tmp_path):
     (tmp_path / "way").symlink_to(log)
-    with pytest.raises(OptionError, match="only read"):
+    with pytest.raises(OptionError, match="sources are never changed"):
         reject_nested_destination(tmp_path / "way" / "out", [str(log)])
     reject_nested_destination(tmp_path / "out", [str(log)])
 

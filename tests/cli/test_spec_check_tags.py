@@ -21,7 +21,9 @@ def test_a_proposal_that_takes_a_tag_fails_and_says_which_is_free(tmp_path):
     path = tmp_path / "ApiVersionsResponse.json"
     path.write_text(json.dumps(spec | {"fields": [*own, mood]}))
     output = run("tags", "--specs", str(path), status=1)
-    clash = "ApiVersionsResponse tag 3 (Mood): ZkMigrationReady (bool) has it since 3.4.1; 4 is free"
+    clash = (
+        "ApiVersionsResponse tag 3 (Mood): ZkMigrationReady (bool) has had this tag since 3.4.1; 4 is the next free tag"
+    )
     assert clash in output.replace("\n", " ")
     (mine,) = [line for line in output.splitlines() if "Mood" in line and "int8" in line]
     assert "3.4.1" not in mine  # the release that has the number has another field

@@ -37,7 +37,7 @@ def test_from_a_file_to_specs_to_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("line", "error", "reason"),
     [
-        ('kip.fields("ProduceResponse.NodeEndpoints")[0].tag()', SpecError, "it is tag 0 already"),
+        ('kip.fields("ProduceResponse.NodeEndpoints")[0].tag()', SpecError, "it already has tag 0"),
         ('kip.add("FetchRequest.Mine", "int16", default="text")', Exception, ""),
     ],
 )

@@ -183,7 +183,7 @@ def test_old_message_sets_are_divided():
 @pytest.mark.parametrize("part", [1, 700, 5_000])
 def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format, part):
     if record_format < 2 and codec == "zstd":
-        pytest.skip("zstd needs format 2")
+        pytest.skip("zstd requires format 2")
     rows = [{"key": b"k%d" % n, "value": os.urandom(40) * (n % 5)} for n in range(40)]
     options = {}
     if record_format:

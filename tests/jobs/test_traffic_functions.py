@@ -86,7 +86,7 @@ def test_bad_paths_leave_no_output(tmp_path):
             function(tmp_path / "notes.pcap", to=out)
         with pytest.raises(OptionError, match="`paths` is empty"):
             function([], to=out)
-        with pytest.raises(OptionError, match="only read"):
+        with pytest.raises(OptionError, match="sources are never changed"):
             function(tmp_path / "empty", to=tmp_path / "empty" / "out")
         assert not out.exists()
     for function in (kafkaframes.audit_upgrade, kafkaframes.report_traffic):

@@ -76,11 +76,11 @@ def test_records_come_back_equal(key, value):
         ('{"value": "v", "timestamp": "5"}', r"whole number of milliseconds"),
         ('{"value": "v", "timestamp": 5.5}', r"whole number of milliseconds"),
         ('{"value": "v", "timestamp": true}', r"whole number of milliseconds"),
-        ('{"value": "v", "headers": {"a": "b"}}', r"headers are a list"),
-        ('{"value": "v", "headers": [{"key": "a"}]}', r"a header is .*headers\[0\]"),
-        ('{"value": "v", "headers": [{"key": null, "value": "b"}]}', r"a header is"),
+        ('{"value": "v", "headers": {"a": "b"}}', r"headers must be a list"),
+        ('{"value": "v", "headers": [{"key": "a"}]}', r"a header must be .*headers\[0\]"),
+        ('{"value": "v", "headers": [{"key": null, "value": "b"}]}', r"a header must be"),
         ('{"value": "v", "headers": [{"key": "a", "value": 1}]}', r"1 is neither text"),
-        ('{"value": "v", "headers": [{"key": "a", "value": "b", "c": 1}]}', r"a header is"),
+        ('{"value": "v", "headers": [{"key": "a", "value": "b", "c": 1}]}', r"a header must be"),
     ],
 )
 def test_what_is_not_understood_is_refused(line, reason):

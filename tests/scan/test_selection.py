@@ -172,7 +172,7 @@ def test_directories_are_read_committed_and_single_segments_are_not():
     assert default.to_batches().read_all() == committed_scan.to_batches().read_all()
     batches = default.to_batches()
     batches.read_all()
-    assert any("read_committed leaves out" in str(note) for note in batches.notes)
+    assert any("read_committed omits" in str(note) for note in batches.notes)
     assert kafkaframes.read_records(TRANSACTIONS, control_records=False).read_all().num_rows == every.count()
     segments = sorted(str(path) for path in TRANSACTIONS.rglob("ledger-0/*.log"))
     pattern = f"{TRANSACTIONS}/ledger-0/*.log"

@@ -91,7 +91,7 @@ def test_a_store_that_fails_half_way_is_an_error_that_names_the_file(flaky):
 def test_a_store_that_gives_too_few_bytes_is_an_error_in_every_mode(flaky):
     Flaky.short = True
     for mode in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
-        with pytest.raises(LogDirError, match=r"the store gave \d+ of \d+ bytes \(at flaky://.*\.log, byte \d+\)"):
+        with pytest.raises(LogDirError, match=r"the store returned \d+ of \d+ bytes \(at flaky://.*\.log, byte \d+\)"):
             read(flaky, "offset", mode=mode)
 
 

@@ -191,8 +191,8 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row["offset"] for row in read(store.root, "offset")]
     assert 1980 <= rows.index(2000) < 2000
-    assert "its manifest says" in caplog.text
-    with pytest.raises(LogDirError, match="its manifest says"):
+    assert "its manifest states" in caplog.text
+    with pytest.raises(LogDirError, match="its manifest states"):
         read(store.root, "offset", mode="FAILFAST")
 
 
@@ -212,7 +212,7 @@ def test_what_is_missing_is_told_and_the_rest_is_read(store, caplog):
 def test_two_topics_of_one_name_are_named_and_not_mixed(store, tmp_path):
     other = TieredStore(store.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA", chunk_size=10_000)
     upload(other, tmp_path, 0)
-    with pytest.raises(LogDirError, match=r"two topics under one name.*has AAAAAAAAAAAAAAAAAAAAAA") as caught:
+    with pytest.raises(LogDirError, match=r"two topics with the same name.*has AAAAAAAAAAAAAAAAAAAAAA") as caught:
         read(store.root, "offset")
     assert store.topic_id in str(caught.value)
     assert len(read(other.folder.parent, "offset")) == 2000

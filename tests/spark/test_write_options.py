@@ -19,7 +19,7 @@ from kafkaframes.spark.sinks.columns import check_columns
         ({"offsets": "maybe"}, "assign or keep"),
         ({"codec": "brotli"}, "brotli"),
         ({"recordFormat": "v1", "codec": "zstd"}, "zstd requires record format 2"),
-        ({"topic": "a/b"}, "'a/b' is not a topic name"),
+        ({"topic": "a/b"}, "'a/b' is not a valid topic name"),
         ({"segmentSize": "4g"}, "segment_bytes is 1 to"),
     ],
 )

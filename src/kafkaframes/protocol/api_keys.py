@@ -1,4 +1,4 @@
-"""The keys of Kafka's APIs that code names; ``spec/catalog`` has all of them."""
+"""The API keys that this package refers to in code; ``spec/catalog`` has all of Kafka's APIs."""
 
 from __future__ import annotations
 

@@ -182,7 +182,10 @@ class FrameBuffer:
         return large.toreadonly()
 
     def next_view(self) -> memoryview | None:
-        """Return the next frame like :meth:`next_frame`, as a view that is valid until the next ``get_buffer``."""
+        """Return the next frame like :meth:`next_frame`, as a view.
+
+        The view is valid until the next call of ``get_buffer``.
+        """
         start = self._start
         first = start + 4
         if first > self._end:
@@ -316,7 +319,8 @@ class ClientConnection:
         """Return the next response, or None if more data is needed.
 
         A broker that does not support the requested version of ApiVersions responds at version 0, with error code 35.
-        The response is decoded so, and its ``api_version`` is 0. Send the request again with a version that it lists.
+        Such a response is decoded at version 0, and its ``api_version`` is 0. Send the request again with a version
+        that it lists.
 
         Raises:
             DecodeError: the response is invalid, has another correlation ID, or belongs to no request. The connection

@@ -93,7 +93,7 @@ def _split_words(text: str) -> list[tuple[str, bool]]:
     while position < end:
         match = _WORD_PATTERN.match(text, position)
         if match is None:
-            raise _bad(f"a quote is not closed, or is inside of a word (character {position})")
+            raise _bad(f"a quote is not closed, or is inside a word (character {position})")
         double_quoted, single_quoted, plain, sign = match.groups()
         text_in_quotes = single_quoted if double_quoted is None else double_quoted
         is_quoted = text_in_quotes is not None
@@ -103,7 +103,7 @@ def _split_words(text: str) -> list[tuple[str, bool]]:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Return the character of an escape sequence: a letter's or an octal number's as in Java, or itself."""
+    """Return the character of an escape sequence (a letter or an octal number, as in Java)."""
     return (
         chr(int(match[1], 8))
         if match[1] in _OCTAL_DIGITS or len(match[1]) > 1

@@ -1,8 +1,8 @@
 """Read a compressed stream in the same steps as Kafka's record reader, up to its end or its first error.
 
 The fast paths of the codecs decompress whole streams. A damaged or unusual stream is read again here with the read
-sizes that Kafka uses, because they decide how many records are *lost* to an error: the bytes of earlier reads are
-delivered, those of the failing read are not.
+sizes that Kafka uses, because they determine how many records an error *loses*: the bytes of earlier reads are
+    delivered, those of the failing read are not.
 
 Kafka puts a buffer (``ChunkedBytesStream``) between the codec and the records: 2 KiB for snappy and LZ4, 16 KiB for
 gzip and zstd. An empty buffer is refilled with one read. If the rest of a record's body is at least as long as the
@@ -34,7 +34,7 @@ class DecompressedContent(NamedTuple):
 
 
 class DamagedStreamError(Exception):
-    """A read of a compressed stream failed; the text is the reason."""
+    """Raised if a compressed stream cannot be read; the text is the reason."""
 
 
 class Stream(Protocol):

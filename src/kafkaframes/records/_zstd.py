@@ -49,7 +49,10 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
 
 
 def _is_usual(payload: bytes, max_bytes: int) -> bool:
-    """Return whether a payload is one whole frame whose content size and window the library may handle alone."""
+    """Return whether a payload is one whole frame that can be decompressed in one call.
+
+    The frame needs a content size and a window that fits.
+    """
     if _find_frame_end(payload, 0) != len(payload):
         return False
     if payload[4] & ~_CHECKSUM == 0:
@@ -117,7 +120,10 @@ class ZstdStream:
         return False
 
     def _raise_if_truncated(self) -> None:
-        """Raise if zstd-jni would: it does not if it has read no input since the last frame's end."""
+        """Raise an error for a truncated frame.
+
+        Like zstd-jni, it accepts an end without any input after the last frame.
+        """
         next_input = -(-self._start // _INPUT_SIZE) * _INPUT_SIZE
         if next_input < len(self._payload):
             raise DamagedStreamError("zstd: the stream is truncated in a frame")

@@ -32,7 +32,7 @@ from kafkaframes.wire.checksum import crc32, crc32c
 from kafkaframes.wire.primitives import decode_java_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint, read_varlong
 
-HEADERS, RECORDS = 1, 2  # depths: batch and message headers only; their records as well
+HEADERS, RECORDS = 1, 2  # values of ``depth``: batch and message headers only, or also their records
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20  # largest decompressed size of a batch
 _LAYOUT_OF_MAGIC = {0: MESSAGE_V0, 1: MESSAGE_V1, 2: BATCH_V2}
 _FLAG_NAMES = ((LOG_APPEND_TIME, "LogAppendTime"), (TRANSACTIONAL, "transactional"), (CONTROL, "control"))
@@ -79,12 +79,12 @@ class AnnotatedBytes:
         """Return the next ``size`` bytes without adding a run.
 
         Raises:
-            TruncatedError: fewer than ``size`` bytes are left.
+            TruncatedError: fewer than ``size`` bytes remain.
         """
         start = self.position
         if not 0 <= size <= len(self.data) - start:
             raise TruncatedError(
-                f"{path} has a size of {size} bytes, but {len(self.data) - start} are left", position=start
+                f"{path} has a size of {size} bytes, but only {len(self.data) - start} bytes remain", position=start
             )
         return self.data[start : start + size]
 

@@ -2,7 +2,7 @@
 
 ``read_batches`` iterates over batches as Kafka does. It yields a ``Batch`` for each, with the records up to where Kafka
 would stop, and the reason if that is before the end of the batch. Damaged bytes never raise: an unreadable field is
-``None``, and damage is reported in ``Batch.damage`` and ``Walk.end``.
+``None``, and damage is reported in ``Batch.damage`` and ``BatchWalk.end``.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class BatchDamage(NamedTuple):
 
     Attributes:
         status: a status code of ``reasons.py``.
-        reason: the damage in words.
+        reason: the damage as text.
         reached: number of records that Kafka's iterator returns before it fails. It is one more than the readable
             records if the key or value of the next one exceeds its message.
     """
@@ -293,7 +293,7 @@ def _read_headers(buf: bytes | memoryview, position: int, count: int) -> tuple[H
 
 
 def _message_bytes(buf: bytes | memoryview, value_position: int, end: int) -> bytes | memoryview:
-    """Return the bytes of a message of format 0 or 1 from its CRC at ``at``.
+    """Return the bytes of a message of format 0 or 1, from its CRC on.
 
     An uncompressed message ends at ``end``. For an inner message ``end`` is 0, and its size precedes the CRC.
     """

@@ -104,7 +104,7 @@ def build_records(
             struct<key, value>, maps, or pairs). Other columns of readers are accepted and ignored.
         record_format: 0, 1 or 2. Formats 0 and 1 do not support headers, nor the options after ``timestamp_type``.
             Format 0 has no timestamps and ignores that column. A wrapper of format 0 or 1 has the offset of its last
-            message, as Java producers 0.8.2 to 0.10 and all brokers write it; KIP-31 itself leaves it open.
+            message, as Java producers 0.8.2 to 0.10 and all brokers write it; KIP-31 does not define it.
         codec: none, gzip, snappy, lz4 or zstd (format 2 only).
         level: the compression level (KIP-390); None is Kafka's default.
         base_offset: the first offset if ``columns`` has no offsets.
@@ -456,7 +456,10 @@ def _encode_batches(
 def _fill_portions(
     rows: Rows, table: Table, magic: int, codec: Codec, fields: BatchFields
 ) -> Iterator[tuple[memoryview, Table]]:
-    """Yield uncompressed batches in portions that fit the processor's cache. The next one overwrites the memory."""
+    """Yield uncompressed batches in portions that fit the processor's cache.
+
+    Each portion overwrites the memory of the previous one.
+    """
     if not len(table):
         return
     body_sizes = _measure_batches(rows, table, magic)

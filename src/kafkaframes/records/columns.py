@@ -54,7 +54,7 @@ class ReadError(NamedTuple):
         position: position of the damaged batch in the source, in bytes.
         base_offset: base offset in the batch header; None if there is no complete header.
         status: a status code of ``reasons.py``; None for a wrong CRC.
-        reason: the damage in words.
+        reason: the damage as text.
         records: number of records of the batch that were returned.
     """
 
@@ -96,7 +96,7 @@ class ReadOptions(NamedTuple):
         chunk_bytes: approximate number of bytes to read at once.
         part_bytes: approximate decompressed size of the records in an Arrow batch, at most that of a chunk. The default
             fits into the processor's cache, for callers that process one Arrow batch at a time.
-        unwanted: returns which batches to skip without reading them (aborted transactions); None skips none.
+        unwanted: returns which batches to skip without reading them (aborted transactions); None reads all batches.
         heal: gets a chunk and its damaged batches, and returns the chunk with intact copies of the batches that it
             could replace (from another copy of the log), or None. Replaced batches are not reported.
     """
@@ -144,10 +144,10 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class RecordReader:
-    """Iterates over a source's records as ``pa.RecordBatch``es. Damage is added to ``errors`` as it is met.
+    """Iterates over a source's records as ``pa.RecordBatch``es. Damage is added to ``errors`` when it is reached.
 
     Attributes:
-        end: where in the source and why the batches ended; None before that.
+        end: position and reason of the end of the batches; None until then.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class RecordReader:
     def _find_damaged_batches(
         self, result: DecodedBatches, skip: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[np.bool_] | None:
-        """Return which batches are damaged; None if none is."""
+        """Return which batches are damaged; None without damaged batches."""
         bad: npt.NDArray[np.bool_] = result.index.statuses != 0
         if result.sections.problems:
             bad[list(result.sections.problems)] = True

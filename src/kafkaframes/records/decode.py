@@ -97,14 +97,14 @@ def decode_steps(
 ) -> Iterator[DecodedBatches]:
     """Decode batches in parts that fit into a memory budget. A batch that exceeds the budget is a part of its own.
 
-    The budget counts decompressed records, and the index of records and headers. A part is valid only as long as the
-    memory from ``allocate`` is.
+    The budget counts decompressed records, and the index of records and headers. A part is valid only while the memory
+    from ``allocate`` is.
 
     Args:
         data, batches, limit_bytes: see ``open_sections``.
         skip: flags of batches to skip; they get no records and no problems.
         allocate: returns an uninitialized array (``(size, dtype) -> array``).
-        budget_bytes: memory budget of a part; None is the budget of ``limits.budget``.
+        budget_bytes: memory budget of a part; None is the budget of ``limits.current_budget``.
         base: position of the first byte of ``data`` in its source.
         file: name of the source.
     """
@@ -155,7 +155,7 @@ def open_sections(
 
     Args:
         data: the bytes that were scanned, with all batches complete.
-        batches: the result of ``scan``.
+        batches: the result of ``scan_batches``.
         limit_bytes: largest decompressed size of a batch.
         total_bytes: largest decompressed size of all batches; a stream that exceeds it counts as damaged.
     """
@@ -321,7 +321,7 @@ def index_records(
     """Index the records of all batches with one kernel call.
 
     Args:
-        batches, sections: the results of ``scan`` and ``open_sections``.
+        batches, sections: the results of ``scan_batches`` and ``open_sections``.
         allocate: returns an uninitialized array (``(size, dtype) -> array``).
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """

@@ -42,13 +42,13 @@ class BatchProblem(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The problem in words."""
+        """The problem as text."""
         words = RECORD_REASONS[self.status]
         return f"{words}: {self.detail}" if self.detail else words
 
 
 class RecordSections(NamedTuple):
-    """The records of each batch, ``buf[starts[i]:ends[i]]``, and the problems met while reading them, by batch."""
+    """The records of each batch, ``buf[starts[i]:ends[i]]``, and the problems found while reading them, by batch."""
 
     buf: Bytes
     starts: Ints
@@ -209,7 +209,7 @@ class DecodedBatches:
         return {batch: problem for batch, problem in problems if problem is not None}
 
     def to_error(self, batch: int) -> CorruptRecordError | None:
-        """Return the problem of a batch as an error with file and position; None if there is none."""
+        """Return the problem of a batch as an error with file and position; None without a problem."""
         problem = self.problems.get(batch)
         if problem is None:
             return None

@@ -19,7 +19,7 @@ NO_SEQUENCE = NO_TIMESTAMP = NO_PRODUCER_ID = -1
 
 
 class BatchFields(NamedTuple):
-    """The fields of a batch header. ``None`` means: computed from the records.
+    """The fields of a batch header. A field that is ``None`` is computed from the records.
 
     Formats 0 and 1 have only ``timestamp_type`` and, in a wrapper, ``last_offset`` and ``max_timestamp``.
     """
@@ -37,7 +37,7 @@ class BatchFields(NamedTuple):
     max_timestamp: int | None = None
 
     def attributes(self, codec: int) -> int:
-        """Return the attributes of a format 2 batch."""
+        """Return the attribute bits of a format 2 batch."""
         value = codec
         for is_set, bit in (
             (self.timestamp_type == LOG_APPEND_TIME, TIMESTAMP_TYPE_BIT),

@@ -1,8 +1,9 @@
 """The fast path from batches to columns: one kernel verifies CRCs, decompresses, indexes and copies, batch by batch.
 
-The columns are the same as those of ``decode.index_records`` and ``makers.binary_array`` with all records selected.
-``columns.py`` chooses the path. All column buffers of a chunk are in one block of memory, each as large as the chunk
-could need. Unused parts are never touched, and the block is reused when nothing refers to the chunk's columns any more.
+The columns are the same as those of ``decode.index_records`` and ``makers.make_binary_array`` with all records
+selected. ``columns.py`` chooses the path. All column buffers of a chunk are in one block of memory, each as large as
+the chunk could need. Unused parts are never touched, and the block is reused when nothing refers to the chunk's columns
+any more.
 """
 
 from __future__ import annotations
@@ -236,7 +237,10 @@ class FusedReader:
                 first = last + is_large
 
     def _read_part(self, state: ChunkState, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
-        """Read batches from ``first`` on; return the part, the number of the next batch, and if that is too large."""
+        """Read batches from ``first`` on.
+
+        Return the part, the number of the next batch, and whether that batch is too large.
+        """
         plan, content = self._layout.plan.copy(), _EMPTY_BYTES
         rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
         parts = round(rest_bytes / self._target)  # of equal size
@@ -298,7 +302,10 @@ class FusedReader:
         return sections.buf[sections.starts[0] : max(sections.starts[0], sections.ends[0])]
 
     def _allocate_larger_block(self, plan: Ints) -> Bytes:
-        """Return a block that fits the next batch. It is called before a record is read into the current one."""
+        """Return a block that fits the next batch.
+
+        This function is called before a record is read into the current block.
+        """
         rows, size = int(plan[kernels.NEEDED_ROWS]), int(plan[kernels.NEEDED_BYTES])
         if rows >= self._layout.rows or size > self._layout.bytes:
             self._lay_out(rows, max(2 * self._target, size))

@@ -21,7 +21,7 @@ from kafkaframes.records.rows import reject_unknown_columns
 
 JsonBytes = str | dict[str, str] | None
 _BASE64_SUFFIX: Final = "base64"
-_MAX_ERROR_CHARS: Final = 60  # of a value in an error message
+_MAX_ERROR_CHARS: Final = 60  # maximum length of a value in an error message
 _OLD_TIMESTAMP: Final = "timestamp_ms"  # timestamp column of older versions, which wrote base64 without marking it
 
 
@@ -84,7 +84,7 @@ def from_json_headers(headers: Any) -> list[dict[str, Any]]:
     if headers is None:
         return []
     if not isinstance(headers, list | tuple):
-        raise EncodeError(f"headers are a list, not {type(headers).__name__}").within("headers")
+        raise EncodeError(f"headers must be a list, not {type(headers).__name__}").within("headers")
     result = []
     for position, header in enumerate(headers):
         try:
@@ -98,7 +98,7 @@ def _from_json_header(header: Any) -> dict[str, Any]:
     is_pair = isinstance(header, list | tuple) and len(header) == 2
     pair = dict(zip(("key", "value"), header, strict=True)) if is_pair else header
     if not isinstance(pair, Mapping) or pair.keys() != {"key", "value"} or pair["key"] is None:
-        raise EncodeError("a header is an object with key (not null) and value")
+        raise EncodeError("a header must be an object with key (not null) and value")
     return {"key": from_json_bytes(pair["key"]), "value": from_json_bytes(pair["value"])}
 
 
@@ -111,7 +111,7 @@ def from_json_record(row: Any) -> dict[str, Any]:
         EncodeError: a field is unknown, or its value has a wrong type. ``path`` names the field.
     """
     if not isinstance(row, Mapping):
-        raise EncodeError(f"a record is an object with key and value, not {type(row).__name__}")
+        raise EncodeError(f"a record must be an object with key and value, not {type(row).__name__}")
     if _OLD_TIMESTAMP in row:
         reason = "written by `kafkaframes consume` of an older version, with key and value in base64"
         raise EncodeError(

@@ -1,4 +1,4 @@
-"""Where the codecs' C functions are: in the shared libraries of the wheels that bring them, if those export them."""
+"""Find the addresses of the codecs' C functions, if the shared libraries of the codec wheels export them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class CodecLibrary(NamedTuple):
-    """A module of a wheel, the codec that it is for, and the names of the functions that must be there together."""
+    """A module of a codec wheel, its codec, and the names of the functions that it must export."""
 
     module: str
     codec: str
     functions: tuple[str, ...]
 
     def load_addresses(self) -> dict[str, int]:
-        """Return the functions' addresses by their names; nothing unless all are there."""
+        """Return the addresses of the functions by name; empty if one is missing."""
         if struct.calcsize("P") != 8:
             return {}
         try:

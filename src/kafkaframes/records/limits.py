@@ -1,4 +1,4 @@
-"""Limits of the memory that decompression may take. The limits of records and headers are in ``reasons.py``."""
+"""Limits of the memory that decompression may use. The limits of records and headers are in ``reasons.py``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAUL
 
 
 class ContentBudget:
-    """The decompressed bytes that the batches of one request may still take.
+    """The number of decompressed bytes that the batches of one request may still have.
 
     A batch that starts within the budget is decompressed completely. Batches after that are rejected without being
     opened.
@@ -89,20 +89,20 @@ def current_budget() -> int:
 
 @contextmanager
 def limit_budget(size_bytes: int | None) -> Iterator[None]:
-    """Open no more at once, within this context, than a number of bytes; ``None`` changes nothing.
+    """Set the memory budget for batches that are open at once in this context; ``None`` changes nothing.
 
-    A limit of resources belongs to who runs a job, not to each of the functions between, as the precision of
-    ``decimal.localcontext`` does. It holds for this thread; who hands work to processes gives it to them.
+    The caller of a job sets the budget once, like the precision of ``decimal.localcontext``, instead of passing it
+    through every function. The budget applies to this thread; code that starts other processes has to pass it to them.
 
     >>> with limit_budget(1 << 20):
     ...     current_budget()
     1048576
 
     Raises:
-        OptionError: it is below 1.
+        OptionError: the number of bytes is below 1.
     """
     if size_bytes is not None and size_bytes < 1:
-        raise OptionError("limit_bytes and budget_bytes are at least 1")
+        raise OptionError("limit_bytes and budget_bytes must be at least 1")
     token = _budget.set(current_budget() if size_bytes is None else size_bytes)
     try:
         yield

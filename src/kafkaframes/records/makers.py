@@ -155,7 +155,7 @@ COLUMNS: dict[str, ColumnFactory] = {
 
 
 def make_arrow_column(name: str, result: DecodedBatches, ready: Mapping[str, pa.Array]) -> pa.Array:
-    """Return a column of decoded records, from ``ready`` if it is there."""
+    """Return a column of decoded records; a column in ``ready`` is returned as it is."""
     if name in ready:
         return ready[name]
     column = COLUMNS[name]
@@ -183,7 +183,7 @@ def rows_of_index(
 
     Args:
         sections, index: the results of ``open_sections`` and ``index_records``; the index may be a selection
-            (``Index.take``).
+            (``RecordIndex.take``).
         offsets: offsets to write instead of the decoded ones.
         timestamps: timestamps to write instead of the decoded ones, in milliseconds.
         headers: whether to keep the records' headers (formats 0 and 1 have none).

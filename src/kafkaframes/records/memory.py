@@ -31,7 +31,7 @@ _spare: list[Recycler] = []  # memory of earlier jobs in this process
 
 @contextmanager
 def borrow_memory() -> Iterator[Recycler]:
-    """Lend the memory of an earlier job to the next, since a worker's jobs are much alike.
+    """Lend the memory of an earlier job to the next job, because the jobs of a worker are similar.
 
     Fresh memory for each job took a sixth of the time of an export (2026-11-21). A process keeps as much as its largest
     job used, at most ``kept_bytes`` for each job that ran at the same time.
@@ -92,7 +92,7 @@ def _find_free_block(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint
 
 
 def _allocate_memory(capacity: int, *, is_filled: bool) -> npt.NDArray[np.uint8]:
-    """Return memory that is resident only where it is touched. With ``is_filled``, it uses huge pages."""
+    """Return memory whose pages become resident when they are first used. With ``is_filled``, it uses huge pages."""
     if capacity < _HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.empty(capacity, np.uint8)
     pages = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

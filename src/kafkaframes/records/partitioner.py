@@ -1,6 +1,6 @@
 """Kafka's default partitioner for keys: murmur2, the sign bit cleared, modulo the number of partitions.
 
-One key in Python, many by the kernel; a test runs both.
+A single key is hashed in Python, many keys by a kernel; a test compares both.
 """
 
 from __future__ import annotations
@@ -43,24 +43,27 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of(key: bytes, count: int) -> int:
-    """Return the partition of a key, of ``count``."""
+    """Return the partition of a key for a topic with ``count`` partitions."""
     return (murmur2(key) & MAX_INT32) % count
 
 
 def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None:
-    """Fill ``partitions`` where it is ``NO_PARTITION`` and the row has a key; ``counts`` are of the rows' topics."""
+    """Set the partition of each row that has a key and ``NO_PARTITION``.
+
+    ``counts`` has the number of partitions per row.
+    """
     starts, lengths = np.ascontiguousarray(keys.starts), np.ascontiguousarray(keys.lengths)
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
 
 
 def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
-    """Return the partition of each row, and the first row whose own partition is none of ``count``, if there is one.
+    """Return the partition of each row, and the first row with a partition outside of 0 to ``count`` - 1, if any.
 
-    A row goes where its column ``partition`` says, else where its ``key`` belongs; ``NO_PARTITION`` if it says neither,
-    or if it has a key and ``hashes_keys`` is False.
+    The partition is that of the column ``partition``, or otherwise the hash of ``key``. It is ``NO_PARTITION`` if both
+    are null, or if ``hashes_keys`` is False.
 
     Raises:
-        EncodeError: the column ``partition`` has no integers.
+        EncodeError: the column ``partition`` does not contain integers.
     """
     partitions = np.full(rows.num_rows, NO_PARTITION, np.int64)
     if "partition" in rows.schema.names:
@@ -74,7 +77,7 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = 
 
 
 def split_by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each partition, in their order; rows of one that follow each other are not copied."""
+    """Yield the rows of each partition in their original order. Consecutive rows of one partition are not copied."""
     order = np.argsort(partitions, kind="stable")
     edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
     for first, end in pairwise(edges.tolist()):

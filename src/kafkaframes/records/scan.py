@@ -52,7 +52,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class ScanEnd(NamedTuple):
-    """Where and why a scan ended.
+    """The end of a scan: its position and its reason.
 
     Attributes:
         position: the end of the last batch.
@@ -74,7 +74,7 @@ class ScanEnd(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason for the end, in words."""
+        """The reason for the end, as text."""
         return _END_REASONS.get(self.status, "more to read")
 
 
@@ -194,7 +194,7 @@ def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
     """Return 1 for each message of format 0 or 1 with a right CRC, else 0.
 
     Args:
-        positions: positions of the messages' CRCs in ``data`` (``Index.headers_at`` in formats 0 and 1).
+        positions: positions of the messages' CRCs in ``data`` (``RecordIndex.headers_at`` in formats 0 and 1).
     """
     ok: npt.NDArray[np.int8] = np.empty(len(positions), np.int8)
     _kernels_scan.check_message_crcs(as_array(data), np.ascontiguousarray(positions), ok)
@@ -259,7 +259,7 @@ class MemorySource(NamedTuple):
 
 
 class ScannedChunk:
-    """The single chunk of bytes in memory that were scanned before; it replaces ``Chunks`` without another scan."""
+    """A source of one chunk, for bytes in memory whose batch headers are already known; used instead of ``Chunks``."""
 
     def __init__(self, data: Bytes, batches: BatchHeaders) -> None:
         self._chunk = Chunk(0, data, batches)
@@ -271,7 +271,7 @@ class ScannedChunk:
 
 
 class Chunks:
-    """Iterates over a source's chunks. After the iteration, ``end`` states where in the source and why they ended.
+    """Iterates over a source's chunks. After the iteration, ``end`` has the position and the reason of the end.
 
     A source that has fewer bytes than its size was truncated during the scan. ``end.status`` is then
     ``SHORTENED_SOURCE``, unless the source reports damage of its own.
@@ -340,7 +340,7 @@ def split_chunk(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk
 
 
 def split_into_runs(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
-    """Yield (first, end) of runs of sizes: each run sums to at most ``max_size`` and has 1 to ``max_count`` of them.
+    """Yield (first, end) of runs of sizes. Each run has a sum of at most ``max_size`` and 1 to ``max_count`` sizes.
 
     >>> list(split_into_runs(np.array([3, 4, 9, 1, 1]), 8)), list(split_into_runs(np.array([1, 1, 1]), 8, max_count=2))
     ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])

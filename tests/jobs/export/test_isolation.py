@@ -56,7 +56,7 @@ def test_records_that_an_open_transaction_hides_are_in_the_result(tmp_path):
     result = kafkaframes.export_log(TRANSACTIONS, tmp_path / "out")
     assert not result.report.is_complete
     assert result.report.notes.hidden_records
-    assert "read_committed leaves out" in str(result)
+    assert "read_committed omits" in str(result)
     stored = json.loads((tmp_path / "out" / "_kafkaframes" / "summary.json").read_text())
     assert stored["open_transactions"] == result.to_dict()["open_transactions"] != []
     command = ask("export", TRANSACTIONS, "--to", tmp_path / "out")

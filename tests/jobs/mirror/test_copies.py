@@ -176,7 +176,7 @@ def test_mistakes_are_told(tmp_path):
             run_mirror("a:1", "a:1")
         with pytest.raises(OptionError, match="`state_dir` is needed"):
             run_mirror(a.bootstrap_servers, tmp_path / "copy", offsets="reassign")
-    with pytest.raises(OptionError, match="only read"):
+    with pytest.raises(OptionError, match="sources are never changed"):
         run_mirror(LOGS / "zk-0102-v1", LOGS / "zk-0102-v1" / "copy")
     with pytest.raises(LogDirError, match="no such file or directory"):
         run_mirror(tmp_path / "missing", tmp_path / "copy")

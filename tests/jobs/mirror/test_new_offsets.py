@@ -307,4 +307,4 @@ def test_markers_of_a_directory_decide_what_is_aborted(tmp_path, index):
         )
         assert [record.value for record in target.records("t")] == [b"yes"]
     (line,) = report.not_read
-    assert "producer 3 is open since offset 4" in line
+    assert "producer 3 has been open since offset 4" in line

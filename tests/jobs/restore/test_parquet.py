@@ -111,7 +111,7 @@ def test_ranges_topics_and_partitions_are_chosen(tmp_path):
     [
         ({"topic": ["t"], "value": [b"v"]}, OptionError, "no column partition"),
         ({"topic": [None], "partition": [0], "value": [b"v"]}, OptionError, "without a topic"),
-        ({"topic": ["a b"], "partition": [0], "value": [b"v"]}, OptionError, "not a topic name"),
+        ({"topic": ["a b"], "partition": [0], "value": [b"v"]}, OptionError, "not a valid topic name"),
         ({"topic": ["__x"], "partition": [0], "value": [b"v"]}, OptionError, "nothing to restore"),
         ({"topic": ["t"] * 2, "partition": [0] * 2, "value": [b"v"] * 2, "offset": [3, 3]}, EncodeError, "increase"),
         ({"topic": ["t"], "partition": [0], "value": [b"v"], "offset": [-3]}, EncodeError, "negative"),

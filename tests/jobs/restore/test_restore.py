@@ -220,7 +220,7 @@ def test_only_partitions_that_occur_are_made_and_the_controller_is_told_of_those
 @pytest.mark.parametrize("name", ["..", ".", "a b", "é"])
 def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, name):
     write_log(tmp_path / "source", [records(0, 10)], name=f"{name}-0")
-    with pytest.raises(OptionError, match="is not a topic name"):
+    with pytest.raises(OptionError, match="is not a valid topic name"):
         restore_log(tmp_path / "source", tmp_path / "new")
     restore_log(tmp_path / "source", tmp_path / "new", topic_map=((name, "better"),))
     assert list(log_of(tmp_path / "new")) == [TopicPartition("better", 0)]
@@ -470,7 +470,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
         ({"topic_map": (("orders", "x"), ("payments", "x"))}, "twice"),
         ({"topic_map": (("no", "x"),)}, "not restored"),
         ({"topic_map": (("orders", "payments"),)}, "two topics"),
-        ({"topic_map": (("orders", "a/b"),)}, "not a topic name"),
+        ({"topic_map": (("orders", "a/b"),)}, "not a valid topic name"),
         ({"topic_ids": (("orders", "short"),)}, "is not an id"),
         ({"topic_ids": (("no", "A" * 22),)}, "not restored"),
         ({"topics": ("no",)}, "no topic no: there are"),

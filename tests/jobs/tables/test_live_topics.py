@@ -59,7 +59,9 @@ def test_an_open_transaction_that_ends_the_read_is_named():
         client = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
         (finding,) = make_topic_planner(topic_options(client))(None).notes.findings
         assert (finding.check, finding.offset) == ("open-transaction", 1)
-        assert re.search(r"t-0: the transaction of producer \d+ is open since offset 1; .*up to 1 are", finding.message)
+        assert re.search(
+            r"t-0: the transaction of producer \d+ has been open since offset 1; .*up to 1 are", finding.message
+        )
         assert (
             make_topic_planner(topic_options({**client, "isolation.level": "read_uncommitted"}))(None).notes == NO_NOTES
         )

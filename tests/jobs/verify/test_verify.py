@@ -178,7 +178,7 @@ def test_a_missing_index_is_a_warning(log, kind):
     ("name", "raw", "message"),
     [
         (f"txn-0/{base(0, 'txnindex')}", b"", "is missing from the transaction index"),
-        (f"txn-0/{base(0, 'txnindex')}", None, "no transaction index"),
+        (f"txn-0/{base(0, 'txnindex')}", None, "transaction index is missing"),
         (f"txn-0/{base(0, 'txnindex')}", 2, "is listed from offset"),
         (f"txn-0/{base(0, 'txnindex')}", 1, "is missing from the transaction index"),
     ],
@@ -215,7 +215,7 @@ def test_an_open_transaction_is_in_the_verdict(tmp_path):
         ("open-transaction", Severity.WARNING, 1),
         ("open-transaction", Severity.WARNING, 3),
     ]
-    assert "producer 7 is open since offset 1; read_committed leaves out 6 records" in report.findings[0].message
+    assert "producer 7 has been open since offset 1; read_committed omits 6 records" in report.findings[0].message
     assert report.caveats == ("2 open transactions hide records from read_committed",)
 
 

@@ -93,5 +93,5 @@ def test_nothing_and_forms_that_there_are_not():
     codec = message("HeartbeatRequest").codec(4)
     nothing = decode_columns(codec.plan, [])
     assert to_json_text(nothing, codec) == pa.array([], pa.string())
-    with pytest.raises(OptionError, match="empty or size"):
+    with pytest.raises(OptionError, match="expected 'empty' or 'size'"):
         to_json_text(nothing, codec, records="base64")

@@ -67,8 +67,8 @@ def test_fields_are_added_dropped_and_an_api_is_bumped():
         (lambda kip: kip.fields("*", type="int61"), r"type 'int61' is unknown; did you mean int64 or int16"),
         (lambda kip: kip.add("MetadataResponse.Name.X", "int8"), "has no struct Name"),
         (lambda kip: kip.add("MetadataResponse.Topics.Name", "int8"), "already exists"),
-        (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].tag(), "it is tag 0 already"),
-        (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].drop(), "is a tag"),
+        (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].tag(), "it already has tag 0"),
+        (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].drop(), "is already tagged"),
         (lambda kip: kip.fields("MetadataResponse.Topics.Name")[0].tag(), "a key cannot be tagged"),
     ],
 )

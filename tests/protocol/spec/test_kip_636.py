@@ -110,7 +110,7 @@ def test_as_written_and_by_suffix():
     assert {api.response: api.version for api in report.apis}["InitProducerIdResponse"] == 7
     assert "ApiVersionsResponse" in {field.message for field in report.fields}
     kept_reasons = {".".join((one.message, *one.path)): one.reason for one in report.unchanged}
-    assert kept_reasons["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it is tag 0 already"
+    assert kept_reasons["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it already has tag 0"
     assert "SaslHandshakeResponse" in kept_reasons
     assert rewrite_errors(report.specs, suffix=True, as_written=True).specs == report.specs
 
@@ -212,7 +212,7 @@ def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised()
         ({"FooResponse": pair(CODE)["FooResponse"]}, "its request is missing"),
         (pair(valid="none", flexible="none"), "removed"),
         (pair({**CODE, "name": "Code"}), "already tagged"),
-        (pair(CODE, request={"validVersions": "0-3"}), "its request's versions are 0-3"),
+        (pair(CODE, request={"validVersions": "0-3"}), "its request has versions 0-3"),
         (pair({**CODE, "type": "[]int16"}), "its type is"),
         (pair({**CODE, "versions": "0"}), "does not have it"),
         (

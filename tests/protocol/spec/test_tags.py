@@ -51,7 +51,10 @@ def test_a_field_that_was_renamed_keeps_its_tag_and_its_names():
 def test_a_tag_that_a_release_has_is_a_collision_and_the_next_free_one_is_not():
     taken_tag, free = proposal("VoteResponse", Mood=(0, "int8")), proposal("VoteResponse", Mood=(1, "int8"))
     (clash,) = find_collisions({"mine": [taken_tag]})
-    assert (clash.tag.field, clash.text) == ("Mood", "NodeEndpoints ([]NodeEndpoint) has it since 3.9.1; 1 is free")
+    assert (clash.tag.field, clash.text) == (
+        "Mood",
+        "NodeEndpoints ([]NodeEndpoint) has had this tag since 3.9.1; 1 is the next free tag",
+    )
     assert list(find_collisions({"mine": [free]})) == []
 
 
@@ -64,7 +67,7 @@ def test_structs_count_for_themselves():
 def test_two_proposals_that_take_one_tag_collide():
     mine, theirs = (proposal("VoteResponse", **{name: (1, "int8")}) for name in ("Mood", "Weather"))
     (clash,) = find_collisions({"KIP-1": [mine], "KIP-2": [theirs]})
-    assert (clash.tag.field, clash.text) == ("Weather", "KIP-1 takes it, too, for Mood (int8)")
+    assert (clash.tag.field, clash.text) == ("Weather", "KIP-1 also uses it, for Mood (int8)")
     assert list(find_collisions({"KIP-1": [mine], "KIP-2": [mine]})) == []
 
 

@@ -172,7 +172,7 @@ def test_an_open_transaction_that_ends_the_read_is_named(caplog):
         assert (note.topic, note.partition, note.first_offset, note.end_offset) == ("t", 0, 1, 4)
         assert note.producer_id is not None
         assert scan.to_arrow().num_rows == 1
-        assert "is open since offset 1; read_committed leaves out up to 3 records" in caplog.text
+        assert "has been open since offset 1; read_committed omits up to 3 records" in caplog.text
         assert scan.where(offset=(0, 3)).plan().notes[0].end_offset == 3
         for narrow in (
             scan.where(offset=(0, 1)),

@@ -153,9 +153,9 @@ def test_two_clusters_are_not_one_log(tmp_path):
         (tmp_path / "logs" / name / "meta.properties").write_text(f"version=1\ncluster.id={name * 22}\nnode.id=1\n")
     result = CliRunner().invoke(cli, ["info", str(tmp_path / "logs"), "--json"])
     assert len(result.stdout.splitlines()) == 2  # each by itself
-    assert "not merged: orders-0 is of two clusters" in result.stderr
+    assert "not merged: orders-0 belongs to two clusters" in result.stderr
     export_result = CliRunner().invoke(cli, ["export", str(tmp_path / "logs"), "--to", str(tmp_path / "out")])
-    assert "is of two clusters" in str(export_result.exception)
+    assert "belongs to two clusters" in str(export_result.exception)
 
 
 def test_records_of_segments_of_several_copies_are_those_of_one_log(copies):

@@ -191,7 +191,7 @@ def test_the_same_records_in_other_bytes_are_no_contradiction(tmp_path, whole):
 def test_two_topics_under_one_name_are_refused(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, topic_id=A)
     two = write_partition(tmp_path / "2", {0: raw_of(whole)}, topic_id=B)
-    with pytest.raises(LogDirError, match=f"two topics under one name.*{A}.*{B}"):
+    with pytest.raises(LogDirError, match=f"two topics with the same name.*{A}.*{B}"):
         merge_copies_of(one, two)
 
 

@@ -117,7 +117,7 @@ def test_transaction_indexes_come_back(fields):
 @pytest.mark.parametrize(
     ("kind", "text", "reason", "position"),
     [
-        ("index", "0000000500001000 000000", "11 bytes are not whole entries of 8", 8),
+        ("index", "0000000500001000 000000", "11 bytes are not a multiple of the entry size, 8", 8),
         ("index", "0000000500001000 0000000500002000", "relative offset 5 follows 5", 8),
         ("index", "0000000500001000 0000000600001000", "position 4096 follows 4096", 8),
         ("index", "0000000500001000 0000000000000000 0000000700002000", "relative offset 0 follows 5", 8),
@@ -126,17 +126,17 @@ def test_transaction_indexes_come_back(fields):
         (
             "timeindex",
             "000000000000000500000003 000000000000000600000002",
-            "relative offset 2 is negative or falls",
+            "relative offset 2 is negative or below the previous one",
             12,
         ),
         ("timeindex", "ffffffffffffffff00000000", "timestamp -1 is below 0", 0),
         ("txnindex", "0001" + "00" * 32, "unknown version 1", 0),
-        ("txnindex", "00" * 33, "33 bytes are not whole entries", 0),
+        ("txnindex", "00" * 33, "33 bytes are not a multiple of the entry size", 0),
         ("txnindex", "0000" + f"{9:016x}{20:016x}{10:016x}{11:016x}", "first offset 20 is not below 10", 0),
         ("txnindex", "0000" + f"{9:016x}{1:016x}{3:016x}{4:016x}", "last offset 3 is below 7", 0),
         ("snapshot", "0001", "2 bytes are not a producer snapshot", 2),
         ("snapshot", "0002 00000000 00000000", "unknown version 2", 0),
-        ("snapshot", "0001 00000000 00000000", "CRC is 0x48674bc7, the file says 0x00000000", 2),
+        ("snapshot", "0001 00000000 00000000", "the CRC is 0x48674bc7, but the file states 0x00000000", 2),
         ("snapshot", "0001 48674bc7 00000000 00", "CRC is", 2),
     ],
 )
@@ -149,7 +149,7 @@ def test_what_is_wrong_is_named(kind, text, reason, position):
 def test_a_count_that_does_not_make_the_size_is_refused():
     body = (2**31 - 1).to_bytes(4, "big")
     raw = b"\0\1" + producer_files.crc32c(body).to_bytes(4, "big") + body
-    with pytest.raises(LogDirError, match="2147483647 producers do not make 10 bytes"):
+    with pytest.raises(LogDirError, match="2147483647 producers do not have a size of 10 bytes"):
         read_producer_snapshot(raw)
 
 

@@ -65,9 +65,9 @@ def test_any_bytes_are_a_value_or_an_error_with_its_file(name, raw):
     [
         (names.LEADER_EPOCH_CHECKPOINT, b"1\n0\n", "unknown checkpoint version", 0),
         (names.LEADER_EPOCH_CHECKPOINT, b"0\n", "count of entries is missing", 2),
-        (names.LEADER_EPOCH_CHECKPOINT, b"0\n2\n0 0\n", "2 entries announced, 1 present", 2),
-        (names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0 0\n1 5\n", "1 entries announced, 2 present", 2),
-        (names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0\n", "is not 2 words", 4),
+        (names.LEADER_EPOCH_CHECKPOINT, b"0\n2\n0 0\n", "states 2 entries, but contains 1", 2),
+        (names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0 0\n1 5\n", "states 1 entries, but contains 2", 2),
+        (names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0\n", "does not consist of 2 words", 4),
         (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\ntopic 0 x\n", "offset is 'x'", 4),
         (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\ntopic 0 99999999999999999999\n", "not a number in its range", 4),
         (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\nt\xff 0 1\n", "not UTF-8", 5),

@@ -56,7 +56,7 @@ def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
     first.write(0, b"first")
     second.write(0, b"second")
     (tmp_path / "first").unlink()
-    with pytest.raises(StorageError, match="the file is gone"):
+    with pytest.raises(StorageError, match="the file was deleted"):
         first.write(5, b"more")
     assert not (tmp_path / "first").exists()
     assert disk.failure is not None

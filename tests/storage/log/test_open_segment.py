@@ -54,7 +54,7 @@ def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
     starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN), ScanEnd(400, END)])
     assert starts == [0, 210]
     assert gap == DamagedRange(DAMAGE, 95, 210)
-    assert "bytes 100 to 200 of the segment are lost, read on at byte 210" in str(gap)
+    assert "bytes 100 to 200 of the segment are lost; reading continues at byte 210" in str(gap)
 
 
 @pytest.mark.parametrize(("positions", "end"), [([90, 150], 400), ([90, 300], 300)])

@@ -26,7 +26,7 @@ def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch)
 
 def test_a_store_that_gives_less_than_it_promised_is_an_error():
     segment = StoredSegment("s", 200, lambda position, length: DATA[position : position + length - 1])
-    with pytest.raises(LogDirError, match="the store gave 199 of 200 bytes"):
+    with pytest.raises(LogDirError, match="the store returned 199 of 200 bytes"):
         segment.read(0, 10)
 
 

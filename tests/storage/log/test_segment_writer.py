@@ -143,7 +143,7 @@ def test_an_empty_log_has_one_empty_segment(tmp_path):
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
-        (lambda writer: writer.append(records(4, 5)), "ascend"),
+        (lambda writer: writer.append(records(4, 5)), "must increase"),
         (lambda writer: writer.append(records(5, 5)[:-1]), "not whole batches"),
         (lambda writer: writer.roll(3), "below the log's end"),
     ],

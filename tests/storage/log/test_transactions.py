@@ -111,7 +111,7 @@ def test_an_index_that_agrees_with_the_markers_is_not_reported(partition):
 @pytest.mark.parametrize(
     ("raw", "check", "message"),
     [
-        (b"nonsense", "txnindex-corrupt", "not whole entries"),
+        (b"nonsense", "txnindex-corrupt", "not a multiple of the entry size"),
         (b"", "txnindex-mismatch", "1 of 1 aborted transactions are not listed"),
         (write_txn_index([AbortedTransaction(1, 1, 2, 3)]), "txnindex-mismatch", "1 of 1"),
         (write_txn_index([*ABORTED, AbortedTransaction(2, 3, 5, 6)]), "txnindex-mismatch", "no ABORT"),
@@ -166,7 +166,7 @@ def test_records_that_an_open_transaction_hides_are_counted(partition):
         hidden_records.end_offset,
         hidden_records.records,
     ) == (3, 6, 8, 2)
-    assert "producer 3 is open since offset 6" in str(hidden_records)
+    assert "producer 3 has been open since offset 6" in str(hidden_records)
     none = find_hidden_records(
         directory.filesystem, partition_found, read_transactions(directory.filesystem, partition_found), end=6
     )

@@ -87,7 +87,7 @@ def test_any_bytes_are_sizes_or_refused(raw):
 
 
 def test_a_huge_count_allocates_nothing():
-    with pytest.raises(DecodeError, match="2147483647 sizes announced, 9 bytes present"):
+    with pytest.raises(DecodeError, match="the list states 2147483647 sizes, but has only 9 bytes"):
         unpack_sizes((2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\1")
 
 
@@ -131,11 +131,11 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (variable([5, 6], size=9), "2 chunks, but 9 bytes in chunks of 10 are 1"),
+        (variable([5, 6], size=9), "2 chunks, but 9 bytes in chunks of 10 bytes need 1"),
         (variable([], is_packed=b"junk"), "not a zstd frame"),
         (variable([5], is_packed=zstandard.ZstdCompressor().compress(pack_sizes([5])) + b"x"), "zstd"),
         (variable([5], is_packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
-        (variable([5], is_packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "at most"),
+        (variable([5], is_packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "the maximum is"),
         (JsonFields({"type": "list"}), "neither fixed nor variable"),
     ],
 )

@@ -177,7 +177,7 @@ def test_what_contradicts_itself_is_named_and_left_out(tmp_path):
     assert f"{store.written_paths[0]}: objects without a manifest (indexes, log)" in partition.notes[0]
     reasons = {problem.file: problem.reason for problem in partition.problems}
     assert "without its .log object" in reasons[f"{store.written_paths[1]}.rsm-manifest"]
-    assert f"topic id AAAAAAAAAAAAAAAAAAAAAA, its key of {TOPIC_ID}" in reasons[str(manifest)]
+    assert f"topic id AAAAAAAAAAAAAAAAAAAAAA, but the object key has {TOPIC_ID}" in reasons[str(manifest)]
 
 
 def test_a_cut_object_is_named_and_read_up_to_the_cut(tmp_path):
@@ -206,7 +206,7 @@ def test_encrypted_segments_want_their_key(tmp_path, compress):
         open_view(store.root)
     keys = {name: f"{tmp_path}/{name}.pem" for name in ("one", "two")}
     for key_files in ((keys["two"],), (f"two={keys['one']}",)):
-        with pytest.raises(LogDirError, match=r"key pair 'one', which no key file that was given opens .*\.indexes"):
+        with pytest.raises(LogDirError, match=r"key pair 'one'; none of the key files has its private key .*\.indexes"):
             open_view(store.root, key_files=key_files)
     for key_files in ((keys["two"], keys["one"]), (f"one={keys['one']}",)):
         directory = open_view(store.root, key_files=key_files)

@@ -319,7 +319,7 @@ def _check_transactions(
         file = segment.txn_index
         if file is None:
             if result:
-                message = f"{len(result)} aborted transactions, but no transaction index"
+                message = f"{len(result)} aborted transactions, but the transaction index is missing"
                 yield Finding(Severity.WARNING, "txnindex-missing", message, segment.path, offset=min(result))
             continue
         try:

@@ -1,4 +1,4 @@
-"""(spec, version) to and from bytes: objects and columns; headers; framing."""
+"""Encode and decode messages of a spec and version, as objects or columns, with their headers and frames."""
 
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.plan import MessagePlan, plan_message

@@ -62,7 +62,9 @@ class Gatherer:
         if not plan.flexible and UNKNOWN_TAGS_COLUMN in names:
             sizes = pc.fill_null(pc.list_value_length(array.field(names.index(UNKNOWN_TAGS_COLUMN))), 0)
             has_tags = live & (sizes.to_numpy(zero_copy_only=False) > 0)
-            reason = f"tagged fields are set, and version {self.program.plan.version} of this message has none"
+            reason = (
+                f"tagged fields are set, but version {self.program.plan.version} of this message does not support them"
+            )
             self.reject_rows(has_tags, node.level, _join(path, UNKNOWN_TAGS_COLUMN), reason)
         column_names = {child.name for child in node.children} | {ERROR_COLUMN, UNKNOWN_TAGS_COLUMN}
         absent = {one.name[:1].lower() + one.name[1:]: one for one in plan.absent}
@@ -70,7 +72,7 @@ class Gatherer:
             if name in absent:
                 self.check_absent(absent[name], array.field(index), live, node.level, _join(path, name))
             elif name not in column_names:
-                raise EncodeError(f"no field {_join(path, name)} in {plan.name}")
+                raise EncodeError(f"{plan.name} has no field {_join(path, name)}")
 
     def gather_field(self, node: TypeNode, array: pa.Array, live: Array, path: str) -> None:
         """Gather one field of any kind."""
@@ -109,7 +111,7 @@ class Gatherer:
         offsets = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
         if offsets[-1] > MAX_ROWS:
-            raise EncodeError("more than 2 GiB of one column in one call: split the array")
+            raise EncodeError("one column has more than 2 GiB in one call; split the array")
         self.offsets[column] = offsets
         return offsets.astype(np.int32)
 

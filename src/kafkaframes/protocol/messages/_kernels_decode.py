@@ -1,7 +1,7 @@
-"""The table-driven decoder: an interpreter of ``_program.Program`` over many messages. Start at ``columns.py``.
+"""The table-driven decoder: it runs a ``_program.ColumnProgram`` on many messages. Start at ``columns.py``.
 
 1. Kernels take arrays and integers and return a status. They raise no exceptions, create no objects, do no I/O and
-   allocate no memory. Inside, arrays are addresses (for the reason, see ``wire._kernels.address_of``).
+   allocate no memory. Device functions take addresses instead of arrays (``wire._kernels.address_of`` has the reason).
 2. The caller owns the arena (every column's Arrow buffers) and passes the capacity of each level and column. If a
    buffer is full, the kernel stops before the current message and returns the required capacity. The caller grows the
    arena and resumes.

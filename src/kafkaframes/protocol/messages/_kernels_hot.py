@@ -3,8 +3,8 @@
 The table-driven kernel decodes every message at every version and is compiled once. A specialized decoder is about
 twice as fast, but takes seconds to compile. Therefore only the newest versions of messages that are frequent in a
 cluster's traffic have one. They are compiled ahead of time (``make setup``, ``kafkaframes kernels warm --decoders``)
-into the cache that all processes share. Decoding never triggers a compilation; ``columns.specialize`` adds other
-messages.
+into the cache that all processes share. Decoding never triggers a compilation; ``columns.compile_specialized`` adds
+other messages.
 
 The semantics are those of ``_kernels_decode.decode`` in ``reference`` mode, operation by operation. Values that the
 interpreter looks up are literals: runs of fixed-width fields share one bounds check, arrays are plain loops, addresses
@@ -28,8 +28,8 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, types
 
-# Speed-up of these: 1.5 to 2.9 times. Produce requests and Fetch responses, which are nearly all records, gain only
-# 1.1, Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
+# The speed-up of these messages is 1.5 to 2.9. Produce requests and Fetch responses, which are nearly all records, gain
+# only 1.1, Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
 HOT_MESSAGES: Final = (
     "MetadataRequest", "MetadataResponse", "ProduceResponse", "FetchRequest", "ListOffsetsRequest",
     "ListOffsetsResponse", "OffsetCommitRequest", "OffsetCommitResponse", "OffsetFetchResponse", "ApiVersionsResponse",

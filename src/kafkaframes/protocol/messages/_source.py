@@ -7,8 +7,9 @@ per struct. ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` prints
 * A compact length is nearly always one byte; only a branch handles longer ones.
 * An array of structs is one function with the loop inside, so elements cost no calls.
 * Conditions that ``struct`` or the caller's final check (position beyond the end?) detects are not checked again.
-* Only canonical bytes and values of the right types are handled. Anything else raises one of ``_runtime.MALFORMED``,
-  and the plain interpreter (``_reference.py``) repeats the work. A test verifies on arbitrary bytes that both agree.
+* Only canonical bytes and values of the right types are handled. Anything else raises one of
+``_runtime.MALFORMED_ERRORS``, and the plain interpreter (``_reference.py``) repeats the work. A test verifies on
+arbitrary bytes that both agree.
 """
 
 from __future__ import annotations

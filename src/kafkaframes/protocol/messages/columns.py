@@ -34,7 +34,8 @@ from kafkaframes.wire.primitives import decode_java_text
 
 _IS_NULL: Final = partial(operator.is_, None)
 _MIN_SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes some 100 ms and saves 1 ms per megabyte
-Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until it is done or a buffer is full
+# Runs a kernel until all messages are done or a buffer is full.
+Step: TypeAlias = Callable[..., tuple[int, int, int, int]]
 _ERROR_TEXTS: Final = {
     kernels.TRUNCATED: "the message is truncated",
     kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
@@ -116,7 +117,7 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
         arena.bytes, present.view(np.uint8), len(array), out, ends, stack,
     )  # fmt: skip
     if size > MAX_ROWS:
-        raise EncodeError("more than 2 GiB of messages in one call: split the array")
+        raise EncodeError("the messages of one call have more than 2 GiB; split the array")
     valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     data = pa.py_buffer(out[:size].copy() if size < len(out) // 2 else out[:size])
     return pa.Array.from_buffers(pa.binary(), len(array), [valid, pa.py_buffer(ends.astype(np.int32)), data])
@@ -147,7 +148,7 @@ def _join_messages(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, 
         np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)), out=starts[1:])
         buf, present = np.frombuffer(b"".join(messages) or b"\0", np.uint8), np.ones(len(messages), bool)
     if starts[-1] - starts[0] > MAX_ROWS:
-        raise OptionError("more than 2 GiB of messages in one call: split them")
+        raise OptionError("the messages of one call have more than 2 GiB; split them")
     return buf, starts, present
 
 

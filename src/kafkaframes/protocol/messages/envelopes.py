@@ -122,12 +122,12 @@ def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference")
 
     Raises:
         DecodeError: another frame version, an unknown type or version, invalid bytes, or trailing bytes.
-        OptionError: ``topic`` is neither of the two.
+        OptionError: ``topic`` is not one of these two topics.
     """
     module = _find_module(topic, METADATA_TOPICS)
     frame, position = read_unsigned_varint(value, 0)
     if frame != FRAME_VERSION:
-        raise DecodeError(f"frame version {frame}, only {FRAME_VERSION} is known", position=0)
+        raise DecodeError(f"unsupported frame version {frame}; expected {FRAME_VERSION}", position=0)
     number, at_version = read_unsigned_varint(value, position)
     version, start = read_unsigned_varint(value, at_version)
     name = record_names(module, "metadata").get(number)
@@ -177,7 +177,7 @@ def encode_versioned(value: Message, version: int) -> bytes:
 
 def _find_module(topic: str, table: Any) -> str:
     if topic not in table:
-        raise OptionError(f"{topic!r}: one of {', '.join(table)}")
+        raise OptionError(f"unknown topic {topic!r}; expected one of {', '.join(table)}")
     return str(table[topic])
 
 

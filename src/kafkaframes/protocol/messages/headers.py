@@ -112,7 +112,7 @@ def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
         TruncatedError: the request has fewer than 8 bytes.
     """
     if len(data) < _HEADER_START.size:
-        raise TruncatedError(f"request header of {len(data)} bytes", position=0, path=("RequestHeader",))
+        raise TruncatedError(f"the request header has only {len(data)} bytes", position=0, path=("RequestHeader",))
     key, version, correlation_id = _HEADER_START.unpack_from(data)
     return key, version, correlation_id
 

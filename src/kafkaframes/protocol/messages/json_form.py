@@ -29,14 +29,14 @@ from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, StructPla
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.wire.primitives import INTEGER_RANGES, uuid_from_text, uuid_to_text
 
-UNKNOWN_TAGS: Final = "_unknownTags"  # cannot be a field's name: those begin with a letter
+UNKNOWN_TAGS: Final = "_unknownTags"  # cannot be the name of a field, because field names begin with a letter
 RECORDS_FORMS: Final = ("empty", "base64", "size")
 
 
 def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
     """Return a message's JSON form at the version of ``codec`` (:meth:`Message.to_json`)."""
     if records not in RECORDS_FORMS:
-        raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
+        raise OptionError(f"records is {records!r}; expected one of {', '.join(RECORDS_FORMS)}")
     return _JsonEncoder(codec, records, unknown_tags).encode_struct(codec.plan.root, value, ())
 
 
@@ -82,7 +82,8 @@ class _JsonEncoder:
     def check_absent(self, field: AbsentField, value: Any, path: _Path) -> None:
         if not field.ignorable and not is_default(field, value, self.codec.classes):
             raise EncodeError(
-                f"not the default, and version {self.codec.plan.version} lacks it", path=(*path, field.name)
+                f"the value is not the default, but version {self.codec.plan.version} lacks the field",
+                path=(*path, field.name),
             )
 
     def encode_field(self, field: FieldPlan, value: Any, out: dict[str, Any], path: _Path) -> None:
@@ -203,7 +204,7 @@ def _make_number_parser(name: str) -> Callable[[Any], int]:
         if name == "int8" and high < value <= 256:  # as in Kafka's jsonNodeToByte, whose cast wraps 256 - 128
             number = value - 128 if value < 256 else low
         if not low <= number <= high:
-            raise ValueError(f"not within {low} and {high}")
+            raise ValueError(f"expected a number from {low} to {high}")
         return number
 
     return take

@@ -49,7 +49,7 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
         A string array. It is null for skipped messages and for those that need :meth:`Message.to_json`.
     """
     if records not in RECORDS_FORMS or records == "base64":
-        raise OptionError(f"records={records!r}: empty or size")
+        raise OptionError(f"records is {records!r}; expected 'empty' or 'size'")
     marks = np.zeros(len(array), np.uint8) if left_out is None else np.asarray(left_out).astype(np.uint8)
     if not can_write_text(codec.plan.root) or array.offset:
         return pa.nulls(len(array), pa.string())

@@ -177,7 +177,7 @@ class ApiRegistry:
         return catalog.load_spec(api.half(type_))
 
     def message_class(self, key: int, type_: str, version: int) -> type[Message]:
-        """Return the class of ``spec(key, type_, version)``."""
+        """Return the class of ``find_spec(key, type_, version)``."""
         return class_of(self.find_spec(key, type_, version))
 
     def _merge_api(self, key: int, catalog_api: Api | None) -> Api:

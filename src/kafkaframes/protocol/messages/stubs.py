@@ -83,7 +83,10 @@ def write_module(specs: str | os.PathLike[str], to: str | os.PathLike[str]) -> l
 
 
 def make_own_module(folder: str) -> str:
-    """Return the text of a module with a folder's messages as names; ``folder`` is relative to that module."""
+    """Return the source of a module that has the messages of a folder as names.
+
+    ``folder`` is relative to the module.
+    """
     return _OWN_MODULE_TEXT.format(folder=folder)
 
 

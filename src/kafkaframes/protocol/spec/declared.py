@@ -84,7 +84,10 @@ class FieldDecl(NamedTuple):
 
 
 class StructDecl(NamedTuple):
-    """A struct's declaration: the message's own, a common one, or an inline one (created by ``rules.registry``)."""
+    """The declaration of a struct: a message's own, a common or an inline struct.
+
+    ``rules_fields.register_structs`` creates those of inline structs.
+    """
 
     where: JsonPath
     path: tuple[str, ...]
@@ -125,7 +128,7 @@ class _JsonObject:
             raise self.refusal(f"expected an object, found {_describe_value(value)}")
         for key in value:
             if key not in keys:
-                raise self.refusal(f"unknown key {key!r}: the keys here are {', '.join(sorted(keys))}", key)
+                raise self.refusal(f"unknown key {key!r}; expected one of {', '.join(sorted(keys))}", key)
         self._values = {key: one for key, one in value.items() if one is not None}
 
     def refusal(self, reason: str, *keys: str | int) -> DeclarationError:
@@ -218,7 +221,7 @@ class _JsonObject:
         number = parse_integer(text) if text[:1].isdigit() and text.isascii() else None
         if number is not None and number < len(choices):
             return choices[number]
-        raise self.refusal(f"{key} is {_describe_value(value)}: write one of {', '.join(choices)}", key)
+        raise self.refusal(f"{key} is {_describe_value(value)}; expected one of {', '.join(choices)}", key)
 
 
 def _parse_whole_number(text: str, *, is_number: bool) -> int | None:
@@ -337,7 +340,7 @@ def declare_message(value: Any, types: tuple[str, ...]) -> MessageDecl:
     )
     kind = json_object.find_choice("type", value.get("type"), types)
     if json_object.read_elements("listeners") and not listeners and kind != "request":
-        raise json_object.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
+        raise json_object.refusal(f"only requests can have listeners, even if null; this is a {kind}", "listeners")
     common = json_object.read_elements("commonStructs")
     return MessageDecl(
         struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(json_object)),
@@ -366,7 +369,7 @@ def _read_own_flexible_versions(json_object: _JsonObject) -> Versions | None:
     text = json_object.read_text("flexibleVersions")
     if text and not trim(text):
         raise json_object.refusal(
-            "flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions"
+            "flexibleVersions is blank: remove it, or write a range such as none", "flexibleVersions"
         )
     return json_object.read_versions("flexibleVersions")
 

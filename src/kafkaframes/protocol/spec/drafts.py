@@ -77,9 +77,9 @@ class MessageDraft:
                 )
 
     def reason_not_to_tag(self, field: FieldSpec) -> str | None:
-        """Return why a field cannot become a tag; ``None`` if it can."""
+        """Return the reason why a field cannot be tagged; ``None`` if it can."""
         if field.tag is not None:
-            return f"it is tag {field.tag} already"
+            return f"it already has tag {field.tag}"
         if not field.is_present(self.before):
             return f"version {self.before} does not have it: its versions are {field.versions}"
         return "it is a key of its array, and a key cannot be tagged" if field.map_key else None
@@ -115,7 +115,7 @@ class MessageDraft:
             SpecError: the field is tagged, so its declaration must stay, or it ends at an older version.
         """
         if at.field.tag is not None or not at.field.is_present(self.before):
-            raise SpecError(f"{'.'.join((self.old.name, *at.path))} is a tag, or dropped already: it stays as it is")
+            raise SpecError(f"{'.'.join((self.old.name, *at.path))} is already tagged or dropped")
         old_versions = Versions(0, self.version - 1)
         flexible = at.field.flexible_versions
         limited_field = replace(

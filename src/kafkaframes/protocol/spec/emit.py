@@ -82,9 +82,9 @@ def _version_keys(field: FieldSpec) -> dict[str, Any]:
 
 
 def default_text(field: FieldSpec) -> str | None:
-    """Return the text of a field's default: as in the file if that is still equal, else in the shortest form.
+    """Return the text of a field's default; None if the field has its type's default.
 
-    Return ``None`` if the default is the type's own.
+    The text is that of the file if its value is still the same, otherwise the shortest form.
     """
     value = field.default
     if _is_as_written(field):

@@ -24,7 +24,7 @@ def compare_messages(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | 
 
     Args:
         is_unstable: whether the highest version of ``old`` is unreleased. Only request specs contain this, so it must
-            be specified for a response. Default: as in ``old``.
+            be specified for a response. The default is the value in ``old``.
     """
     return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).compare_specs()
 
@@ -98,7 +98,7 @@ class _Comparison:
         old, new = self.old.valid_versions, self.new.valid_versions
         if old.is_empty or new.is_empty:
             if not old.is_empty:
-                self._add_change("api-removed", (), f"versions {old} are gone")
+                self._add_change("api-removed", (), f"versions {old} were removed")
             return
         if new.highest < old.highest:
             self._compare_span("versions-lowered", "the highest version is lower", new.highest + 1, old.highest)
@@ -108,7 +108,7 @@ class _Comparison:
             self._compare_span("versions-below", "versions below the old lowest", new.lowest, old.lowest - 1)
         if new.lowest > old.lowest:
             self._compare_span(
-                "versions-removed", "the lowest versions are gone", old.lowest, min(new.lowest - 1, old.highest)
+                "versions-removed", "the lowest versions were removed", old.lowest, min(new.lowest - 1, old.highest)
             )
 
     def _compare_span(self, rule: str, text: str, low: int, high: int) -> None:
@@ -260,7 +260,7 @@ class _Comparison:
             self._add_change("tag-nullable", path, f"{words[nullable[0]]} is now {words[nullable[1]]}")
         for version in self._common_versions():
             if old.is_tagged(version) and not new.is_present(version):
-                self._add_change("tag-narrowed", path, "the tag is not valid in this version any more", version)
+                self._add_change("tag-narrowed", path, "the tag is no longer valid in this version", version)
 
     def _report_added_tags(self, after: dict[tuple[Path, int], FieldSpec]) -> None:
         before = {(self._current_path(path), tag) for (path, tag), _ in list_tags(self.old)}

@@ -51,7 +51,7 @@ _VARINT_EXAMPLES: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, MAX
 _FLAG_DESCRIPTIONS: Final = (
     (layout.LOG_APPEND_TIME, "the timestamps are the broker's (formats 1 and 2)"),
     (layout.TRANSACTIONAL, "part of a transaction"),
-    (layout.CONTROL, "a control batch: the end of a transaction, or of the metadata log's own"),
+    (layout.CONTROL, "a control batch: a transaction marker, or a control record of the metadata log"),
     (layout.DELETE_HORIZON, "base_timestamp is the delete horizon of a compacted log"),
 )
 

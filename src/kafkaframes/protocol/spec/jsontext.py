@@ -51,14 +51,14 @@ class JsonText:
         self._file = file
         start = len(self.text) - len(self.text.lstrip(_BLANK_CHARACTERS))
         if start == len(self.text):
-            raise SpecError("the file holds no JSON", file=file)
+            raise SpecError("the file does not contain JSON", file=file)
         _check_depth(self.text, file)
         try:
             self.value, end = _DECODER.raw_decode(self.text, start)
         except ValueError as error:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
-            raise SpecError(f"no JSON: {reason}", file=file_line(file, self._line(position))) from None
+            raise SpecError(f"invalid JSON: {reason}", file=file_line(file, self._line(position))) from None
         self.trailing = self.text[end:].strip(_BLANK_CHARACTERS)
         self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
 
@@ -87,7 +87,7 @@ _DECODER = json.JSONDecoder(parse_int=JsonNumber, parse_float=JsonNumber, parse_
 
 def _decode_source(source: str | bytes, file: str | None) -> str:
     if len(source) > MAX_CHARS:
-        raise SpecError(f"a spec of {len(source)} bytes: more than {MAX_CHARS}", file=file)
+        raise SpecError(f"the spec has {len(source)} bytes; the maximum is {MAX_CHARS}", file=file)
     if isinstance(source, str):
         return source
     encoding = next(name for name, at, sign in _ENCODINGS if source[at : at + len(sign)] == sign)
@@ -106,7 +106,7 @@ def _blank_comments(text: str, file: str | None) -> str:
         if text.startswith('"'):
             return text
         if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
-            raise SpecError("no JSON: a /* comment does not end", file=file)
+            raise SpecError("invalid JSON: a /* comment is not closed", file=file)
         return _NON_NEWLINE.sub(" ", text)
 
     return _STRING_OR_COMMENT.sub(blank, text)
@@ -119,7 +119,7 @@ def _check_depth(text: str, file: str | None) -> None:
         if token in "{[":
             depth += 1
             if depth > MAX_DEPTH:
-                raise SpecError(f"the JSON is nested deeper than {MAX_DEPTH}", file=file)
+                raise SpecError(f"the JSON has more than {MAX_DEPTH} levels", file=file)
         elif token in "}]":
             depth -= 1
 

@@ -241,11 +241,11 @@ def rewrite_errors(
 
 
 def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
-    """Return why an API is not rewritten; None if it is."""
+    """Return the reason why an API is not rewritten; None if it is rewritten."""
     if response.is_removed or (request is not None and request.is_removed):
         return "removed: it has no valid version"
     if request is not None and request.valid_versions.highest != response.valid_versions.highest:
-        return f"its request's versions are {request.valid_versions}, its own {response.valid_versions}"
+        return f"its request has versions {request.valid_versions}, but the response {response.valid_versions}"
     return left_out.get(response.api_key if response.api_key is not None else -1)
 
 

@@ -215,7 +215,10 @@ class Change:
 
 
 def list_changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
-    """Return the wire differences from version ``before`` to version ``after``, the latter of ``later`` if given."""
+    """Return the wire differences from version ``before`` to version ``after``.
+
+    ``later`` is the spec of the latter, if it differs.
+    """
     last = message if later is None else later
     old, new = dict(walk_slots(list_slots(message, before))), dict(walk_slots(list_slots(last, after)))
     out = list(_describe_encoding(message.is_flexible(before), last.is_flexible(after)))

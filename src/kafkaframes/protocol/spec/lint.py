@@ -75,7 +75,7 @@ def _check_long_uuid_default(field: FieldDecl, _message: RuleContext) -> Iterato
 
 
 FIELD_LINTS: tuple[SpecRule[FieldDecl], ...] = (
-    SpecRule("leftover-field", "a range should meet validVersions", _check_leftover_versions),
+    SpecRule("leftover-field", "a range should overlap validVersions", _check_leftover_versions),
     SpecRule("nullable-outside", "null has no meaning in a version without the field", _check_nullable_range),
     SpecRule("fields-ignored", "only structs have fields", _check_ignored_fields),
     SpecRule(
@@ -138,9 +138,9 @@ def _check_flexible_versions(declaration: MessageDecl, message: RuleContext) -> 
 MESSAGE_LINTS: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule("api-key", "ApiMessageTypeGenerator needs it", _check_api_key),
     SpecRule("name-suffix", "ApiMessageTypeGenerator needs it", _check_name_suffix),
-    SpecRule("unused-common-struct", "a struct that is not used", _reject_unused_common),
-    SpecRule("key-of-no-array", "keys are for collections", _check_keys_outside_arrays),
-    SpecRule("flexible-never", "a range should meet validVersions", _check_flexible_versions),
+    SpecRule("unused-common-struct", "an unused struct has no effect", _reject_unused_common),
+    SpecRule("key-of-no-array", "only arrays of structs have keys", _check_keys_outside_arrays),
+    SpecRule("flexible-never", "a range should overlap validVersions", _check_flexible_versions),
 )
 
 

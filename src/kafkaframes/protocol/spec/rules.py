@@ -266,7 +266,10 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
         _check_flexible_is_declared,
     ),
     SpecRule(
-        "flexible-open", "KIP-482: a version never turns inflexible again", _check_flexible_is_open, "flexibleVersions"
+        "flexible-open",
+        "KIP-482: all versions after a flexible version are flexible",
+        _check_flexible_is_open,
+        "flexibleVersions",
     ),
     SpecRule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _check_listeners, "listeners"),
     SpecRule(
@@ -278,8 +281,10 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule(
         "valid-bounded", "MessageDataGenerator: there is a highest version", _check_valid_is_bounded, "validVersions"
     ),
-    SpecRule("valid-not-empty", "a message has a version, or is removed whole", _check_valid_is_none, "validVersions"),
-    SpecRule("no-top-level-key", "MessageDataGenerator: keys are for collections", _check_top_level_keys),
+    SpecRule(
+        "valid-not-empty", "a message has at least one version, or is removed", _check_valid_is_none, "validVersions"
+    ),
+    SpecRule("no-top-level-key", "MessageDataGenerator: only arrays of structs have keys", _check_top_level_keys),
     SpecRule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _check_coordinator),
     SpecRule(
         "header-versions",
@@ -291,7 +296,7 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule("inline-in-common", "StructRegistry: structs of common structs are common", _check_inline_in_common),
     SpecRule("struct-versions", "VersionConditional: some version must have the struct", _check_struct_versions),
     SpecRule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _check_schema_gaps),
-    SpecRule("expansion", "ours, not Kafka's: its largest message has a hundred fields", _check_expansion),
+    SpecRule("expansion", "a limit of this package; Kafka's largest message has a hundred fields", _check_expansion),
 )
 
 _HEADER_NUMBER_PATTERN = re.compile(r"[+]?[0-9]{1,5}", re.ASCII)
@@ -303,7 +308,7 @@ _RULES_WITHOUT_CODE = tuple(rule for rule in FIELD_RULES if not rule.of_generate
 
 
 def find_violations(declaration: MessageDecl) -> Iterator[RuleViolation]:
-    """Yield everything that Kafka's generator would refuse in a declaration, the most local first."""
+    """Yield all reasons for which Kafka's generator would reject a declaration; rules about fields come first."""
     structs, wrong = register_structs(declaration)
     message = RuleContext(declaration, structs)
     for owner in (declaration.struct, *declaration.common_structs):
@@ -328,6 +333,9 @@ def _check_fields(
 
 
 def _has_generated_struct(field: FieldDecl, message: RuleContext) -> bool:
-    """Whether code is generated for the fields inside a field: those of an array of primitives are forgotten."""
+    """Return whether code is generated for the fields inside a field.
+
+    The generator ignores the fields of an array of primitives.
+    """
     struct = message.structs.get(field.type.name)
     return struct is not None and struct.where == field.where

@@ -29,7 +29,7 @@ class SpecRule(NamedTuple, Generic[T]):
 
 
 class RuleViolation(NamedTuple):
-    """A violation of a rule, with its place in the file."""
+    """A violation of a rule, with its position in the file."""
 
     rule: str
     reason: str
@@ -239,9 +239,9 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
     ),
     SpecRule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _check_zero_copy, "zeroCopy"),
     SpecRule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _check_tag_pair),
-    SpecRule("tag-not-key", "a key must be there in every element", _check_tag_key, "mapKey"),
+    SpecRule("tag-not-key", "every element must have the key", _check_tag_key, "mapKey"),
     SpecRule("tag-not-negative", "KIP-482: a tag has 31 bits", _check_tag_negative, "tag"),
-    SpecRule("tag-nullable", "KIP-482: nullable or not, for ever", _check_tag_nullable, "nullableVersions"),
+    SpecRule("tag-nullable", "KIP-482: a tag keeps its nullability", _check_tag_nullable, "nullableVersions"),
     SpecRule(
         "tag-open", "KIP-482: a tag is never reused, so its versions never end", _check_tag_open, "taggedVersions"
     ),
@@ -293,5 +293,5 @@ def _find_duplicates(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], obj
 STRUCT_RULES: tuple[SpecRule[StructDecl], ...] = (
     SpecRule("unique-names", "StructSpec: names are unique in a struct", _check_unique_names),
     SpecRule("unique-tags", "KIP-482: a tag is unique within the context it appears in", _check_unique_tags),
-    SpecRule("contiguous-tags", "StructSpec: no tag may be left out", _check_contiguous_tags),
+    SpecRule("contiguous-tags", "StructSpec: tags have no gaps", _check_contiguous_tags),
 )

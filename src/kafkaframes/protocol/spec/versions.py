@@ -117,7 +117,10 @@ class Versions:
 
 
 def _parse_number(text: str) -> int:
-    """Parse an integer. Long numbers become a shorter one above all versions: Python limits the digits of ``int``."""
+    """Parse an integer.
+
+    A long number is replaced by a shorter one above all versions, because Python limits the digits of ``int``.
+    """
     sign, digits = text[: text[0] in "+-"], text.lstrip("+-").lstrip("0") or "0"
     return int(sign + digits[:_MAX_VERSION_DIGITS])
 

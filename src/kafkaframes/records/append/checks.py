@@ -39,10 +39,10 @@ class UnreadableMessage(NamedTuple):
     """A message with a key or value that exceeds it.
 
     Attributes:
-        number: its number in the batch.
-        magic: the format of its batch, which may differ from its own.
-        in_set: whether it is in a compressed message set.
-        message: its bytes from the CRC on.
+        number: number of the message in the batch.
+        magic: format of the batch, which may differ from the message's own format.
+        in_set: whether the message is in a compressed message set.
+        message: bytes of the message, from the CRC on.
     """
 
     number: int
@@ -110,7 +110,7 @@ def read_unreadable_inner_message(content: DecodedBatches, batch: int, number: i
 
 
 def _read_inner_message(content: DecodedBatches, batch: int, number: int, position: int) -> UnreadableMessage:
-    """Read a message of a compressed set. Its CRC is at ``at``, its size immediately before."""
+    """Read a message of a compressed set. Its CRC is at ``position``, and its size is directly before the CRC."""
     buf = content.sections.buf
     end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
     return UnreadableMessage(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
@@ -330,7 +330,7 @@ def _find_timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: Ap
     """Return which timestamps are too far from the clock, or have type LogAppendTime, which producers may not set."""
     uses_clock = _mask_compared_with_clock(timestamps, settings)
     with np.errstate(over="ignore"):
-        age = np.int64(settings.now_ms) - timestamps  # overflows as Java's does
+        age = np.int64(settings.now_ms) - timestamps  # overflows as in Java
         late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
     flags: Flags = np.where(uses_clock, late, is_append_time)
     return flags

@@ -58,7 +58,7 @@ def _check_codec(batch: BatchHeaders, magic: int) -> None:
     if number >= len(CODECS):
         raise AppendRefusedError("IllegalArgumentException", f"unknown codec {number}")
     if number == Codec.ZSTD and magic < 2:
-        raise AppendRefusedError("UnsupportedCompressionTypeException", "zstd needs format 2")
+        raise AppendRefusedError("UnsupportedCompressionTypeException", "zstd requires format 2")
 
 
 def _convert_batches(

@@ -44,7 +44,7 @@ class DownConvertedRecords(NamedTuple):
     Attributes:
         records: the converted bytes. Batches that have a supported format are unchanged.
         converted: number of converted records.
-        lost: how many records or batches lost something, by what the older format cannot represent.
+        lost: number of records or batches with data that the older format cannot represent, by kind of data.
     """
 
     records: bytes
@@ -60,7 +60,7 @@ _EXCEPTION_OF_DAMAGE = {
     reasons.SMALL_INNER_SIZE: "CorruptRecordException",
     reasons.UNREADABLE_FIELD: "IllegalArgumentException",
 }
-# snappy-java throws an Error, not an IOException, for a chunk above its largest size (SnappyInputStream).
+# snappy-java throws an Error instead of an IOException for a chunk above its maximum size (SnappyInputStream).
 _SNAPPY_CHUNK = "snappy: a chunk length of"
 
 
@@ -78,7 +78,10 @@ def batch_error(problem: BatchProblem, *, batch: int, exception: str | None = No
 
 
 def record_errors(errors: tuple[RecordRefusal, ...]) -> AppendRefusedError:
-    """Return the error for invalid records. If one has an invalid timestamp, that decides the error code."""
+    """Return the error for invalid records.
+
+    If a record has an invalid timestamp, that timestamp determines the error code.
+    """
     late = any(error.code == ErrorCode.INVALID_TIMESTAMP for error in errors)
     exception = "InvalidTimestampException" if late else "InvalidRecordException"
     first = "; ".join(f"record {error.batch_index}: {error.reason}" for error in errors[:3])

@@ -12,8 +12,8 @@ from kafkaframes.wire.integers import MAX_INT64
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 CONTENT_RATIO, _MIN_LIMIT_BATCH_BYTES = 64, 1 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
-# Policies for a record set with inner offsets other than 0, 1, 2, ... A mirror of a compacted topic sends sets with
-# holes.
+# Policies for a record set with inner offsets other than 0, 1, 2, and so on. A mirror of a compacted topic sends sets
+# with gaps.
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 
@@ -35,8 +35,8 @@ class AppendSettings:
             unlimited.
         on_noncontiguous: the policy for a record set with holes in its offsets. ``kafka`` rebuilds a set of format 1
             and rejects one of format 2. ``reject`` rejects both, so that no set is ever recompressed for that reason
-            and clients that number records wrongly get an error. ``reassign`` numbers the records of both again, as
-            KIP-31's text has it. ``keep`` copies batches with their offsets. Except for ``kafka``, the offsets between
+            and clients that number records wrongly get an error. ``reassign`` renumbers the records of both, as
+            described in KIP-31. ``keep`` copies batches with their offsets. Except for ``kafka``, the offsets between
             the last record and the last offset of a format 2 batch are a hole as well.
     """
 

@@ -56,7 +56,7 @@ class RoundStatistics:
     """Statistics of a round, for its report.
 
     Attributes:
-        records_kept: number of records in the output, counted there.
+        records_kept: number of records, counted in the output.
     """
 
     records_read: int = 0
@@ -227,7 +227,8 @@ class BatchFilter:
         header = header_of(window, batch)
         if header.magic < 2:
             raise LogDirError(
-                f"the round ends with a message of format {header.magic} of which no record remains: Kafka fails here",
+                f"the round ends with a format {header.magic} message without remaining records; Kafka fails in "
+                "this case",
                 position=header.position,
                 file=window.file,
             )

@@ -50,12 +50,15 @@ class OffsetMap:
     """Keys and their last records.
 
     Attributes:
-        rises: whether each replacing record had a higher offset than the replaced one, as in every log that a broker
-            wrote.
+        rises: whether each record had a higher offset than the record that it replaced, as in every log written by a
+            broker.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        """``most_bytes``: memory limit in bytes, including the memory that is needed only while the map grows."""
+        """Create an empty map.
+
+        ``most_bytes`` is the memory limit in bytes. It includes the memory that is needed only while the map grows.
+        """
         self._max_bytes = most_bytes
         self.rises = True
         self._entries = 0
@@ -120,7 +123,9 @@ class OffsetMap:
     def _check_memory(self, more_bytes: int) -> None:
         held_bytes = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
         if self._max_bytes is not None and held_bytes + more_bytes > self._max_bytes:
-            raise MapFullError(f"{self._entries} keys, {held_bytes + more_bytes} bytes of memory")
+            raise MapFullError(
+                f"{self._entries} keys need {held_bytes + more_bytes} bytes of memory, more than the limit"
+            )
 
     def get_latest_offsets(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return the last offset of each record's key; -1 if the key is null or not in the map."""
@@ -154,19 +159,22 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 
 
 class LatestRecords(Protocol):
-    """The source from which the second walk gets the last records of each key, by window in the order of offsets."""
+    """The answers that the second walk needs: which records of a window are the last of their key."""
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""
 
 
 class LatestRecordsInMemory:
-    """The last records of each key from a walk of a partition's dirty part in this process."""
+    """The last record of each key, found by a walk of the partition's dirty part in this process."""
 
     def __init__(
         self, offset_map: OffsetMap, walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]]
     ) -> None:
-        """``walked_windows``: first record number, and mask of the records that do not count, by window position."""
+        """Store the result of the first walk.
+
+        ``walked_windows`` has, by window position, the first record number and a mask of the records that do not count.
+        """
         self._map = offset_map
         self._windows = walked_windows
 

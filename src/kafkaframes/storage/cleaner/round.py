@@ -66,7 +66,7 @@ def write_indexes(
     """Write a segment's indexes from its ``read_indexed_columns`` and the aborted transactions that it retains.
 
     Raises:
-        OverflowingError: an offset does not fit an index.
+        SegmentOffsetOverflowError: an offset does not fit an index.
         LogDirError: an index cannot be written.
     """
     if overflows_index(base, columns):
@@ -297,6 +297,9 @@ def preview_partition(
 
 
 def _tombstone_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
-    """Return the file time before which old tombstones may be removed: the last clean segment's minus the retention."""
+    """Return the file time before which old tombstones may be removed.
+
+    It is the time of the last clean segment minus the retention.
+    """
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

@@ -53,7 +53,7 @@ def control_type(window: DecodedBatches, batch: int) -> str | None:
 
 
 def mask_mixed_formats(window: DecodedBatches) -> Flags:
-    """Return which message sets contain an inner message of another format (KAFKA-4298)."""
+    """Return which message sets contain an inner message with a different format (KAFKA-4298)."""
     magics, owners = window.batches.column("magic"), window.owners
     foreign = np.zeros(len(window.batches), np.bool_)
     inner = np.flatnonzero(window.batches.is_wrapper[owners])
@@ -75,7 +75,7 @@ def _refuse_damage(window: DecodedBatches) -> None:
     """Raise an error if a batch cannot be read completely. The log must be repaired first."""
     damaged_rows = np.flatnonzero(~window.crc_ok)
     if len(damaged_rows):
-        raise _damage_error(window, int(damaged_rows[0]), "the CRC is not that of the bytes")
+        raise _damage_error(window, int(damaged_rows[0]), "the CRC does not match")
     for batch, problem in window.problems.items():
         raise _damage_error(window, batch, problem.reason)
 

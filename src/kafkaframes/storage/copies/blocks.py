@@ -2,7 +2,7 @@
 
 A block is a batch, or a whole segment whose headers are not read (in a store; its checksum is unknown). Rows are in
 file order. A block is *misplaced*, and never used, if its offsets or leader epoch do not fit between its neighbours.
-The CRC of a batch covers neither of the two.
+The CRC of a batch does not cover them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
 
     >>> from kafkaframes.storage.files.checkpoints import EpochStart
     >>> old, new = (EpochStart(0, 0), EpochStart(1, 40)), (EpochStart(0, 0), EpochStart(2, 30))
-    >>> truncation_offset(old, 55, new, 60)      # epoch 1 never was: common is what epoch 0 wrote, up to 30
+    >>> truncation_offset(old, 55, new, 60)      # the leader never had epoch 1: epoch 0 is common, up to 30
     30
     """
     requested, end = latest_epoch(copy), copy_end
@@ -70,7 +70,7 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
         end = min(end, own_end)
         if requested == epoch:
             return min(end, leader_offset)
-        # the copy lacks the epoch of the answer: repeat with its latest epoch below that
+        # The copy lacks the returned epoch, so repeat the look-up with its latest epoch below it.
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class BrokenPosition:
     """A position in a segment at which the batches end before the end of the file.
 
     Attributes:
-        is_tail: whether the rest is what a crash or preallocation leaves at the end of the last segment.
+        is_tail: whether the remaining bytes are a tail that a crash or preallocation leaves in the last segment.
         damage: unreadable chunk of a tiered segment, after which batches may follow; None for other segments.
     """
 
@@ -265,7 +265,7 @@ def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
     """Return flags of the largest set of spans in which each span is above the one before it.
 
     A number that is far too high contradicts all spans after it, and one that is far too low all spans before it. The
-    smaller set is left out.
+    smaller set is omitted.
 
     >>> mask_ascending_spans(np.array([0, 10, 9000, 30, 40]), np.array([9, 19, 9009, 39, 49])).tolist()
     [True, True, False, True, True]
@@ -296,7 +296,8 @@ def select_ordered_blocks(blocks: BlockTable) -> tuple[BlockTable, BlockTable]:
     rows = np.flatnonzero(fits & (blocks.epoch >= 0))
     epochs = blocks.epoch[rows]
     if len(epochs) > 1 and bool((epochs[1:] < epochs[:-1]).any()):
-        fits[rows] = _find_largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))  # they may be equal
+        # Neighbours may have equal epochs.
+        fits[rows] = _find_largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))
     return (blocks, NO_BLOCKS) if fits.all() else (blocks.take(fits), blocks.take(~fits))
 
 

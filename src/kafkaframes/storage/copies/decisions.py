@@ -29,7 +29,7 @@ MERGE_CHECKS: dict[str, tuple[Severity, str]] = {
                                     "position"),
     "damaged": (Severity.ERROR, "a batch is damaged in every copy"),
     "missing": (Severity.ERROR, "offsets are missing in every copy"),
-    "undecided": (Severity.ERROR, "copies contradict each other, without evidence for one of them; none is read"),
+    "undecided": (Severity.ERROR, "copies contradict each other, and nothing shows which one is correct; none is read"),
 }  # fmt: skip
 
 

@@ -76,7 +76,9 @@ def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, st
     directories_by_id = group_directories_by_id(ids)
     if len(directories_by_id) > 1:
         descriptions = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in directories_by_id.items())
-        raise LogDirError(f"{topic_partition} is two topics under one name: {descriptions}; load one of them")
+        raise LogDirError(
+            f"{topic_partition} belongs to two topics with the same name: {descriptions}; load only one of them"
+        )
 
 
 def group_directories_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
@@ -90,7 +92,7 @@ def group_directories_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, 
 
 @dataclass
 class _Merger:
-    """The state of a merge; ``run`` executes its steps."""
+    """The state of a merge; ``merge_copies`` executes its steps."""
 
     name: TopicPartition
     copies: tuple[PartitionCopy, ...]
@@ -165,7 +167,7 @@ class _Merger:
             max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
         )
         leader = self.copies[self.authority]
-        epochs = f"leader epoch {latest_epoch(copy.lineage)} lost to {latest_epoch(leader.lineage)}"
+        epochs = f"leader epoch {latest_epoch(copy.lineage)} is older than {latest_epoch(leader.lineage)}"
         loses_committed = copy.high_watermark is not None and copy.high_watermark > truncation_point
         remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (
@@ -222,8 +224,9 @@ class _Merger:
         )
         if not is_identical and len(low):
             text = (
-                f"{self.copies[index].directory} was compacted to another point; offsets below {end} are taken from "
-                f"{self.copies[best_copy].directory} alone ({count_text(len(low_blocks), 'batch', 'batches')} "
+                f"{self.copies[index].directory} was compacted up to another offset; offsets below {end} are "
+                f"read from {self.copies[best_copy].directory} only "
+                f"({count_text(len(low_blocks), 'batch', 'batches')} "
                 f"there, {len(low)} here)"
             )
             self._add_decision("compacted-differently", int(low.first[0]), end, text, index)
@@ -311,7 +314,7 @@ class _Merger:
             epoch = int(self.choice.column("epoch", conflict.columns)[0])
             text = (
                 f"{offsets} (leader epoch {epoch}) differ between {chosen_directory} and {other_directory}, "
-                "both with a right checksum: "
+                "both with a valid checksum: "
                 "neither is taken"
             )
             self.choice.replace(conflict.columns, make_undecided_column(conflict.first, conflict.end))
@@ -358,7 +361,7 @@ class _Merger:
                 locations = [damaged_location, self._location(index, blocks, same_row)]
                 self._add_decision("taken-from-copy", first, last + 1, text, owner, locations)
                 return
-        text = f"{offsets}: damaged in {damaged_copy.directory}, and whole in no other copy"
+        text = f"{offsets}: damaged in {damaged_copy.directory}, and not intact in any other copy"
         self._add_decision("damaged", first, last + 1, text, owner, [damaged_location])
 
     def _find_same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
@@ -462,7 +465,7 @@ class _Merger:
 
     def _report_doubts(self, index: int, copy: PartitionCopy) -> None:
         if not copy.checkpoint_fits:
-            text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches, which count instead"
+            text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches; the batches are used"
             self._add_decision("epochs-doubtful", copy.start, copy.end, text, index)
         for row in range(len(copy.misplaced_blocks)):
             first, last = int(copy.misplaced_blocks.first[row]), int(copy.misplaced_blocks.last[row])
@@ -481,7 +484,7 @@ class _Merger:
                 text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._reason_for_missing_end(copy)}"
                 self._add_decision("copy-lags", copy.end, end, text, index)
             if len(copy.blocks) and copy.start > start and not (clean and not len(blocks)):
-                text = f"{copy.directory} starts at {copy.start}; what lies before is taken from other copies"
+                text = f"{copy.directory} starts at offset {copy.start}; earlier records are read from other copies"
                 self._add_decision("copy-starts-later", start, copy.start, text, index)
 
     @staticmethod

@@ -121,10 +121,10 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     )
     if len(directories_by_cluster) > 1:
         descriptions = ", ".join(
-            f"{directory} is of cluster {cluster}" for cluster, directory in directories_by_cluster.items()
+            f"{directory} belongs to cluster {cluster}" for cluster, directory in directories_by_cluster.items()
         )
         raise LogDirError(
-            f"{sources[0].partition.topic_partition} is of two clusters: {descriptions}; load one of them"
+            f"{sources[0].partition.topic_partition} belongs to two clusters: {descriptions}; load only one of them"
         )
 
 

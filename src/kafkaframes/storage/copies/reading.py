@@ -161,7 +161,7 @@ def _make_unread_block(source: CopySource, segments: Sequence[Segment], index: i
     lineage = tuple(entry for entry in source.partition.leader_epochs or () if entry.start_offset < end)
     has_one_epoch = (
         not lineage or lineage[-1].start_offset <= segment.base_offset
-    )  # otherwise it has several leader epochs
+    )  # a segment with other offsets has several leader epochs
     epoch = latest_epoch(lineage) if has_one_epoch else NO_EPOCH
     return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
@@ -204,7 +204,7 @@ def _scan_segment(
 
 
 class FileInspector:
-    """The inspector (``cover.Inspector``) that reads the files of the copies."""
+    """The inspector (``cover.BlockInspector``) that reads the files of the copies."""
 
     def __init__(self, sources: Sequence[CopySource], copies: Sequence[PartitionCopy]) -> None:
         self._sources = sources

@@ -44,8 +44,8 @@ def present_as_one_directory(
     sources_by_partition.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
     several = [key for key, copies in sources_by_partition.items() if len(copies) > 1]
     if several and not merge:
-        reason = f"there are several copies of {several[0]}, and a broker has each partition once"
-        raise OptionError(f"{reason}: let them be merged, or name one directory")
+        reason = f"{several[0]} has several copies, but a broker has each partition once"
+        raise OptionError(f"{reason}: merge the copies, or specify one directory")
     root = next((directory for directory in directories if directory.meta is not None), None)
     infos = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
     tree = _TreeBuilder(options)

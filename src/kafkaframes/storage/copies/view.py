@@ -100,7 +100,7 @@ class MergedFileSystem:
             with ExitStack() as stack:
                 yield _JoinedReader(self.parts[path], stack)
         elif _is_ours(path):
-            raise LogDirError("no such file in the merged log", file=path)
+            raise LogDirError("the merged log has no such file", file=path)
         else:
             with self.outer_filesystem(path).open(path) as read_at:
                 yield read_at
@@ -270,7 +270,7 @@ class MergedViewBuilder:
         is_whole = len(group) == 1 and (first.segment_range.start, first.segment_range.end) == (0, segment.size_bytes)
         is_named_so = (
             first.segment_range.start == 0 and segment.base_offset >= previous_end_offset
-        )  # no earlier segment overlaps it
+        )  # no earlier segment overlaps this one
         if is_whole and is_named_so:
             complete_segments[segment.path] = segment
             for file in (segment.log, segment.index, segment.time_index, segment.txn_index):

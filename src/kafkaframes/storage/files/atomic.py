@@ -151,7 +151,10 @@ def reject_nested_destination(destination: Path, sources: Iterable[str]) -> None
         matches = glob.glob(path, recursive=True) if has_magic(path) and not os.path.exists(path) else [path]
         for match in matches if "://" not in path else []:
             if target.is_relative_to(_containing_directory(Path(os.path.realpath(match)))):
-                raise OptionError(f"{destination} is inside the source {match}, which is only read")
+                raise OptionError(
+                    f"{destination} is inside the source {match}; sources are never changed, so specify another "
+                    "destination"
+                )
 
 
 def _containing_directory(source: Path) -> Path:
@@ -168,10 +171,10 @@ def hold_lock(destination: Path) -> Iterator[None]:
 
     Raises:
         LogDirError: another job holds the lock.
-        OptionError: the destination has no name, like ``.`` and ``/``, and therefore already exists.
+        OptionError: the destination has no name (``.`` or ``/``), so it already exists.
     """
     if destination.name in ("", ".."):
-        raise OptionError(f"{str(destination)!r} is there already: name a new one")
+        raise OptionError(f"{str(destination)!r} already exists; specify a new path")
     path = destination.with_name(destination.name + LOCK)
     with name_path_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +186,7 @@ def hold_lock(destination: Path) -> Iterator[None]:
         except OSError:
             is_locked = False
         if not is_locked:
-            raise LogDirError("another job is writing here", file=str(destination))
+            raise LogDirError("another job is writing to this directory", file=str(destination))
         try:
             yield
         finally:
@@ -202,7 +205,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
     """
     path = destination.with_name(destination.name + UNFINISHED)
     with name_path_in_errors(path):
-        if path.exists():  # from a killed job, because this job holds the lock
+        if path.exists():  # a killed job left it, because this job holds the lock
             shutil.rmtree(path)
         path.mkdir(parents=True)
     try:
@@ -211,7 +214,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
             _remove_attempts(path)
             sync_directories(path)
             path.rename(destination)
-            _remove_attempts(destination)  # of lost workers that wrote until the rename, and now cannot continue
+            _remove_attempts(destination)  # lost workers may have written until the rename; they cannot continue now
             flush_path(destination.parent)
     except BaseException:
         _rename_and_remove(path)

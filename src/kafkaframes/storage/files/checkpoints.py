@@ -1,9 +1,10 @@
 """Read and write the small text files of a log directory: checkpoints, leader epochs, ids, the shutdown marker.
 
 Each file has a function ``read_x(raw, file=...) -> value`` and a function ``write_x(value) -> bytes``. A file of Kafka
-that is read and written again has the same bytes, except an empty checkpoint, which reads as one without entries.
-Malformed bytes raise a ``LogDirError`` with file and position. The formats are those of Kafka's CheckpointFile,
-LeaderEpochCheckpointFile, OffsetCheckpointFile, PartitionMetadataFile, MetaProperties and CleanShutdownFileHandler.
+that is read and written again has the same bytes, except an empty checkpoint, which is read as a checkpoint without
+entries. Malformed bytes raise a ``LogDirError`` with file and position. The formats are those of Kafka's
+CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile, PartitionMetadataFile, MetaProperties and
+CleanShutdownFileHandler.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ def _parse_checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_Checkpoin
     count = _parse_integer(lines[1].text.strip(), _INT32_RANGE, lines[1], "count", file)
     if count != len(lines) - 2:
         position = lines[1].position
-        raise LogDirError(f"{count} entries announced, {len(lines) - 2} present", position=position, file=file)
+        raise LogDirError(
+            f"the file states {count} entries, but contains {len(lines) - 2}", position=position, file=file
+        )
     yield from lines[2:]
 
 
@@ -136,7 +139,7 @@ def _write_checkpoint(entries: Iterable[str]) -> bytes:
 def _split_fields(line: _CheckpointLine, count: int, file: str | None) -> list[str]:
     fields = line.text.split()
     if len(fields) != count:
-        raise LogDirError(f"{line.text[:80]!r} is not {count} words", position=line.position, file=file)
+        raise LogDirError(f"{line.text[:80]!r} does not consist of {count} words", position=line.position, file=file)
     return fields
 
 
@@ -226,7 +229,9 @@ def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperti
         elif text:
             name, separator, value = re.match(r"([^=:\s]*)\s*([=:]?)\s*(.*)", text, re.S).groups()  # type: ignore[union-attr]
             if not separator:
-                raise LogDirError(f"{text[:80]!r} is not a property", position=line.position, file=file)
+                raise LogDirError(
+                    f"{text[:80]!r} is not a property; expected name=value", position=line.position, file=file
+                )
             values[name] = value.replace("\\:", ":").replace("\\=", "=")
     return MetaProperties(values, tuple(comments))
 
@@ -277,7 +282,7 @@ def latest_epoch(epochs: Epochs) -> int:
 
 
 def assign_epoch(epochs: Epochs, epoch_start: EpochStart) -> Epochs:
-    """Add an epoch that starts at ``new.start_offset``; remove entries that contradict it.
+    """Add an epoch; remove the entries that contradict it.
 
     >>> assign_epoch((EpochStart(0, 0), EpochStart(3, 10)), EpochStart(4, 10))
     (EpochStart(leader_epoch=0, start_offset=0), EpochStart(leader_epoch=4, start_offset=10))

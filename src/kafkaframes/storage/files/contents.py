@@ -1,4 +1,4 @@
-"""Describe what a file is that cannot be read as a part of a log, and which commands read it."""
+"""Describe a file that is not a part of a log: what it is, and which commands read it."""
 
 from __future__ import annotations
 

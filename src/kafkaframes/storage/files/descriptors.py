@@ -52,7 +52,7 @@ def count_free_descriptors() -> int:
     """
     for path in _DESCRIPTOR_DIRECTORIES:
         try:
-            return max(descriptor_limit() - len(os.listdir(path)) + 1, 0)  # the listing itself uses one
+            return max(descriptor_limit() - len(os.listdir(path)) + 1, 0)  # listing the directory uses one descriptor
         except FileNotFoundError:
             continue
         except OSError as error:

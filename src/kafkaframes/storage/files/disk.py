@@ -3,7 +3,7 @@
 A ``Disk`` is a writable ``FileSystem``. Its operations raise ``OSError``. ``OnlineDisk`` wraps the disk of one log
 directory. Its first failed write takes the directory offline, as in Kafka (LogDirFailureChannel). Then all writes raise
 a ``StorageError`` with the cause, and existing data stays readable. If only space or a file descriptor was missing, an
-operation that can be undone completely, for example an append, can take the directory online again (``back_online``).
+operation that can be undone completely, for example an append, can take the directory online again (``bring_online``).
 Kafka requires a restart for this.
 
 If the process has no free file descriptor, the disk closes pooled files and tries again.
@@ -27,7 +27,7 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 _Answer = TypeVar("_Answer")
 TEMPORARY_SUFFIX = ".tmp"
 _NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # of the pool, which uses at most a third of the process's file descriptors
+MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # sizes of the pool, which uses at most a third of the process's descriptors
 
 
 class DiskFile(Protocol):
@@ -260,7 +260,7 @@ class OnlineDisk(DelegatingFileSystem):
     def reopen(self, path: str) -> DiskFile:
         """Reopen a file. A deleted file is not created again, because it would start with a hole."""
         if self.inner.stat(path) is None:
-            raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
+            raise FileNotFoundError(errno.ENOENT, "the file was deleted", path)
         return self.inner.open_file(path)
 
     def run_write(self, path: str, operation: Callable[[], _Answer], *, loses_data: bool = False) -> _Answer:
@@ -286,7 +286,7 @@ class OnlineDisk(DelegatingFileSystem):
             StorageError: an earlier operation has failed; the message has its error.
         """
         if self.failure is not None:
-            reason = f"not written: the log directory is offline since {self.failure}"
+            reason = f"not written: the log directory went offline: {self.failure}"
             raise StorageError(reason, file=path)
 
     def take_offline(self, path: str, error: OSError, *, loses_data: bool = False) -> NoReturn:

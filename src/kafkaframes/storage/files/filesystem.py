@@ -222,7 +222,7 @@ class FsspecFileSystem:
         except ImportError as error:
             raise MissingExtraError(f"reading {self.protocol}:// ", "remote") from error
         except ValueError as error:
-            raise LogDirError(f"no file system is known for {self.protocol}:// ({error})") from error
+            raise LogDirError(f"fsspec has no file system for {self.protocol}:// ({error})") from error
 
     def _run_with_retries(self, path: str, request: Callable[[Any], _Answer]) -> _Answer:
         store = self._open_store()
@@ -300,7 +300,7 @@ def _read_range(store: Any, path: str, start: int, end: int) -> bytes:
 
 
 def _modification_time_ms(raw: Mapping[str, Any]) -> int | None:
-    """Return the modification time, whose name differs between stores."""
+    """Return the modification time. Its key differs between stores."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "created"):
         value: Any = raw.get(name)
         if isinstance(value, int | float):

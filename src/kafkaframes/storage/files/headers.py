@@ -161,7 +161,7 @@ class HeaderWalk:
 
 
 def parse_header(window: bytes | bytearray, *, window_position: int, position: int, size: int) -> BatchHeader:
-    """Return the header that starts at ``window[at]``.
+    """Return the header that starts at a position in the file.
 
     Args:
         window: bytes that contain the header; fields after the end of the batch or of the window are -1.
@@ -184,7 +184,7 @@ def parse_header(window: bytes | bytearray, *, window_position: int, position: i
 
 
 def first_header(data: bytes | bytearray) -> BatchHeader | None:
-    """Return the header of a batch of format 2 at the start of ``data``; None if there is none.
+    """Return the header of the format 2 batch at the start of ``data``; None if ``data`` does not start with one.
 
     The size in the header is not checked. If ``data`` ends inside the header, the missing fields are -1.
     """
@@ -201,7 +201,7 @@ def parse_headers(data: bytes | bytearray) -> list[BatchHeader]:
     size = int.from_bytes(data[_SIZE_POSITION:OVERHEAD_BYTES], "big", signed=True)
     if size + OVERHEAD_BYTES == len(data) and size >= MIN_SIZE:
         return [parse_header(data, window_position=0, position=0, size=len(data))]
-    from kafkaframes.records.scan import scan_all  # it imports numpy and a kernel, which single batches do not need
+    from kafkaframes.records.scan import scan_all  # imports numpy and a kernel, which single batches do not need
 
     return headers_of_scan(scan_all(data))
 

@@ -25,7 +25,7 @@ def open_url(request: urllib.request.Request, *, timeout_seconds: float, context
     """Send a request and return the response, which the caller closes. Loopback addresses are accessed without a proxy.
 
     Raises:
-        OSError: the server did not respond, or with an error or a redirect to another server
+        OSError: the server did not respond, or it responded with an error or a redirect to another server
             (``urllib.error.HTTPError``).
         ValueError: the URL is invalid.
     """

@@ -152,7 +152,7 @@ def _check_offsets(relative_offsets: Int64s, file: str | None) -> None:
     )
     if len(invalid_entries):
         entry_number = int(invalid_entries[0])
-        reason = f"relative offset {int(relative_offsets[entry_number])} is negative or falls"
+        reason = f"relative offset {int(relative_offsets[entry_number])} is negative or below the previous one"
         raise LogDirError(reason, position=entry_number * TIME_ENTRY.itemsize, file=file)
 
 
@@ -188,7 +188,7 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
     """
     partial_bytes = len(raw) % entry.itemsize
     if partial_bytes and strict:
-        reason = f"{len(raw)} bytes are not whole entries of {entry.itemsize}"
+        reason = f"{len(raw)} bytes are not a multiple of the entry size, {entry.itemsize}"
         raise LogDirError(reason, position=len(raw) - partial_bytes, file=file)
     count = len(raw) // entry.itemsize
     entries = np.frombuffer(raw, entry, count)
@@ -209,7 +209,7 @@ def _check_increasing(values: Int64s, description: str, width: int, *, file: str
     if len(decreasing_entries):
         entry_number = int(decreasing_entries[0]) + 1
         reason = (
-            f"{description} {int(values[entry_number])} follows {int(values[entry_number - 1])}, entries must increase"
+            f"{description} {int(values[entry_number])} follows {int(values[entry_number - 1])}; entries must increase"
         )
         raise LogDirError(reason, position=entry_number * width, file=file)
 

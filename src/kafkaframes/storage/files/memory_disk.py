@@ -56,7 +56,7 @@ class MemoryFile:
 
 
 class _DurabilityNoOps:
-    """The disk operations that have no effect in memory."""
+    """The disk operations that do nothing for files in memory."""
 
     def sync_directory(self, path: str) -> None:
         """Do nothing: memory is always up to date."""
@@ -192,7 +192,7 @@ class DescriptorFileSystem(Protocol):
 
 
 class _ReaderCache:
-    """A cache of open files of the other file system, so that a chunk that a store returned serves many reads."""
+    """A cache of open files of the other file system, so that each chunk from a store serves many reads."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base

@@ -74,7 +74,7 @@ class TopicPartition:
 def group_by_topic(
     partitions: Iterable[TopicPartition], entry_of: Callable[[TopicPartition], Any] = attrgetter("partition")
 ) -> dict[str, list[Any]]:
-    """Group partitions by topic, in messages usually as partition numbers.
+    """Group partitions by topic, as partition numbers by default.
 
     >>> group_by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
     {'a': [1, 0], 'b': [0]}
@@ -100,7 +100,7 @@ class DirectoryName:
 
     @classmethod
     def parse(cls, name: str) -> DirectoryName | None:
-        """Parse a directory name; return None if it is not that of a partition.
+        """Parse a directory name; return None if it is not the name of a partition directory.
 
         Kafka's topic names consist of letters, digits, '.', '_' and '-'. A directory may have other characters in its
         name. Unprintable characters and bytes that are not UTF-8 are escaped in the topic, so it is always valid text.
@@ -201,7 +201,9 @@ def check_topic_name(name: str) -> None:
         OptionError: the name is invalid; the message has the reason.
     """
     if not is_topic_name(name):
-        raise OptionError(f"{name[:300]!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'")
+        raise OptionError(
+            f"{name[:300]!r} is not a valid topic name; expected 1 to 249 letters, digits, '.', '_' or '-'"
+        )
 
 
 def coordinator_partition(key: str, partitions: int) -> int:

@@ -52,9 +52,9 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
         raise LogDirError(f"unknown version {version} of a producer snapshot", position=0, file=file)
     actual_crc = crc32c(memoryview(raw)[_CRC_START:])
     if actual_crc != crc:
-        raise LogDirError(f"CRC is {actual_crc:#010x}, the file says {crc:#010x}", position=2, file=file)
+        raise LogDirError(f"the CRC is {actual_crc:#010x}, but the file states {crc:#010x}", position=2, file=file)
     if count < 0 or _HEADER_STRUCT.size + count * _ENTRY_STRUCT.size != len(raw):
-        raise LogDirError(f"{count} producers do not make {len(raw)} bytes", position=_CRC_START, file=file)
+        raise LogDirError(f"{count} producers do not have a size of {len(raw)} bytes", position=_CRC_START, file=file)
     return tuple(ProducerEntry(*fields) for fields in _ENTRY_STRUCT.iter_unpack(raw[_HEADER_STRUCT.size :]))
 
 
@@ -102,7 +102,7 @@ def read_txn_index(
     """
     whole_bytes = len(raw) - len(raw) % ABORTED_TRANSACTION_BYTES
     if whole_bytes != len(raw) and strict:
-        reason = f"{len(raw)} bytes are not whole entries of {ABORTED_TRANSACTION_BYTES}"
+        reason = f"{len(raw)} bytes are not a multiple of the entry size, {ABORTED_TRANSACTION_BYTES}"
         raise LogDirError(reason, position=whole_bytes, file=file)
     transactions: list[AbortedTransaction] = []
     for position in range(0, whole_bytes, ABORTED_TRANSACTION_BYTES):

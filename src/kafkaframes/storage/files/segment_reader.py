@@ -74,7 +74,7 @@ class SegmentReader:
         The result therefore includes the last header of the segment, which has its end. The headers are scanned in
         columns. Without producer ids this costs almost nothing.
         """
-        from kafkaframes.storage.files.scan import scan_segment  # it imports kernels, which look-ups do not need
+        from kafkaframes.storage.files.scan import scan_segment  # imports kernels, which look-ups do not need
 
         size, path = self.segment.size_bytes, self.segment.path
         for window in scan_segment(self._read_at, size_bytes=size, position=position, file=path):
@@ -89,7 +89,7 @@ class SegmentReader:
         return ()
 
     def read_offsets_and_timestamps(self, header: BatchHeader) -> tuple[Ints, Ints]:
-        """Return the offsets and the timestamps of ``records(header)``, without the records themselves."""
+        """Return the offsets and the timestamps of ``read_records(header)``, without the records themselves."""
         return read_offsets_and_timestamps(self._read_batch(header), rules=FILE)
 
     def _read_batch(self, header: BatchHeader) -> bytes:
@@ -147,8 +147,8 @@ class SegmentReader:
     def largest_timestamp(self) -> int:
         """The largest timestamp of all batches, including markers; -1 without any.
 
-        The time index has it up to the last entry of the offset index, because Kafka adds entries to both together.
-        The headers after that entry are read, because the indexes of an open segment do not cover its end.
+        The time index contains it up to the last entry of the offset index, because Kafka adds entries to both indexes
+        together. The headers after that entry are read, because the indexes of an open segment do not cover its end.
         """
         time_index = self.time_index
         if time_index is None or self.offset_index is None:

@@ -51,7 +51,7 @@ class BatchBuilder:
         leader_epoch: int = -1,
     ) -> None:
         if record_format not in (0, 1, 2):
-            raise OptionError(f"record_format is 0, 1 or 2, not {record_format!r}")
+            raise OptionError(f"record_format is {record_format!r}; expected 0, 1 or 2")
         codec_of(codec)
         self.next_offset = base_offset
         self._reassign = reassign
@@ -138,7 +138,7 @@ def _next_offset(offsets: pa.ChunkedArray, default: int) -> int:
         return default
     last = offsets[len(offsets) - 1].as_py()
     if not isinstance(last, int):
-        raise EncodeError(f"{last!r} is not an offset").within(len(offsets) - 1).within("offset")
+        raise EncodeError(f"{last!r} is not a valid offset").within(len(offsets) - 1).within("offset")
     return last + 1
 
 

@@ -52,7 +52,7 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
     key_files = store_options.pop(KEY_FILES_OPTION, ())
     filesystem = store_of(path, options=store_options)
     if VIEW_SEPARATOR in path:
-        from kafkaframes.storage.tiered import view  # it imports decompression and manifests, which few paths need
+        from kafkaframes.storage.tiered import view  # imports decompression and manifests, which few paths need
         from kafkaframes.storage.tiered.names import ViewPath
 
         return view.make_tiered_filesystem(filesystem, key_files) if ViewPath.parse(path) is not None else filesystem
@@ -73,7 +73,7 @@ def to_view_path(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     main = path.removesuffix(f".{names.LOG}")
     filesystem = view.make_tiered_filesystem(filesystem_for(path, options=options))
     if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
-        raise LogDirError("an object without a manifest, which is required to read it", file=path)
+        raise LogDirError("the object has no manifest, which is required to read it", file=path)
     owner = filesystem.read_manifest(main).metadata.topic_partition
     return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
 
@@ -134,7 +134,7 @@ def _build_store_views(
     directories = [listed_log for listed_log in listed_logs if isinstance(listed_log, LogDirectory)]
     if len(directories) == len(listed_logs):
         return directories
-    from kafkaframes.storage.tiered import view  # it imports decompression, which only tiered stores need
+    from kafkaframes.storage.tiered import view  # imports decompression, which only tiered stores need
 
     knowledge = view.PartitionFacts.from_directories(_merge_directories(directories))
     key_files = options.get(KEY_FILES_OPTION, ())
@@ -314,7 +314,10 @@ def _read_single_partition(filesystem: FileSystem, path: str, entries: list[File
 
 
 def not_a_segment_error(filesystem: FileSystem, path: str) -> LogDirError:
-    """Return the error for a file that is not a part of a log. It says what the file is and what reads it."""
+    """Return the error for a file that is not a part of a log.
+
+    The message describes the file and names the commands that read it.
+    """
     content = describe_file(filesystem, path)
     reason = f"neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint), but {content}"
     return LogDirError(reason, file=path)
@@ -359,7 +362,8 @@ def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
     partitions: dict[str, list[Partition]] = {}
     for partition in (partition for part in parts for partition in part.partitions):
         partitions.setdefault(partition.directory, []).append(partition)
-    main_part = max(parts, key=lambda part: (part.meta is not None, len(part.partitions)))  # the most complete one
+    # The main part is the directory with an identity or, without one, with the most partitions.
+    main_part = max(parts, key=lambda part: (part.meta is not None, len(part.partitions)))
     problems = {str(problem): problem for part in parts for problem in part.problems}
     return replace(
         main_part,
@@ -486,5 +490,5 @@ def select_partitions(
         for directory in directories
     )
     if partitions and not any(directory.partitions for directory in selected_directories):
-        raise OptionError(f"no partition {', '.join(map(str, sorted(partitions)))} in the chosen topics")
+        raise OptionError(f"the selected topics have no partition {', '.join(map(str, sorted(partitions)))}")
     return selected_directories

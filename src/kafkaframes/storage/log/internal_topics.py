@@ -67,7 +67,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
         return _decode_coordinator_record(topic, key, value)
     if topic in envelopes.METADATA_TOPICS:
         return _decode_metadata_record(topic, value)
-    raise OptionError(f"{topic!r} is not an internal topic; those are {', '.join(READABLE_TOPICS)}")
+    raise OptionError(f"{topic!r} is not an internal topic; expected one of {', '.join(READABLE_TOPICS)}")
 
 
 def _decode_coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:

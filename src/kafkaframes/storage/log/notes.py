@@ -44,8 +44,8 @@ class HiddenRecords:
         is_counted = self.records is not None
         count = count_text(self.end_offset - self.first_offset if self.records is None else self.records, "record")
         return (
-            f"{self.topic}-{self.partition}: the transaction of {self.producer} is open since offset "
-            f"{self.first_offset}; read_committed leaves out {'' if is_counted else 'up to '}{count} from there on"
+            f"{self.topic}-{self.partition}: the transaction of {self.producer} has been open since offset "
+            f"{self.first_offset}; read_committed omits {'' if is_counted else 'up to '}{count} from there on"
         )
 
 

@@ -94,7 +94,7 @@ class StoredSegment:
             self.damage = damage
             return self.read_at(position, damage.lost[0] - position) if position < damage.lost[0] else b""
         if len(data) < length:
-            reason = f"the store gave {len(data)} of {length} bytes"
+            reason = f"the store returned {len(data)} of {length} bytes"
             raise LogDirError(reason, position=position, file=self.name)
         return data
 
@@ -161,9 +161,9 @@ class DamagedRange:
     end: int | None
 
     def __str__(self) -> str:
-        continuation = "the data after it is not read" if self.end is None else f"read on at byte {self.end}"
+        continuation = "the data after it is not read" if self.end is None else f"reading continues at byte {self.end}"
         first, last = self.damage.lost
-        return f"{self.damage}; bytes {first} to {last} of the segment are lost, {continuation}"
+        return f"{self.damage}; bytes {first} to {last} of the segment are lost; {continuation}"
 
 
 @dataclass(frozen=True, slots=True)

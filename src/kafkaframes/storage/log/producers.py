@@ -1,9 +1,9 @@
 """The state of each producer on a partition's leader, and the checks of appends that use it (KIP-98, KIP-890).
 
 The classes correspond to Kafka's ProducerStateManager, ProducerStateEntry, VerificationStateEntry and
-ProducerAppendInfo. ``prepare`` checks the batches of an append without changing the state. ``commit`` applies the
-result after the batches are in the log. The last five batches of each producer are remembered, so that a retried batch
-gets the original answer and is not appended twice. A snapshot has only the last batch.
+ProducerAppendInfo. ``prepare_append`` checks the batches of an append without changing the state. ``commit_append``
+applies the result after the batches are in the log. The last five batches of each producer are remembered, so that a
+retried batch gets the original answer and is not appended twice. A snapshot has only the last batch.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ProducerState(NamedTuple):
         return self._replace(producer_epoch=producer_epoch, batches=())
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the remembered batch that ``header`` duplicates; None if it duplicates none."""
+        """Return the remembered batch that ``header`` duplicates; None if it is not a duplicate."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
@@ -148,7 +148,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class PreparedAppend(NamedTuple):
-    """The changes of an append, for ``Producers.commit``.
+    """The changes of an append, for ``Producers.commit_append``.
 
     Attributes:
         states: new producer states, by producer id.
@@ -308,7 +308,7 @@ class Producers:
                 )
 
     def commit_append(self, append: PreparedAppend) -> None:
-        """Apply the result of ``prepare``."""
+        """Apply the result of ``prepare_append``."""
         self.states |= append.states
         self.open |= append.started
         for transaction in append.completed:
@@ -330,7 +330,10 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the earliest transaction that is open or whose marker is not replicated; None if none is."""
+        """First offset of the earliest transaction that is open or whose marker is not replicated.
+
+        None without such a transaction.
+        """
         return min((*self.open, *self.unreplicated_transactions), default=None)
 
 
@@ -389,7 +392,7 @@ def _check_verification(verification: PendingVerification, current: ProducerStat
     sequence = header.base_sequence
     lowest = 0 if verification.from_zero and not current.batches else verification.lowest_sequence
     if sequence > lowest:
-        reason = f"sequence {sequence}, and {lowest} has to come first"
+        reason = f"sequence {sequence} arrived before sequence {lowest}, which must be appended first"
         raise _append_error("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
 
 
@@ -405,5 +408,6 @@ def _check_sequence(state: ProducerState, current: ProducerState, header: BatchH
     follows = sequence == (last + 1) & MAX_INT32 if last >= 0 else sequence == 0
     if current.producer_epoch != NO_VALUE and not follows:
         raise _append_error(
-            "OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}"
+            "OutOfOrderSequenceException",
+            f"producer {header.producer_id}: sequence {sequence} follows {last}; sequences must be consecutive",
         )

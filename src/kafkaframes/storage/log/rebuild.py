@@ -224,7 +224,9 @@ class StoredSnapshots:
 
 @dataclass(slots=True)
 class ProducerStateLoader:
-    """A ProducerStateManager. Kafka creates one for each segment that it recovers, and one for the log.
+    """The counterpart of Kafka's ProducerStateManager.
+
+    Kafka creates a manager for each recovered segment and one for the log.
 
     Attributes:
         stored_snapshots: snapshots, shared by all managers of a partition.
@@ -318,11 +320,11 @@ def _bases_between(bases: Sequence[int], start: int, end: int) -> list[int]:
 
 
 def make_replay(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
-    """Return the function with which ``ProducerLoad.rebuild`` reads batches."""
+    """Return the function with which ``ProducerStateLoader.rebuild`` reads batches."""
 
     def replay(base: int, from_offset: int) -> Iterator[Seen]:
         segment = segments.get(base)
-        if segment is None:  # a swap file of which truncation has left nothing
+        if segment is None:  # truncation has left nothing of this swap file
             return
         with filesystem.open(segment.path) as read_at:
             reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)

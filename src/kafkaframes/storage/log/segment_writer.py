@@ -55,7 +55,8 @@ class SegmentSettings:
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= MAX_INT32 or self.index_interval_bytes < 0:
             raise OptionError(
-                f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; index_interval_bytes is not negative"
+                f"segment_bytes is {self.segment_bytes}; expected 1 to 2^31 - 1, and index_interval_bytes must "
+                "not be negative"
             )
 
 
@@ -246,7 +247,7 @@ class PartitionWriter:
         invalid_rows = np.flatnonzero((firsts < ends) | (lasts < firsts))
         if len(invalid_rows):
             row = int(invalid_rows[0])
-            reason = f"offsets {firsts[row]} to {lasts[row]} after {ends[row] - 1}: they must ascend"
+            reason = f"offsets {firsts[row]} to {lasts[row]} follow offset {ends[row] - 1}; offsets must increase"
             raise LogDirError(reason, position=int(batches.column("position")[row]), file=str(self._directory))
 
     def _choose_base_offset(self, batches: BatchHeaders, row: int) -> int:

@@ -93,7 +93,7 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
     Raises:
         LogDirError: the file cannot be read.
     """
-    from kafkaframes.storage.files.segment_reader import open_segment  # it imports numpy, which listings do not need
+    from kafkaframes.storage.files.segment_reader import open_segment  # imports numpy, which listings do not need
 
     with open_segment(filesystem, Segment(file), use_indexes=False) as reader:
         return reader.next_offset
@@ -174,6 +174,6 @@ def swap_findings(partition: Partition) -> Iterator[Finding]:
     count = len(partition.replaced_segments)
     others = f"; it replaces {count_text(count, 'segment')} that {verb_text(count)} not read"
     for segment in swap_segments:
-        message = "an interrupted cleaning left this finished swap file, which is read as a broker's start would do"
+        message = "an interrupted cleaning left this finished swap file, which is read as a broker would do at startup"
         yield Finding(Severity.WARNING, "swap", message + (others if count else ""), segment.path)
         others = ""

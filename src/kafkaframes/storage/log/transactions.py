@@ -65,8 +65,7 @@ class TransactionState:
         aborted_transactions: aborted transactions, by marker offset.
         open: first offset of each transaction without a marker, by producer id.
         log_end_offset: offset of the next record.
-        list_findings: transaction indexes that differ from the markers, and tiered segments with indexes that were
-            used.
+        findings: transaction indexes that differ from the markers, and tiered segments with indexes that were used.
         has_producers: whether an idempotent or transactional producer wrote any batch.
     """
 
@@ -130,7 +129,7 @@ class OpenTransactions:
         return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]
 
     def process_marker(self, marker: TransactionMarker) -> AbortedTransaction | None:
-        """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
+        """Process a marker; return the transaction that it aborts. A marker without data does not end a transaction."""
         first = self.first_offsets.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
             return None
@@ -212,7 +211,7 @@ class _IndexComparison:
     def resolve_marker(
         self, marker: TransactionMarker, transaction: AbortedTransaction | None, markers_before: dict[int, int]
     ) -> AbortedTransaction | None:
-        """Return the transaction that a marker aborts; None if it aborts none.
+        """Return the transaction that a marker aborts; None if the marker does not abort one.
 
         An index entry that a marker confirms is more complete than the batches, because the cleaner may have removed
         the first batches of the transaction, or all of them.
@@ -240,11 +239,15 @@ class _IndexComparison:
             yield Finding(Severity.WARNING, "txnindex-corrupt", message, file, self._problem.position)
             return
         if self._missing_count and self._index_entries is None:
-            message = f"{self._aborted_count} aborted transactions, but no transaction index; their markers decide"
+            message = (
+                f"{self._aborted_count} aborted transactions, but the transaction index is missing; their markers "
+                "are used"
+            )
             yield Finding(Severity.WARNING, "txnindex-missing", message, file)
         elif self._missing_count:
             message = (
-                f"{self._missing_count} of {self._aborted_count} aborted transactions are not listed; markers decide"
+                f"{self._missing_count} of {self._aborted_count} aborted transactions are not listed; their markers "
+                "are used"
             )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
         if self._unconfirmed_entries:

@@ -29,10 +29,10 @@ _MAX_SAFE_OFFSET = 1 << 62  # above this offset, the last offset of a batch coul
 def find_batch(window, start, file_size, offset, base_offset, entry_offset):
     """Return ``(answer, position, size)`` of the first batch whose last offset is at or above ``offset``.
 
-    ``window`` starts at byte ``start`` of a file of ``file_size`` bytes. A batch must start there. It is trusted if it
-    fits the segment's ``base_offset`` and starts at or below ``entry_offset``, the offset of an index entry
-    (``ANY_OFFSET``: there is no entry). The answer ``MORE`` asks for the window from ``position`` on. ``NONE`` means
-    that the batches end there.
+    ``window`` starts at byte ``start`` of a file of ``file_size`` bytes. A batch must start there. The batch is trusted
+    if it fits the segment's ``base_offset`` and starts at or below ``entry_offset``, the offset of an index entry
+    (``ANY_OFFSET`` without an entry). The answer ``MORE`` asks for the window from ``position`` on. ``NONE`` means that
+    the batches end there.
     """
     data, at, window_size = address_of(window), 0, len(window)
     is_first = entry_offset != ANY_OFFSET

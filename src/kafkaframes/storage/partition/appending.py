@@ -217,7 +217,7 @@ def _check_mirrored_batches(data: Raw, *, log_end_offset: int, settings: LogSett
     data = data if valid == len(data) else data[:valid]
     for header in headers:
         if header.size > settings.max_message_bytes:
-            reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
+            reason = f"the batch has {header.size} bytes; max.message.bytes allows {settings.max_message_bytes}"
             raise AppendRefusedError("RecordTooLargeException", reason)
     _check_offsets(
         headers, log_end_offset, disorder_error="InvalidRecordException", below_end_error="InvalidRecordException"
@@ -271,7 +271,7 @@ def _check_offsets(
 
 
 def _offset_rejection_reason(header: BatchHeader, last: int) -> str:
-    """Return the reason to reject a batch's offsets after a batch that ends at ``last``."""
+    """Return why a batch's offsets are invalid after a batch that ends at ``last``."""
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < 0:
         return f"{offsets}: offsets start at 0"
@@ -371,7 +371,10 @@ def _prepare_segment(
     expected_offset = first_offset if is_known else last_offset - MAX_INT32
     base = max(expected_offset, state.log_end_offset)
     if last_offset - base > MAX_INT32:
-        raise AppendRefusedError("LogSegmentOffsetOverflowException", f"offset {last_offset} is too far from {base}")
+        raise AppendRefusedError(
+            "LogSegmentOffsetOverflowException",
+            f"offset {last_offset} is too far above the segment's base offset {base}",
+        )
     roll(state, expected_offset, now_ms=now_ms)
     return state.segments.active, True
 

@@ -24,7 +24,7 @@ class FetchData(NamedTuple):
         log_start_offset: log start offset.
         aborted: transactions with records that a ``read_committed`` consumer skips; None for other isolation levels.
         first_entry_incomplete: whether the first batch is larger than ``max_bytes``.
-        stretch: range of the file that replaces ``records`` in large results, if the caller asked for it.
+        stretch: file range that replaces ``records`` in large results, if the caller requested it.
     """
 
     records: bytes
@@ -60,7 +60,7 @@ def read_for_fetch(
         LogDirError: a segment cannot be read.
     """
     if not state.log_start_offset <= offset <= state.log_end_offset:
-        reason = f"offset {offset} is not from {state.log_start_offset} to {state.log_end_offset}"
+        reason = f"offset {offset} is out of range; expected {state.log_start_offset} to {state.log_end_offset}"
         raise OffsetOutOfRangeError(f"{state.topic_partition}: {reason}")
     stable = state.last_stable_offset
     ends = {LOG_END: state.log_end_offset, HIGH_WATERMARK: state.high_watermark, TXN_COMMITTED: stable}
@@ -160,7 +160,7 @@ def _find_max_timestamp(state: LogState) -> TimedOffset:
     """
     newest_segment = max(
         state.segments, key=lambda segment: segment.max_timestamp_and_offset.timestamp
-    )  # the first of several
+    )  # the first record of several with the largest timestamp
     reader = newest_segment.reader()
     record = find_timestamp(reader, newest_segment.max_timestamp_and_offset.timestamp, min_offset=0)
     batch = None if record is None else reader.find_batch(record.offset)

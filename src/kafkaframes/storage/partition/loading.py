@@ -136,7 +136,9 @@ def _reject_damaged_end(plan: RecoveryPlan, directory: str) -> None:
     active = plan.segments[-1]
     if plan.log_end_offset < active.base_offset:  # after a clean shutdown Kafka opens it and fails at the first append
         last, name = plan.log_end_offset - 1, names.segment_file_name(active.base_offset, "log")
-        raise LogDirError(f"its last record has offset {last:,}, below {name}, the file that it is in", file=directory)
+        raise LogDirError(
+            f"its last record has offset {last:,}, which is below the base offset of its file {name}", file=directory
+        )
 
 
 def _drop_unfinished_metadata(disk: OnlineDisk, log_directory: LogDirectory) -> None:
@@ -284,7 +286,7 @@ _ACTION_FUNCTIONS: Mapping[FileActionKind, Callable[[Disk, FileAction], None]] =
     FileActionKind.DELETE: lambda disk, action: disk.delete(action.path),
     FileActionKind.RENAME: _rename_file,
     FileActionKind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
-    FileActionKind.REBUILD: lambda disk, action: None,  # with the other files
+    FileActionKind.REBUILD: lambda disk, action: None,  # rebuilt files are written with the other files
     FileActionKind.SPLIT: _split_segment,
 }
 

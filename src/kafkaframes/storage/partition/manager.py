@@ -75,8 +75,8 @@ class LogManager:
     _release_lock: Callable[[], None] = lambda: None
     _to_delete: list[tuple[str, int]] = field(default_factory=list)
     _done_ms: dict[str, int] = field(default_factory=dict)
-    _checkpoints: dict[str, bytes] = field(default_factory=dict)  # content that is on the disk
-    _lead_ms: int | None = None  # of the wall time over the monotonic clock, at the last tick
+    _checkpoints: dict[str, bytes] = field(default_factory=dict)  # content on the disk, by file name
+    _lead_ms: int | None = None  # wall clock minus monotonic clock at the last tick
 
     @property
     def is_offline(self) -> bool:
@@ -105,10 +105,10 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
-        """Delete a log with :meth:`take_away`, and write the checkpoints without it (asyncDelete).
+        """Delete a log with :meth:`rename_for_deletion`, and write the checkpoints without it (asyncDelete).
 
         Raises:
-            OptionError, StorageError: as :meth:`take_away`.
+            OptionError, StorageError: as for :meth:`rename_for_deletion`.
         """
         self.rename_for_deletion(topic_partition, unique_id=unique_id, now_ms=now_ms)
         self.checkpoint_all()
@@ -128,7 +128,7 @@ class LogManager:
         suffix = f"-{topic_partition.partition}.{unique_id}-delete"
         name = topic_partition.topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
         if topic_partition not in self.logs or DirectoryName.parse(name) is None:
-            raise OptionError(f"no log {topic_partition} to be deleted as {name}")
+            raise OptionError(f"the log {topic_partition} does not exist, so it cannot be renamed to {name}")
         log = self.logs.pop(topic_partition)
         self.cleaner_offsets.pop(topic_partition, None)
         log.abandon()
@@ -281,7 +281,8 @@ class LogManager:
             StorageError: the disk fails or has failed before; no marker is written, and the next start recovers.
         """
         try:
-            self.checkpoint_start_offsets()  # before closing the logs deletes the records below them
+            # The start offsets are written first, because closing the logs deletes the records below them.
+            self.checkpoint_start_offsets()
             self._close_logs(now_ms)
             self.checkpoint_all()
             marker = write_clean_shutdown(CleanShutdown(broker_epoch))
@@ -454,11 +455,11 @@ def _check_meta_properties(disk: OnlineDisk, path: str, expected_properties: Met
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:
         if expected_properties is None:
-            raise LogDirError("has no meta.properties, and no identity is given for it", file=path)
+            raise LogDirError("has no meta.properties; specify an identity (meta)", file=path)
         replace_file(disk, file, write_meta_properties(expected_properties))
         return expected_properties
     stored_properties = read_meta_properties(disk.read(file), file=file)
     for name, value in (expected_properties.values if expected_properties is not None else {}).items():
         if stored_properties.values.get(name, value) != value:
-            raise LogDirError(f"{name} is {stored_properties.values[name]}, not {value}", file=file)
+            raise LogDirError(f"{name} is {stored_properties.values[name]}; expected {value}", file=file)
     return stored_properties

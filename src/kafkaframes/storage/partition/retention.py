@@ -117,7 +117,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         StorageError: the disk fails.
     """
     if offset < 0:
-        raise OptionError(f"{state.topic_partition}: cannot be cut at offset {offset}")
+        raise OptionError(f"{state.topic_partition}: cannot be truncated to offset {offset}")
     if offset >= state.log_end_offset:
         state.epochs.truncate_from_end(offset)
         return False

@@ -84,7 +84,7 @@ class LogSettings:
         ):
             value = getattr(self, name)
             if not min_value <= value <= max_value:
-                raise OptionError(f"{name} is {value}, not from {min_value} to {max_value}")
+                raise OptionError(f"{name} is {value}; expected {min_value} to {max_value}")
         AppendSettings(
             codec=self.compression_type,
             level=self.compression_level,
@@ -92,7 +92,7 @@ class LogSettings:
             on_noncontiguous=self.on_noncontiguous,
         )
         if not self.policies <= {"delete", "compact"}:
-            raise OptionError(f"cleanup_policy is 'delete', 'compact', both or none, not {self.cleanup_policy!r}")
+            raise OptionError(f"cleanup_policy is {self.cleanup_policy!r}; expected 'delete', 'compact', both or none")
 
     @property
     def policies(self) -> frozenset[str]:
@@ -158,4 +158,4 @@ def _parse_value(name: str, kind: str, text: str) -> int | str | bool:
     try:
         return int(text)
     except ValueError:
-        raise OptionError(f"{name} is a number, not {text!r}") from None
+        raise OptionError(f"{name} is {text!r}; expected a number") from None

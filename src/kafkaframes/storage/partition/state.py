@@ -37,9 +37,9 @@ class LeaderEpochs:
     """The leader epochs of one partition, and their checkpoint file.
 
     Added entries, and removals at the end, are durable when a method returns. The first entry of a log is an exception:
-    it is durable after ``flush``, which is called before the segment is closed from which recovery could restore it.
-    Entries that are removed at the start stay in the file until their segments are deleted or the log is closed,
-    because the log start offset may be lower again after a crash.
+    it is durable after ``flush``. Until then, recovery can restore it from the active segment. Entries that are removed
+    at the start stay in the file until their segments are deleted or the log is closed, because the log start offset
+    may be lower again after a crash.
 
     Attributes:
         is_flushed: whether the file is on the disk.
@@ -73,7 +73,7 @@ class LeaderEpochs:
         self.entries = _from(self.entries, start_offset)
 
     def truncate_file_from_start(self, base_offset: int) -> None:
-        """Remove the epochs that end at or before the first segment from the file, too."""
+        """Remove the epochs that end at or before the first segment, also from the file."""
         self._write_file(_from(self._written_entries, base_offset))
 
     def clear(self) -> None:
@@ -165,7 +165,10 @@ class LogSegments:
             LogDirError: its base offset is not above those of the other segments.
         """
         if self._bases and segment.base_offset <= self._bases[-1]:
-            raise LogDirError(f"a segment {segment.base_offset} follows {self._bases[-1]}", file=segment.path)
+            raise LogDirError(
+                f"segment {segment.base_offset} follows segment {self._bases[-1]}; base offsets must increase",
+                file=segment.path,
+            )
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
@@ -304,7 +307,7 @@ class LogState:
             such bytes.
         whole_until: ``.log`` path and position of the first of these bytes; None if there are none.
         torn: end position of the whole batches, by path, of segments in which a reader reached an incomplete batch.
-        has_files: whether the directory exists; the first append creates it (``flushing.prepare``).
+        has_files: whether the directory exists; the first append creates it (``flushing.prepare_active_segment``).
         is_linked: whether the directory is on the disk, with the file names that it had when the log was opened.
         linked_base: base offset of the active segment, if its file name is known to be on the disk.
     """
@@ -367,7 +370,7 @@ class LogState:
             OffsetOutOfRangeError: ``offset`` is above the high watermark.
         """
         if offset > self.high_watermark:
-            reason = f"log start offset {offset} above the high watermark {self.high_watermark}"
+            reason = f"log start offset {offset} is above the high watermark {self.high_watermark}"
             raise OffsetOutOfRangeError(f"{self.topic_partition}: {reason}")
         if offset <= self.log_start_offset:
             return False

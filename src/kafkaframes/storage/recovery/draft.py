@@ -129,7 +129,10 @@ class RecoveryDraft:
         return size_bytes
 
     def split_segment(self, file: LogFile, parts: tuple[SplitPart, ...]) -> None:
-        """Plan to replace a segment by its parts. As in Kafka they are ``.swap`` files first: a crash loses no part."""
+        """Plan to replace a segment by its parts.
+
+        As in Kafka, the parts are ``.swap`` files first, so that a crash loses no part.
+        """
         directory = split_path(file.path)[0]
         reason = f"its offsets reach more than {MAX_INT32} above its base"
         segment_path = join(directory, str(file.name))
@@ -204,7 +207,7 @@ class OpenedSegments:
 
 @dataclass(frozen=True, slots=True)
 class SwapRules:
-    """How a generation of brokers completes an interrupted replacement of segments."""
+    """The rules by which a generation of brokers completes an interrupted replacement of segments."""
 
     settle: Callable[[FileSystem, RecoveryDraft], None]
     complete: Callable[[FileSystem, RecoveryDraft, OpenedSegments, Recover], None]
@@ -212,7 +215,7 @@ class SwapRules:
 
 def _clean_up_before_loading(filesystem: FileSystem, draft: RecoveryDraft) -> None:
     """Delete unfinished files and files marked for deletion; rename finished swaps to their final names."""
-    draft.delete_files(draft.files_with_suffix("deleted"), "was waiting for its deletion")
+    draft.delete_files(draft.files_with_suffix("deleted"), "was marked for deletion")
     resolution = resolve_swaps(filesystem, draft.files)
     draft.delete_files(resolution.unfinished_swaps, "belongs to a split that did not finish")
     draft.delete_files(draft.files_with_suffix("cleaned"), "the cleaner did not finish it")
@@ -241,7 +244,7 @@ def _clean_up_except_swaps(_filesystem: FileSystem, draft: RecoveryDraft) -> Non
 
     The indexes are deleted even if the swap is deleted, too. The index of a swap without ``.log`` stays forever.
     """
-    draft.delete_files(draft.files_with_suffix("deleted"), "was waiting for its deletion")
+    draft.delete_files(draft.files_with_suffix("deleted"), "was marked for deletion")
     swaps = [file for file in draft.files_with_suffix("swap") if file.name.kind in names.SEGMENT_KINDS]
     for base in sorted({file.name.offset for file in swaps}):
         draft.delete_files(draft.files_of_segment(base, INDEX_KINDS), "a swap was about to take its place")

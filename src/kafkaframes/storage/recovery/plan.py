@@ -55,7 +55,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What a broker will do with one partition's directory at startup.
+    """The changes that a broker will make to one partition's directory at startup.
 
     Attributes:
         segments: remaining segments, by base offset.
@@ -90,7 +90,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
         broker_release: ``2.8``, ``3.9`` or ``4.x``; decides the rules for unfinished swaps.
 
     Raises:
-        LogDirError: a file cannot be read, or is a swap with which a broker of 2.8 would not start.
+        LogDirError: a file cannot be read, or is a swap file with which a 2.8 broker would not start.
         OptionError: the release is unknown.
     """
     splits: dict[int, tuple[SplitPart, ...]] = {}
@@ -203,7 +203,7 @@ def _find_segments_to_split(
 
 
 class SegmentWalk(NamedTuple):
-    """The part of a segment that Kafka's recovery keeps.
+    """The part of a segment that Kafka's recovery retains.
 
     Attributes:
         end: end position of the batches with a valid CRC and offsets that fit the segment.
@@ -295,7 +295,10 @@ def _recover_segment(filesystem: FileSystem, draft: RecoveryDraft, segment: Kept
 def _recover_swap(filesystem: FileSystem, draft: RecoveryDraft, swap: KeptSegment) -> KeptSegment:
     segment_walk = _walk_segment(filesystem, draft, swap)
     if segment_walk.overflows:
-        raise LogDirError(f"a swap reaches more than {MAX_INT32} above its base: 2.8 does not start", file=swap.path)
+        raise LogDirError(
+            f"the offsets of a swap file are more than {MAX_INT32} above its base offset; a 2.8 broker does not start",
+            file=swap.path,
+        )
     return _truncate_segment(draft, swap, segment_walk, "a finished swap is checked before it takes its place")
 
 
@@ -346,7 +349,7 @@ def _recover_from(
         flushed_segments.append(segment)
         draft.rebuilds.append(SegmentRebuild.for_segment(segment, segments, is_unflushed=True))
         if segment.size_bytes < old_size_bytes:
-            _delete_segments(draft, segments[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
+            _delete_segments(draft, segments[index + 1 :], f"the log was truncated in segment {segment.base_offset}")
             return flushed_segments, segments[index + 1 :]
     return flushed_segments, []
 
@@ -370,7 +373,7 @@ def _complete_plan(
         kept_segments, removed_segments = (
             [],
             removed_segments + kept_segments,
-        )  # in this order: a swap is renamed over what it replaced
+        )  # in this order, because a swap gets the name of a segment that it replaces
     if not kept_segments:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"

@@ -56,7 +56,7 @@ def make_decryptor(key: bytes, aad: bytes) -> Decrypt:
         try:
             return bytes(cipher.decrypt(bytes(ciphertext[:IV_BYTES]), ciphertext[IV_BYTES:], aad))
         except InvalidTag:
-            raise UnreadableError("it does not decrypt with the segment's key: its bytes were changed") from None
+            raise UnreadableError("it cannot be decrypted with the segment's key: its bytes were changed") from None
 
     return decrypt
 
@@ -75,7 +75,7 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
     try:
         frame_size = zstandard.get_frame_parameters(frame).content_size
         if frame_size != size:
-            raise UnreadableError(f"a zstd frame of {frame_size} bytes, not {size}")
+            raise UnreadableError(f"the zstd frame states {frame_size} bytes; expected {size}")
         plain = (
             _decompress_whole(frame, size, spare or [])
             if size <= MAX_WHOLE_CHUNK_BYTES
@@ -84,7 +84,7 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
     except zstandard.ZstdError as error:
         raise UnreadableError(f"zstd: {error}") from None
     if len(plain) != size:
-        raise UnreadableError(f"the zstd frame has {len(plain)} bytes, not {size}")
+        raise UnreadableError(f"the zstd frame has {len(plain)} bytes; expected {size}")
     return plain
 
 
@@ -241,7 +241,7 @@ class ChunkReader:
         data: bytes | memoryview = stored_bytes if self._decrypt is None else self._decrypt(stored_bytes)
         plain = decompress(data, end - start, self._spare) if self._is_compressed else data
         if len(plain) != end - start:
-            raise UnreadableError(f"it has {len(plain)} bytes, not {end - start}")
+            raise UnreadableError(f"it has {len(plain)} bytes; expected {end - start}")
         return plain
 
     def _damage_error(self, chunk: int, reason: str) -> DamagedChunkError:

@@ -67,7 +67,7 @@ def unwrap_data_key(
             return key
     tried_files = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
     reason = (
-        f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried_files})"
+        f"encrypted with the key pair {encryption.key_id!r}; none of the key files has its private key ({tried_files})"
     )
     raise LogDirError(reason, file=file)
 

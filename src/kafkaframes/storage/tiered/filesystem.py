@@ -36,7 +36,7 @@ class TieredFileSystem(DelegatingFileSystem):
 
     Attributes:
         list_again: function that lists a directory of the view in a process that has only its path
-            (``view.list_view``).
+            (``view.list_partition``).
         key_files: files of private RSA keys, ``path`` or ``id=path``; each reading process opens them.
         listings: entries of the view's directories, by path.
         manifests: manifests that were read, by the path of their objects without suffix.
@@ -126,7 +126,7 @@ class TieredFileSystem(DelegatingFileSystem):
 
         Raises:
             LogDirError: none of the key files decrypts the segment's key.
-            OptionError, MissingExtraError: same as ``encryption_keys.data_key``.
+            OptionError, MissingExtraError: same as ``encryption_keys.unwrap_data_key``.
         """
         if manifest.encryption is None:
             return None
@@ -178,7 +178,7 @@ def _limit_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
         data = source(position, end - position)
         if len(data) < end - position:
             cut = position + len(data)
-            reason = f"the object is cut off: its manifest says {size_bytes} bytes"
+            reason = f"the object is truncated: its manifest states {size_bytes} bytes"
             raise DamagedChunkError(reason, position=cut, file=file, lost=(cut, size_bytes))
         return data
 
@@ -194,7 +194,7 @@ def _make_partition_metadata(view: ViewPath) -> bytes:
 
 
 def index_size(manifest: Manifest, name: str) -> int | None:
-    """Return the size of an index file as the broker had it; None if the segment has no index with this name."""
+    """Return the original size of an index file; None if the segment has no index with this name."""
     index_range = manifest.indexes.get(name)
     if index_range is None or index_range.size == 0:  # an empty index is stored without any bytes, even without an IV
         return None if index_range is None else 0
@@ -213,7 +213,7 @@ def decode_index(stored_bytes: bytes, manifest: Manifest, name: str, *, decrypt:
     """
     index_range = manifest.indexes[name]
     if len(stored_bytes) < index_range.size:
-        reason = f"the {name} index is cut off: {len(stored_bytes)} of its {index_range.size} bytes"
+        reason = f"the {name} index is truncated: {len(stored_bytes)} of its {index_range.size} bytes"
         raise LogDirError(reason, position=index_range.position, file=file)
     if decrypt is None or not stored_bytes:
         return stored_bytes

@@ -205,7 +205,10 @@ class RemoteLogMetadata:
         self.states[entry.segment_id] = entry.state
 
     def has_records_of(self, owner: PartitionId) -> bool:
-        """Return whether the topic has a record about this partition. Otherwise it decides nothing about it."""
+        """Return whether the topic has a record about this partition.
+
+        Without a record, the topic does not decide which segments are valid.
+        """
         return owner in self.segments or owner in self.deleted_partitions
 
     def is_valid(self, owner: PartitionId, segment_id: str) -> bool:
@@ -285,7 +288,7 @@ def decode_custom_metadata(raw: bytes) -> dict[str, int | str]:
         tag, position = read_unsigned_varint(raw, position)
         size, position = read_unsigned_varint(raw, position)
         if not 0 <= size <= len(raw) - position:
-            raise DecodeError(f"tag {tag} of {size} bytes", position=position)
+            raise DecodeError(f"tag {tag} has an invalid size of {size} bytes", position=position)
         value, position = raw[position : position + size], position + size
         if tag == 0:
             values[_CUSTOM_FIELDS[tag]] = read_varlong(value, 0)[0]
@@ -294,14 +297,16 @@ def decode_custom_metadata(raw: bytes) -> dict[str, int | str]:
                 value, position
             )
     if position != len(raw) or count > len(raw):
-        raise DecodeError(f"{len(raw) - position} bytes after the last tag", position=position)
+        raise DecodeError(f"{len(raw) - position} bytes follow the last tag", position=position)
     return values
 
 
 def _read_compact_string(value: bytes, position: int) -> str:
     length, start = read_unsigned_varint(value, 0)
     if length - 1 != len(value) - start:
-        raise DecodeError(f"a string of {length - 1} bytes in {len(value) - start}", position=position)
+        raise DecodeError(
+            f"a string of {length - 1} bytes does not fit into {len(value) - start} bytes", position=position
+        )
     return value[start:].decode(errors="replace")
 
 

@@ -130,7 +130,10 @@ def _parse_variable_index(fields: JsonFields, chunk_size: int, file_size: int) -
         raise error.within("transformedChunks") from None
     index = ChunkIndex(chunk_size, file_size, "variable", ends=np.cumsum(sizes, dtype=np.int64))
     if len(sizes) != index.count:
-        reason = f"{len(sizes)} chunks, but {file_size} bytes in chunks of {chunk_size} are {index.count}"
+        reason = (
+            f"the index has {len(sizes)} chunks, but {file_size} bytes in chunks of {chunk_size} bytes need "
+            f"{index.count}"
+        )
         raise DecodeError(reason, path=("transformedChunks",))
     return index
 
@@ -149,7 +152,7 @@ def _decompress_sizes(encoded_sizes: str) -> bytes:
     try:
         size = zstandard.get_frame_parameters(frame).content_size
         if not 0 <= size <= MAX_INDEX_BYTES:  # zstandard reports an unknown size as a huge number
-            raise DecodeError(f"the list of sizes has {size} bytes; {MAX_INDEX_BYTES} at most are read")
+            raise DecodeError(f"the list of sizes has {size} bytes; the maximum is {MAX_INDEX_BYTES}")
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DecodeError(f"not a zstd frame: {error}") from None
@@ -166,18 +169,18 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     """
     count = _read_int32(raw, 0)
     if count < 0:
-        raise DecodeError(f"the list announces {count} sizes", position=0)
+        raise DecodeError(f"the list states an invalid number of sizes, {count}", position=0)
     if count == 0:
         return _check_sizes(np.zeros(0, np.int64), raw, _INT32_BYTES)
     if count == 1:
         return _check_sizes(np.array([_read_int32(raw, _INT32_BYTES)], np.int64), raw, 2 * _INT32_BYTES)
     base, width = _read_int32(raw, _INT32_BYTES), raw[2 * _INT32_BYTES] if len(raw) > 2 * _INT32_BYTES else 0
     if not 1 <= width <= _INT32_BYTES:
-        raise DecodeError(f"sizes are written in {width} bytes each; 1 to 4 are possible", position=2 * _INT32_BYTES)
+        raise DecodeError(f"each size has {width} bytes; expected 1 to 4", position=2 * _INT32_BYTES)
     start = 2 * _INT32_BYTES + 1
     end = start + (count - 1) * width
     if end + _INT32_BYTES > len(raw):
-        raise DecodeError(f"{count} sizes announced, {len(raw)} bytes present", position=start)
+        raise DecodeError(f"the list states {count} sizes, but has only {len(raw)} bytes", position=start)
     values = np.zeros((count - 1, _INT32_BYTES), np.uint8)
     values[:, _INT32_BYTES - width :] = np.frombuffer(raw, np.uint8, (count - 1) * width, start).reshape(-1, width)
     sizes = np.empty(count, np.int64)
@@ -188,15 +191,15 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
 
 def _read_int32(raw: bytes, position: int) -> int:
     if position + _INT32_BYTES > len(raw):
-        raise DecodeError("the list of sizes stops too early", position=position)
+        raise DecodeError("the list of sizes is truncated", position=position)
     return int.from_bytes(raw[position : position + _INT32_BYTES], "big", signed=True)
 
 
 def _check_sizes(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDArray[np.int64]:
     if end != len(raw):
-        raise DecodeError(f"{len(raw) - end} bytes after the last size", position=end)
+        raise DecodeError(f"{len(raw) - end} bytes follow the last size", position=end)
     if len(sizes) and int(sizes.min()) <= 0:
-        raise DecodeError(f"a chunk of {int(sizes.min())} bytes is impossible")
+        raise DecodeError(f"a chunk cannot have {int(sizes.min())} bytes")
     return sizes
 
 
@@ -292,7 +295,7 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
     """
     try:
         if len(raw) > MAX_MANIFEST_BYTES:
-            raise DecodeError(f"more than {MAX_MANIFEST_BYTES} bytes")
+            raise DecodeError(f"the manifest has more than {MAX_MANIFEST_BYTES} bytes")
         return _parse_top_level(parse_object(raw))
     except DecodeError as error:
         reason = f"not the manifest of a tiered segment: {error.reason}"
@@ -302,7 +305,7 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
 def _parse_top_level(top: JsonFields) -> Manifest:
     version = top.take("version", parse_text)
     if version != MANIFEST_VERSION:
-        raise DecodeError(f"version {version[:20]!r}, only {MANIFEST_VERSION!r} is known", path=("version",))
+        raise DecodeError(f"unsupported version {version[:20]!r}; expected {MANIFEST_VERSION!r}", path=("version",))
     manifest = Manifest(
         chunks=top.take("chunkIndex", lambda value: parse_chunk_index(parse_fields(value))),
         indexes=top.take("segmentIndexes", _parse_indexes),
@@ -321,7 +324,9 @@ def _check_plain(chunks: ChunkIndex) -> None:
     if chunks.stored_size != chunks.original_file_size or chunks.count_stored_bytes(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):
-        raise DecodeError("neither compressed nor encrypted, but sizes differ", path=("chunkIndex",))
+        raise DecodeError(
+            "the segment is neither compressed nor encrypted, but the stored chunk sizes differ", path=("chunkIndex",)
+        )
 
 
 def _parse_indexes(value: Any) -> Mapping[str, IndexRange]:
@@ -349,7 +354,7 @@ def _parse_encryption(value: Any) -> SegmentEncryption:
 def _parse_data_key(value: Any) -> tuple[str, bytes]:
     key_id, colon, wrapped_key = parse_text(value).partition(":")
     if not colon or not key_id or ":" in wrapped_key:
-        raise DecodeError("not <key pair id>:<base64>")
+        raise DecodeError("expected <key pair id>:<base64>")
     return key_id, _parse_base64(wrapped_key)
 
 

@@ -1,4 +1,4 @@
-"""Parse untrusted JSON objects. Fields are taken by name and type, and unknown fields are rejected."""
+"""Parse untrusted JSON objects. Each field is read by name and type, and unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT64_RANGE: Final = (MIN_INT64, MAX_INT64)
 
 
 class JsonFields:
-    """The fields of one JSON object that were not taken yet."""
+    """The remaining fields of one JSON object; ``take`` removes a field and returns its value."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._remaining = dict(values)
@@ -77,7 +77,7 @@ def parse_object(raw: bytes) -> JsonFields:
 def _reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        raise ValueError("a field is named twice")
+        raise ValueError("a field occurs twice")
     return unique
 
 
@@ -87,7 +87,7 @@ def _no_constant(text: str) -> NoReturn:
 
 def _parse_integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(text)} digits")
+        raise ValueError(f"a number has {len(text)} digits")
     return int(text)
 
 
@@ -130,7 +130,7 @@ def parse_non_negative(value: Any) -> int:
 def parse_positive(value: Any) -> int:
     """Return a value, which must be an integer from 1 to 2^31 - 1."""
     if parse_non_negative(value) == 0:
-        raise DecodeError("0 is too small")
+        raise DecodeError("expected at least 1, not 0")
     return int(value)
 
 

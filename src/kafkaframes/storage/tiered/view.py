@@ -124,7 +124,7 @@ def _is_of_former_topic(
 ) -> bool:
     """Return whether a folder belongs to a deleted topic with a name that was used again.
 
-    Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
+    Only a local copy with another topic id, or the metadata topic, proves this. Otherwise both are shown, and
     the user has to choose one.
     """
     topic_id = tiered_log.folder.topic.topic_id
@@ -153,7 +153,7 @@ def list_partition(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInf
 
 
 def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: PartitionFacts) -> PartitionDraft:
-    """Decide which uploads of one partition belong to its log, and note the reason for the others.
+    """Select the uploads of one partition that belong to its log, and record why the others do not.
 
     Raises:
         LogDirError: the store cannot be read, or a required key is missing.
@@ -199,7 +199,7 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
             checks += [("topic", metadata.topic_partition.topic, folder.topic.name)]
     for fact, in_manifest, in_key in checks:
         if in_manifest != in_key:
-            raise LogDirError(f"the manifest is of {fact} {in_manifest}, its key of {in_key}", file=file)
+            raise LogDirError(f"the manifest states {fact} {in_manifest}, but the object key has {in_key}", file=file)
 
 
 def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: PartitionFacts) -> None:
@@ -358,5 +358,5 @@ def _find_size_problems(upload: SegmentUpload) -> Iterator[LogDirError]:
     for suffix, size in expected_sizes.items():
         info = objects.get(suffix)
         if info is not None and info.size_bytes != size:
-            reason = f"the object has {info.size_bytes} bytes, but its manifest says {size}"
+            reason = f"the object has {info.size_bytes} bytes, but its manifest states {size}"
             yield LogDirError(reason, position=min(info.size_bytes, size), file=info.path)

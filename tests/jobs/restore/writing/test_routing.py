@@ -77,7 +77,7 @@ def test_topics_of_their_own_and_partitions_that_are_known():
     ("settings", "columns", "message"),
     [
         ({}, {"topic": ["a", None], "value": [b""] * 2}, r"the row has no topic; .*\$\[1\]"),
-        ({}, {"topic": ["a", "b/c"], "value": [b""] * 2}, r"'b/c' is not a topic name.*\$\[1\]"),
+        ({}, {"topic": ["a", "b/c"], "value": [b""] * 2}, r"'b/c' is not a valid topic name.*\$\[1\]"),
         ({"topic": "t", "num_partitions": 2}, {"partition": [1, 2]}, r"no partition 2: topic t has 2 .*\$\[1\]"),
         ({"topic": "t"}, {"partition": [7, -1]}, r"no partition -1.*\$\[1\]"),
     ],

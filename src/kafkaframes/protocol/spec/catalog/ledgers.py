@@ -159,13 +159,14 @@ def find_collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[
             owner = catalog_tags.get(tag.key)
             if owner is not None and not is_same(owner, tag):
                 text = (
-                    f"{owner.field} ({owner.type}) has it since {owner.since}; {free[tag.message, tag.struct]} is free"
+                    f"{owner.field} ({owner.type}) has had this tag since {owner.since}; "
+                    f"{free[tag.message, tag.struct]} is the next free tag"
                 )
                 yield TagCollision(tag, text)
             elif owner is None:
                 other, theirs = proposed_tags.setdefault(tag.key, (name, tag))
                 if other != name and not is_same(theirs, tag):
-                    yield TagCollision(tag, f"{other} takes it, too, for {theirs.field} ({theirs.type})")
+                    yield TagCollision(tag, f"{other} also uses it, for {theirs.field} ({theirs.type})")
 
 
 def is_same(owner: Tag, tag: Tag) -> bool:
@@ -233,7 +234,7 @@ class ReleaseNames:
         """
         line = _order(find_release(name).name)
         if line < _FIRST_RELEASE:
-            raise OptionError(f"names of {name}: specs have names since 2.2")
+            raise OptionError(f"release {name} has no field names; specs are published since 2.2")
         ledger: NamesLedger = json.loads((MESSAGES_FOLDER / NAMES_FILE).read_bytes())
         self._names: dict[str, dict[tuple[str, ...], str]] = {
             message: {tuple(path.split(".")): _name_at(history, line) for path, history in paths.items()}
