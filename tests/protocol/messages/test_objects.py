@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import traceback
+from uuid import UUID, SafeUUID
 
 import pytest
 
@@ -19,6 +20,7 @@ from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.spec import load_message
 
 Metadata = message("MetadataResponse")
+Fetch = message("FetchResponse")
 Topic = Metadata.MetadataResponseTopic
 Partition = Metadata.MetadataResponsePartition
 OWN_SPEC = {
@@ -205,6 +207,41 @@ def test_many_numbers_and_texts_of_every_length():
         value = Metadata(topics=[Topic(name="t" * count, partitions=[Partition(replica_nodes=list(range(count)))] * 2)])
         for version in (8, 13):
             assert Metadata.decode(value.encode(version), version) == value
+
+
+@pytest.mark.parametrize("version", [0, 7, 9, 13])
+def test_empty_arrays_of_structs_are_lists_of_their_own(version):
+    names = {"topic_id": UUID(int=7)} if version >= 13 else {}
+    topics = [Topic(name=name, **names) for name in ("a", "b")]
+    data = Metadata(topics=topics).encode(version)
+    decoded = Metadata.decode(data, version)
+    assert decoded == Metadata(topics=topics)
+    decoded.topics[0].partitions.append(Partition())
+    assert decoded.topics[1].partitions == decoded.brokers == []
+
+
+def test_a_null_array_of_structs_is_none_or_an_error():
+    body = Fetch(responses=[Fetch.FetchableTopicResponse(partitions=[Fetch.PartitionData(records=b"")])])
+    for version in (11, 17):
+        for transactions in (None, []):
+            body.responses[0].partitions[0].aborted_transactions = transactions
+            decoded = Fetch.decode(body.encode(version), version)
+            assert decoded.responses[0].partitions[0].aborted_transactions == transactions
+    with pytest.raises(DecodeError, match="Brokers"):
+        Metadata.decode(bytes(4) + b"\0" + bytes(20), 13)
+    with pytest.raises(DecodeError, match="Brokers"):
+        Metadata.decode(bytes(4) + b"\xff" * 4 + bytes(20), 8)
+
+
+def test_uuids_are_those_of_the_standard_library():
+    ids = [UUID(int=0), UUID(int=1), UUID(int=2**128 - 1), UUID(int=0x0123456789ABCDEF << 64)]
+    topics = Metadata.decode(Metadata(topics=[Topic(topic_id=one) for one in ids]).encode(13), 13).topics
+    decoded_ids = [topic.topic_id for topic in topics]
+    assert decoded_ids == ids
+    assert [str(one) for one in decoded_ids] == [str(one) for one in ids]
+    assert {*decoded_ids} == {*ids}
+    assert pickle.loads(pickle.dumps(decoded_ids)) == ids
+    assert all(one.is_safe is SafeUUID.unknown for one in decoded_ids)
 
 
 def test_elements_of_many_shapes():

@@ -237,14 +237,18 @@ class _DecoderWriter:
 
     def write_variable_size(self, field: FieldPlan, target: str) -> None:
         """Read the value with the length or count ``n``."""
-        add = self.text.add
-        with self.text.open_block("if n > 0:" if field.compact else "if n >= 0:"):
+        add, empty = self.text.add, 1 if field.compact else 0
+        is_struct_array = field.array and field.struct is not None
+        with self.text.open_block(f"if n > {empty}:" if is_struct_array else f"if n >= {empty}:"):
             if field.array:
                 self.write_array(field, target)
             else:
                 add(f"x = p + n{' - 1' * field.compact}")
                 add(f"{target} = {self.slices[field.type]}")
                 add("p = x")
+        if is_struct_array:  # empty arrays are frequent, and a call for each takes longer than a small element
+            with self.text.open_block(f"elif n == {empty}:"):
+                add(f"{target} = []")
         if field.nullable:
             with self.text.open_block("elif n == 0:" if field.compact else "elif n == -1:"):
                 add(f"{target} = None")
