@@ -1,10 +1,9 @@
-"""``python -m tests.interop [pytest's arguments]``: run this folder's tests in a directory of their own and leave
-nothing.
+"""``python -m tests.interop [pytest's arguments]``: run this folder's tests in a temporary directory.
 
-Brokers, Spark and their libraries write where they please: here that is one temporary directory, which goes when all is
-well and stays, named, when something failed. Every process that was started carries a mark in its environment. What
-still runs at the end is named, ended, and makes the run a failure: a broker that is left would hold its ports and data.
-A run of whole files writes what it tried of other clients into docs/clients.md; ``--clients`` stands for those files.
+Brokers, Spark and their libraries write to this directory. It is removed after a successful run; otherwise it stays and
+its path is printed. Every child process has a mark in its environment. A marked process that still runs at the end is
+reported and killed, and the run fails: it would hold its ports and data. A run of whole files writes its trials of
+other clients into docs/clients.md; ``--clients`` stands for those files.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from pathlib import Path
 from tests.interop import clients_page
 
 MARK = "KAFKAFRAMES_INTEROP"
-PATIENCE_SECONDS = 20  # for the JVMs of Spark, which end when they notice that Python has
-TIMEOUT_SECONDS = 1200  # of one test: several JVMs on a busy machine
+PATIENCE_SECONDS = 20  # time for Spark's JVMs, which end when they notice that Python has ended
+TIMEOUT_SECONDS = 1200  # time limit of a test: it may run several JVMs on a busy machine
 PROCESSES = Path("/proc")
 ROWS = "clients.json"
 CLIENTS = ("test_other_clients.py", "test_frameworks.py", "test_streams_kills.py", "test_tools.py")
@@ -38,15 +37,15 @@ def main(arguments: list[str]) -> int:
         status = _pytest(place, arguments)
         if not any(
             argument.startswith("-k") or "::" in argument for argument in arguments
-        ):  # else only some of a client's trials
+        ):  # otherwise only some of a client's trials
             clients_page.write(place / ROWS)
     finally:
         running_processes = _still_running(place)
         for process, command in running_processes.items():
             os.kill(process, signal.SIGKILL)
-            print(f"LEFT RUNNING, now ended: {process} {command}")
+            print(f"still running at the end, now killed: {process} {command}")
         if running_processes or status:
-            print(f"logs and data of what ran: {place}")
+            print(f"logs and data of the processes: {place}")
         else:
             shutil.rmtree(place, ignore_errors=True)
             print("no process is left, no file in the temporary directory")
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _pytest(place: Path, arguments: list[str]) -> int:
-    """Run pytest; interrupted, it still takes its fixtures down, which stop the brokers."""
+    """Run pytest. After an interrupt its fixtures are still torn down, which stops the brokers."""
     java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={place} -XX:-UsePerfData"
     environment = os.environ | {"TMPDIR": str(place), "JAVA_TOOL_OPTIONS": java.strip(), MARK: str(place)}
     environment[clients_page.FILE] = str(place / ROWS)
@@ -69,13 +68,13 @@ def _pytest(place: Path, arguments: list[str]) -> int:
         *(arguments or [str(Path(__file__).parent)]),
     ]
     running = subprocess.Popen(command, env=environment)
-    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends Ctrl-C to pytest, too
+    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends Ctrl-C to pytest as well
     signal.signal(signal.SIGTERM, lambda *_: running.send_signal(signal.SIGINT))
     return running.wait()
 
 
 def _still_running(place: Path) -> dict[int, str]:
-    """Return the processes that carry our mark and do not end by themselves."""
+    """Return the marked processes that do not end by themselves."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (marked_processes := _find_marked(f"{MARK}={place}".encode())) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -88,7 +87,7 @@ def _find_marked(mark: bytes) -> dict[int, str]:
         try:
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if command:  # else it has ended, and waits for its parent
+                if command:  # otherwise it has ended and waits for its parent
                     commands[int(folder.name)] = command[:200]
         except OSError:  # ended in the meantime, or another user's
             continue

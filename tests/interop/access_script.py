@@ -1,9 +1,9 @@
-"""Every API at every version, by clients of every right, to two brokers: which answers differ.
+"""Every API at every version, by clients with every permission, sent to two brokers: the differences.
 
-A client is a SASL user with rules of its own: one right alone, all rights but one, some names, some addresses. All
-users, rules, topics and groups are made first, by a super user; then each request is sent by each user to both brokers.
-Requests change as little as they can (``validate_only``, members and transactions that there are not), so that what
-one user does is not in the answer to the next.
+A client is a SASL user with its own ACLs: one permission alone, all permissions but one, some names, some addresses. A
+super user first creates all users, ACLs, topics and groups. Then each user sends each request to both brokers. Requests
+change as little as possible (``validate_only``, unknown members and transactions), so that one user's requests do not
+affect the responses to the next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PASSWORD = "pw"
 
 
 class Rule(NamedTuple):
-    """One rule of a user; for every name, unless it specifies one."""
+    """An ACL of a user, for all names unless it specifies one."""
 
     resource: str
     operation: str = "ALL"
@@ -110,7 +110,7 @@ def rules() -> Iterator[Any]:
             )
 
 
-# ------------------------------------------------------------------------------------------------ what there is
+# Resources
 
 
 @dataclass
@@ -133,7 +133,7 @@ class AccessCluster:
         return self.admin.topic_ids[topic]
 
     def do(self, api: str, version: int, *, ok: tuple[int, ...] = (0,), **fields: Any) -> Any:
-        """Send a request of the super user until its error passes: a fresh Kafka makes internal topics first."""
+        """Send a request of the super user until its error passes: a fresh Kafka creates internal topics first."""
         deadline = time.monotonic() + _READY_SECONDS
         while True:
             answer = self.admin.ask(api, version, message(f"{api}Request")(**fields))
@@ -144,7 +144,7 @@ class AccessCluster:
             time.sleep(0.2)
 
     def make(self) -> None:
-        """Make topics, rules and groups."""
+        """Create topics, ACLs and groups."""
         creatable = message("CreateTopicsRequest").CreatableTopic
         keep = [message("CreateTopicsRequest").CreatableTopicConfig(name="retention.ms", value="-1")]
         rows = [creatable(name=name, num_partitions=2, replication_factor=1, configs=keep) for name in TOPICS]
@@ -188,7 +188,7 @@ class AccessCluster:
         self.do("ShareGroupHeartbeat", 1, group_id=group, member_id=member, member_epoch=-1)
 
     def _wait_for_assignment(self, group: str, member: str) -> None:
-        """Send heartbeats of a share group until its member has partitions, which Kafka prepares first."""
+        """Send heartbeats of a share group until its member has partitions, which Kafka initialises first."""
         epoch, fields = 0, {"subscribed_topic_names": list(TOPICS)}
         deadline = time.monotonic() + _READY_SECONDS
         while True:
@@ -213,7 +213,7 @@ class AccessCluster:
         )
 
     def wait_for_rules(self) -> None:
-        """Wait until the last user's rules are in force."""
+        """Wait until the last user's ACLs are in effect."""
         body = message("MetadataRequest")(topics=None)
         deadline = time.monotonic() + _READY_SECONDS
         while len(self.users["denied-here"].ask("Metadata", 8, body).topics) < len(TOPICS):
@@ -223,12 +223,14 @@ class AccessCluster:
 
 # ------------------------------------------------------------------------------------------------ requests
 
-Make = Callable[[AccessCluster, int, str], Any]  # of a version and a name that no other request has
+Make = Callable[[AccessCluster, int, str], Any]  # unique among the requests, by version and name
 ANY = ("open", "secret", "none")
 
 
 class AccessCase(NamedTuple):
-    """A request; ``label`` tells it from others of the API, ``only_rights``: only errors of rights are compared."""
+    """A request. ``label`` distinguishes it from other requests of the API. ``only_rights``: only authorization
+    errors are compared.
+    """
 
     make: Make
     label: str = ""
@@ -237,12 +239,12 @@ class AccessCase(NamedTuple):
 
 
 def case(label: str = "", *, first: int = 0, only_rights: bool = False, **fields: Any) -> AccessCase:
-    """Return a request of these fields; those that a version lacks are left out."""
+    """Return a request with these fields, without those that a version lacks."""
     return AccessCase(lambda cluster, version, fresh: fields, label, first, only_rights)
 
 
 def topics(api: str, struct: str, part: str, field_of_parts: str, *, topic: str = "name", **row: Any) -> Make:
-    """Return a maker of a request with a row of a partition for each topic."""
+    """Return a function that builds a request with one partition row for each topic."""
     types = message(f"{api}Request")
 
     def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
@@ -300,7 +302,7 @@ def fetch(replica: int) -> Make:
 def metadata(cluster: AccessCluster, version: int, fresh: str) -> Any:
     row = message("MetadataRequest").MetadataRequestTopic
     ask = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    names = ANY if version >= 4 else TOPICS  # older requests create what there is not
+    names = ANY if version >= 4 else TOPICS  # older requests create missing topics
     return {"topics": [row(name=name) for name in names], "allow_auto_topic_creation": False} | ask
 
 
@@ -433,7 +435,7 @@ def beat(api: str, *, pattern: str | None = None) -> Make:
 
 
 def joining_streams(sources: tuple[str, ...], log: str = "") -> dict[str, Any]:
-    """Return the fields of a StreamsGroupHeartbeat that joins; of its topology, the sources and a changelog."""
+    """Return the fields of a joining StreamsGroupHeartbeat, whose topology has source topics and a changelog."""
     types = message("StreamsGroupHeartbeatRequest")
     logs = [types.TopicInfo(name=log)] if log else []
     part = types.Subtopology(subtopology_id="0", source_topics=list(sources), state_changelog_topics=logs)
@@ -758,11 +760,11 @@ CASES: Mapping[str, tuple[AccessCase, ...]] = {
 # ------------------------------------------------------------------------------------------------ comparing
 
 
-_OF_A_RELEASE = ("configs",)  # of CreateTopics, whose configs have an error of their own for missing rights
+_OF_A_RELEASE = ("configs",)  # for CreateTopics, whose configs have their own error for missing permissions
 
 
 def plain(value: Any, cluster: AccessCluster) -> Any:
-    """Return an answer's JSON with names for topic ids, and without Kafka's own topics and earlier creations."""
+    """Return a response's JSON with names for topic ids, without Kafka's internal topics and earlier creations."""
     names = {str(id_): name for name, id_ in cluster.admin.topic_ids.items()}
     if isinstance(value, list):
         return sorted((plain(one, cluster) for one in value if not _is_made(one)), key=_order)
@@ -794,7 +796,7 @@ def _is_made(row: Any) -> bool:
 
 
 def rights_errors(value: Any) -> list[Any]:
-    """Return the errors of rights in an answer, in order."""
+    """Return the authorization errors of a response, in order."""
     if isinstance(value, dict):
         own = [value["errorCode"]] if value.get("errorCode") in RIGHTS_ERRORS else []
         return own + [code for key in sorted(value) for code in rights_errors(value[key])]
@@ -802,7 +804,7 @@ def rights_errors(value: Any) -> list[Any]:
 
 
 def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
-    """Return a request with those of the fields that its version has."""
+    """Return a request with the fields that its version has."""
     request_message = message(f"{api}Request")
     known_fields = {
         field.snake_name for field in request_message.spec.struct.fields if field.versions.contains(version)
@@ -813,7 +815,7 @@ def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
 def play(
     ours: AccessCluster, theirs: AccessCluster, apis: Collection[str] = tuple(CASES)
 ) -> tuple[list[Difference], int]:
-    """Send every request by every user to both; return what differs, and how many were sent to each."""
+    """Send every request of every user to both brokers. Return the differences, and the number of requests."""
     own, other = ranges(ours.admin), ranges(theirs.admin)
     differences: list[Difference] = []
     count = 0
@@ -842,7 +844,7 @@ def compare_answers(
 
 
 def restore(cluster: AccessCluster) -> None:
-    """Make the topic that is deleted, if it is not there."""
+    """Create the topic that the test deletes, if it is missing."""
     types = message("CreateTopicsRequest")
     row = types.CreatableTopic(name="victim", num_partitions=1, replication_factor=1)
     (topic_row,) = cluster.do("CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
@@ -866,10 +868,10 @@ PATTERN_USERS = (
 
 
 def by_pattern(cluster: AccessCluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
-    """Return the topics that a subscription by regular expression brings a user.
+    """Return the topics that a subscription by regular expression assigns to a user.
 
     Args:
-        expected_topics: what another broker assigns, which is waited for: patterns are resolved after the answer.
+        expected_topics: the other broker's assignment, which is waited for: patterns are resolved after the response.
     """
     fields = {"group_id": f"tmp-pattern-{user}", "member_id": str(uuid4()), "member_epoch": 0}
     types = message("ConsumerGroupHeartbeatRequest")

@@ -42,7 +42,7 @@ def main(path: str, life: int) -> None:
 
 
 def append(log: PartitionLog, records: bytes, clock: int, *, origin: str = "CLIENT") -> None:
-    """Append in the epoch that the log has: a broker's next one is higher."""
+    """Append in the log's current epoch: the next broker's epoch is higher."""
     info = log.append_as_leader(records, leader_epoch=max(log.epochs.latest, 0), now_ms=clock, origin=origin)
     log.update_high_watermark(log.log_end_offset)
     if origin == "CLIENT":

@@ -1,6 +1,6 @@
-"""Avro's Java library, of the jars that PySpark brings, as a judge of schema resolution.
+"""Avro's Java library, from PySpark's jars, as a judge of schema resolution.
 
-Run: python -m tests.interop.avro_java, to write the recorded verdicts of ``tests/data/avro`` anew.
+Run python -m tests.interop.avro_java to write the recorded verdicts of ``tests/data/avro`` again.
 """
 
 from __future__ import annotations

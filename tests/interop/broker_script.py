@@ -1,8 +1,8 @@
-"""The same scripted requests to two brokers: all differences of their answers, except the allowed ones.
+"""The same scripted requests to two brokers: all differences of their responses, except the allowed ones.
 
-A script is a list of steps: an API, a version, a body; the topics that it names are made by the script itself. Answers
-are compared as Kafka's JSON, after what no two clusters share (ids, ports, hosts, epochs of sessions, texts) is made
-equal. What is left is a difference; ``ALLOWED`` names those that we keep, each with its reason.
+A script is a list of steps: an API, a version, a body. The script itself creates its topics. Responses are compared as
+Kafka's JSON, after values that no two clusters share (ids, ports, hosts, session epochs, texts) are made equal.
+``ALLOWED`` lists accepted differences, each with its reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNEQUAL = re.compile(
 
 @dataclass
 class Step:
-    """One request; ``late`` makes the body from what was answered before."""
+    """One request. ``late`` builds the body from earlier responses."""
 
     name: str
     version: int
@@ -43,7 +43,7 @@ class Step:
 
 @dataclass
 class Difference:
-    """One place where the answers differ."""
+    """One field in which the responses differ."""
 
     step: Step
     path: str
@@ -63,7 +63,7 @@ class FrameClient:
     topic_ids: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, name: str, version: int, body: Any, *, timeout: float = 20.0) -> Any:
-        """Return the answer's body, or "closed"."""
+        """Return the response's body, or "closed"."""
         frame = encode_request(body, version, correlation_id=1, client_id="differential")
         if self.peer is None:
             self.peer = socket.create_connection(("127.0.0.1", self.port), timeout)
@@ -87,7 +87,7 @@ class FrameClient:
         self.peer = None
 
     def find_topics(self, version: int) -> None:
-        """Learn the ids of the topics."""
+        """Fetch the ids of the topics."""
         answer = self.ask("Metadata", min(version, 12), message("MetadataRequest")(topics=None))
         self.topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
 
@@ -104,7 +104,7 @@ def ranges(client: FrameClient) -> dict[str, tuple[int, int]]:
     return version_ranges
 
 
-# API, path and label of differences that stay -> why.
+# API, path and label of accepted differences -> reason.
 ALLOWED: dict[tuple[str, str, str], str] = {
     ("CreateTopics", r"configs\.length", ""): "a release has some settings more or less than the others",
     (
@@ -122,7 +122,7 @@ ALLOWED: dict[tuple[str, str, str], str] = {
 
 
 def is_allowed(difference: Difference) -> bool:
-    """Return whether a difference is one that stays."""
+    """Return whether a difference is accepted."""
     return any(
         difference.step.name == name and re.search(path, difference.path) and re.search(label, difference.step.label)
         for name, path, label in ALLOWED
@@ -165,7 +165,7 @@ def sort_rows(rows: list[Any]) -> list[Any]:
 
 
 def play(steps: list[Step], ours: FrameClient, theirs: FrameClient) -> tuple[list[Difference], int]:
-    """Send each step to both; return the differences, and how many steps there were."""
+    """Send each step to both brokers. Return the differences, and the number of steps."""
     all_differences: list[Difference] = []
     for step in steps:
         answers = []
@@ -229,7 +229,7 @@ def topics_steps(served_ranges: Mapping[str, tuple[int, int]]) -> Iterator[Step]
 
 
 def batches() -> list[tuple[str, int, bytes]]:
-    """Return sets of records: a name, their format, their bytes; right ones and wrong ones."""
+    """Return record sets, valid and invalid ones: name, format, bytes."""
     record_sets = []
     columns = {"value": [b"a", b"bb", b"ccc"], "key": [b"k"] * 3, "timestamp": [NOW, NOW + 5, NOW + 3]}
     for magic in (0, 1, 2):
@@ -466,14 +466,14 @@ TOPICS: dict[str, dict[str, str]] = {
 
 
 def script(ours: FrameClient, theirs: FrameClient) -> tuple[list[Difference], int]:
-    """Play everything that both brokers serve; return the differences, and how many requests were sent to each."""
+    """Play everything that both brokers serve. Return the differences, and the number of requests to each."""
     own, other = ranges(ours), ranges(theirs)
     served_ranges = {
         name: (max(own[name][0], other[name][0]), min(own[name][1], other[name][1])) for name in own if name in other
     }
     if (
         served_ranges["Fetch"][0] >= _FIRST_OF_KAFKA_4
-    ):  # it names Produce 0 for librdkafka, and refuses it (KAFKA-18659)
+    ):  # the broker advertises Produce 0 for librdkafka, and rejects it (KAFKA-18659)
         served_ranges["Produce"] = (3, served_ranges["Produce"][1])
     topics = dict(TOPICS)
     types = requests("CreateTopics")

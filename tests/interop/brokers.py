@@ -1,6 +1,4 @@
-"""Real brokers on a directory of ours: started, read completely, appended to, stopped cleanly; and the expected
-results.
-"""
+"""Real brokers on a directory of ours: start, read everything, append, stop cleanly; and the expected results."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.transactions import read_transactions
 
 VERSIONS = ("3.9.1", "4.3.1")
-SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in lines that call it an error
+SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in log lines that call it an error
 Record = tuple[Any, ...]
 
 
@@ -40,18 +38,18 @@ def real_kafka(oracle: Path) -> ModuleType:
 
 @dataclass(frozen=True)
 class Kafka:
-    """Makes nodes of one version: ``with kafka(path) as node`` starts one on ``path/data`` and stops it cleanly."""
+    """Creates nodes of one version: ``with kafka(path) as node`` starts one on ``path/data`` and stops it cleanly."""
 
     module: ModuleType
     version: str
 
     def __call__(self, path: Path, properties: Mapping[str, object] | None = None, *, heap: str = "512m") -> Any:
-        """Make a node; a busy machine is given time."""
+        """Create a node, with a long timeout for busy machines."""
         return self.module.RealKafka(self.version, path, properties, heap=heap, start_timeout=300, stop_timeout=300)
 
 
 def kafka_or_skip(oracle: Path, version: str) -> Kafka:
-    """Return what starts brokers of a version; skip the test if its jars cannot be fetched."""
+    """Return a function that starts brokers of a version. Skip the test if its jars cannot be fetched."""
     module = real_kafka(oracle)
     try:
         module.fetch(version)
@@ -76,8 +74,8 @@ def add_sasl_listener(node: Any, port: int, passwords: Mapping[str, str]) -> Non
 
 
 @dataclass
-class Seen:
-    """A client's answers."""
+class ClientResults:
+    """A client's results."""
 
     cluster_id: str = ""
     topics: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -87,9 +85,9 @@ class Seen:
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
 
-def parse(text: str) -> Seen:
+def parse(text: str) -> ClientResults:
     """Read the lines of ``ReadCluster``."""
-    cluster = Seen()
+    cluster = ClientResults()
     for line in text.splitlines():
         kind, *words = line.split("\t")
         if kind == "cluster":
@@ -112,7 +110,7 @@ def parse(text: str) -> Seen:
 def read_expected_records(
     path: str | Path, *, isolation: str = "read_uncommitted"
 ) -> dict[tuple[str, int], list[Record]]:
-    """Return what a consumer gets of each partition of a log directory, by our own reader."""
+    """Return the records that a consumer gets from each partition of a log directory, by our own reader."""
     (directory,) = discover(str(path))
     records_by_partition = {}
     for partition in directory.partitions:
@@ -155,18 +153,20 @@ def _hex(raw: bytes | None) -> str:
     return "-" if raw is None else raw.hex()
 
 
-def read(java: Callable[..., str], node: Any, *, isolation: str = "read_uncommitted", append_count: int = 0) -> Seen:
-    """Read a live cluster whole, then append so many records to each partition of the users' topics."""
+def read(
+    java: Callable[..., str], node: Any, *, isolation: str = "read_uncommitted", append_count: int = 0
+) -> ClientResults:
+    """Read a live cluster completely, then append ``append_count`` records to each partition of the users' topics."""
     return parse(java("ReadCluster", node.bootstrap, isolation, str(append_count)))
 
 
 def users(by_partition: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Leave Kafka's own topics out."""
+    """Remove Kafka's internal topics."""
     return {key: value for key, value in by_partition.items() if not key[0].startswith("__")}
 
 
 def run(*arguments: str | Path | int) -> str:
-    """Run one of our commands, and return what it prints."""
+    """Run one of our commands, and return its output."""
     process = subprocess.run(
         [sys.executable, "-m", "kafkaframes", *map(str, arguments)], capture_output=True, text=True, check=False
     )
@@ -185,6 +185,6 @@ def check_in_order(data: Path) -> None:
 
 
 def errors_in(log_text: str) -> list[str]:
-    """Return the errors in a broker's log; that a busy machine was slow is none."""
+    """Return the errors in a broker's log, except those that only a busy machine causes."""
     lines = [line for line in log_text.splitlines() if " ERROR " in line]
     return [line for line in lines if not any(words in line for words in SLOWNESS)]

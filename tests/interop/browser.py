@@ -1,4 +1,4 @@
-"""A headless Chromium, commanded over its debugging pipe: pages are opened, measured, photographed and printed.
+"""A headless Chromium, controlled over its debugging pipe: open pages, measure, take screenshots and print.
 
 It speaks the Chrome DevTools Protocol: JSON, each message ended by a zero byte (``--remote-debugging-pipe``). It needs
 no library. https://chromedevtools.github.io/devtools-protocol/
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-TALL = 16_000  # of a picture of a whole page, in pixels: more is not drawn
+TALL = 16_000  # height limit of a full-page screenshot, in pixels
 
 
 def find_chromium() -> str | None:
-    """Return the path of a Chromium, of ``KAFKAFRAMES_CHROMIUM`` or on the PATH."""
+    """Return the path of a Chromium, from ``KAFKAFRAMES_CHROMIUM`` or the PATH."""
     return os.environ.get("KAFKAFRAMES_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -69,7 +69,7 @@ class Browser:
             self._events.append(self._receive())
 
     def open(self, url: str, *, width: int, dark: bool = False) -> None:
-        """Open a page at a width in CSS pixels; a phone's are touched, not pointed at."""
+        """Open a page at a width in CSS pixels. Narrow pages have touch input instead of a pointer."""
         phone = width < 600
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=844 if phone else 900, deviceScaleFactor=1,
@@ -85,7 +85,7 @@ class Browser:
         """Return the value of a JavaScript expression; a promise is awaited.
 
         Raises:
-            RuntimeError: it threw.
+            RuntimeError: the expression threw an exception.
         """
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
@@ -100,14 +100,14 @@ class Browser:
         to.write_bytes(base64.b64decode(picture["data"]))
 
     def print(self, to: Path) -> None:
-        """Write what a printer would get on A4, as PDF."""
+        """Write a PDF of the page as printed on A4."""
         page = self.call(
             "Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69, preferCSSPageSize=True
         )
         to.write_bytes(base64.b64decode(page["data"]))
 
     def close(self) -> None:
-        """End the browser."""
+        """Close the browser."""
         self._session = None
         self.call("Browser.close")
         self._write.close()

@@ -1,4 +1,6 @@
-"""Run by ``test_spark_connector.py``: a count by key continues with the other source, and back, on one checkpoint."""
+"""A script for ``test_spark_connector.py``: a count by key continues with the other source on one checkpoint, and
+back.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def main() -> None:
         produce(servers, {50: 0, 70: 50, 80: 70}[end], end)
         for form, checkpoint in zip(turns.split(), (theirs, ours), strict=True):
             run(spark, form, servers, checkpoint)
-    # our source's files of its first micro-batch, with the entry that Spark's connector requires
+    # our source's files for its first micro-batch, with the entry that Spark's connector requires
     first = folder / "first"
     run_first(spark, servers, first)
     convert_checkpoint(first, folder / "converted", target="kafka", begins={0: {"in": {"0": 0, "1": 0}}})

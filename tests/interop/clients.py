@@ -1,4 +1,4 @@
-"""kafka-python's side of the tests, for a process of its own: the sockets that it forgets end with that process."""
+"""kafka-python's part of the tests, in a process of its own: the sockets that it leaks end with that process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bootstrap = Sequence[str]
 
 
 def create(bootstrap: Bootstrap, topics: dict[str, list[int]]) -> None:
-    """Create topics of one partition, each on the nodes that are named, the leader first."""
+    """Create topics with one partition, each on the given nodes, the leader first."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     admin.create_topics(
         [
@@ -59,7 +59,7 @@ def wait_for_leader(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
         except (
             kafka.errors.KafkaError,
             IndexError,
-        ):  # it asked the broker that is away, or one that knows no topic yet
+        ):  # it asked the stopped broker, or one that knows no topic yet
             leader_now = None
         time.sleep(0.5)
     admin.close()

@@ -1,6 +1,6 @@
 """The table of docs/clients.md: a row for each client or framework, with the trials of its last run.
 
-``python -m tests.interop`` writes it; rows of clients that a run did not have stay as they are, with their date.
+``python -m tests.interop`` writes it. Rows of clients outside the run stay unchanged, with their date.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from tests.interop import summary
 
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
-FILE = "KAFKAFRAMES_INTEROP_CLIENTS"  # names the file that pytest leaves the rows in
+FILE = "KAFKAFRAMES_INTEROP_CLIENTS"  # names the file to which pytest writes the rows
 PROPERTY = "client"
 BEGIN, END = "<!-- clients: written by python -m tests.interop -->", "<!-- end of clients -->"
 HEADER = ("client or framework", "version", "what was tried", "result", "date")
 
 
 @dataclass
-class Tried:
-    """The trials of a client in a test, for the page; created before anything can fail."""
+class ClientTrials:
+    """A test's trials of a client, for the page. It is created before any step can fail."""
 
     note: dict[str, str] = field(default_factory=dict)
 
@@ -34,7 +34,7 @@ class Tried:
 
 
 def rows_of(reports: Iterable[tuple[str, Any]], today: str) -> list[tuple[str, ...]]:
-    """Return the rows of a run, of pytest's reports with their categories."""
+    """Return the rows of a run, from pytest's reports with their categories."""
     trials_by_client: dict[tuple[str, str], dict[str, tuple[str, Any]]] = {}
     for category, report in reports:
         note = dict(report.user_properties).get(PROPERTY)
@@ -59,7 +59,7 @@ def _cells(trials: dict[str, tuple[str, Any]]) -> tuple[str, str]:
 
 
 def merge_rows(page: str, rows: Iterable[tuple[str, ...]]) -> str:
-    """Put rows into the page's table, in the place of those of the same client and version."""
+    """Put rows into the page's table. They replace those of the same client and version."""
     before, rest = page.split(BEGIN)
     table, after = rest.split(END)
     lines = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in table.strip().splitlines()[2:]]
@@ -72,6 +72,6 @@ def merge_rows(page: str, rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def write(results_file: Path) -> None:
-    """Bring the page up to date with the rows that a run has left."""
+    """Update the page with the rows of a run."""
     if results_file.exists():
         PAGE.write_text(merge_rows(PAGE.read_text(), [tuple(row) for row in json.loads(results_file.read_text())]))

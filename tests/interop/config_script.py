@@ -1,7 +1,7 @@
-"""Settings of topics, brokers and groups, given to two brokers: good, bad and empty values, by every operation.
+"""Settings of topics, brokers and groups, sent to two brokers: valid, invalid and empty values, by every operation.
 
-Each case changes one resource and then reads the setting back with its synonyms. What two brokers differ in is listed
-in ``ALLOWED`` with its reason; settings of releases before 4.3 and our own are not asked about.
+Each case changes one resource and then describes the setting with its synonyms. ``ALLOWED`` lists the accepted
+differences with their reasons. Settings of releases before 4.3 and our own settings are left out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 IN_FILE, BY_DEFAULT = 4, 5
 PATIENCE = 40
-NEVER_WITHOUT = ("min.insync.replicas",)  # Kafka's clusters have a value for all brokers
+NEVER_WITHOUT = ("min.insync.replicas",)  # Kafka's clusters have a cluster-wide value
 OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
-# Settings of earlier releases, and our own: Kafka 4.3 knows none of them.
+# Settings of earlier releases, and our own: Kafka 4.3 has none of them.
 OURS_ALONE = re.compile(r"^kafkaframes|message\.(format|downconversion|timestamp\.difference)")
 # Changing these has effects beyond storing them: another listener, another key store.
 NOT_TRIED = re.compile(r"^(ssl\.|listener|log\.cleaner\.(threads|dedupe)|num\.|max\.connections)")
@@ -95,13 +95,13 @@ class ConfigCase:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the setting has a value of its own once the change is taken."""
+        """Return whether the setting has its own value after the change."""
         return not self.validate_only and self.operation != DELETE
 
     def read_back(self, client: FrameClient, *, is_own: bool) -> Any:
-        """Return what is read back, once it is the resource's own value or once it is not, whichever is due.
+        """Describe the setting until it has the resource's own value, or no longer has it, as ``is_own`` requests.
 
-        A broker of a cluster knows of a change a moment later.
+        Brokers of a cluster apply a change shortly after the response.
         """
         for _ in range(PATIENCE):
             description = self.describe(client)
@@ -154,7 +154,7 @@ def settings() -> Iterator[tuple[int, str, str]]:
 
 
 def values_of(key: str, kind: int) -> tuple[str, ...]:
-    """Return good, bad and empty values of a setting of a ConfigType."""
+    """Return valid, invalid and empty values of a setting of a ConfigType."""
     if kind == LIST:
         return LISTS["policy" if key.endswith("policy") else "replicas"]
     values_by_ending = next((values for ending, values in TEXTS.items() if key.endswith(ending)), NUMBERS)
@@ -162,7 +162,7 @@ def values_of(key: str, kind: int) -> tuple[str, ...]:
 
 
 def cases(type_of: Any) -> Iterator[ConfigCase]:
-    """Yield what is asked."""
+    """Yield the cases."""
     for kind, name, key in settings():
         if OURS_ALONE.search(key) or NOT_TRIED.search(key):
             continue
@@ -187,7 +187,7 @@ def cases(type_of: Any) -> Iterator[ConfigCase]:
 
 
 def answers(client: FrameClient, type_of: Any) -> dict[str, Any]:
-    """Return the answer to each case: the error code, and the value read back."""
+    """Return the result of each case: the error code, and the described value."""
     answers_by_case = {}
     for case in cases(type_of):
         code = case.change(client)

@@ -1,8 +1,7 @@
 """Apache Kafka's own classes and brokers as judges: found, built once with Maven, or skipped with a reason.
 
-The judges are a folder with a Maven project (``RecordsTruth`` and others), named by ``KAFKAFRAMES_ORACLE`` or found
-beside this checkout. It is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be
-read-only.
+The judges are a Maven project (``RecordsTruth`` and others) in the folder ``KAFKAFRAMES_ORACLE``, or one next to this
+checkout. It is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be read-only.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ def run_java(*arguments: str | Path, timeout: float = 600) -> str:
 
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as ``make docs`` builds it; or the one that ``KAFKAFRAMES_SITE`` names."""
+    """The site, as ``make docs`` builds it, or the one in ``KAFKAFRAMES_SITE``."""
     if site_dir := os.environ.get("KAFKAFRAMES_SITE"):
         return Path(site_dir)
     mkdocs = shutil.which("mkdocs", path=str(Path(sys.executable).parent)) or shutil.which("mkdocs")
     if mkdocs is None:
-        pytest.skip("no MkDocs here: make docs installs it")
+        pytest.skip("MkDocs is not installed: run make docs")
     site = tmp_path_factory.mktemp("site")
     subprocess.run([mkdocs, "build", "--quiet", "--site-dir", site], cwd=ROOT, check=True, timeout=1800)
     return site
@@ -56,7 +55,7 @@ def oracle() -> Path:
     if (target / JAR).exists():
         return target
     if not (source / "pom.xml").exists():
-        pytest.skip(f"no folder of judges at {source} (set KAFKAFRAMES_ORACLE)")
+        pytest.skip(f"the folder of judges does not exist: {source} (set KAFKAFRAMES_ORACLE)")
     if shutil.which("mvn") is None:
         pytest.skip("no Maven on the PATH to build the judges with")
     shutil.copytree(source, CACHE / "oracle", dirs_exist_ok=True, copy_function=_copy_writable)
@@ -102,14 +101,16 @@ def java(java_command: Callable[..., list[str]]) -> Callable[..., str]:
 
 @pytest.fixture(scope="module", params=brokers.VERSIONS)
 def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.Kafka:
-    """Start brokers of a version on a directory: ``with kafka(path) as node``; skipped where its jars cannot be had."""
+    """Start brokers of a version on a directory: ``with kafka(path) as node``. Skips the test if its jars cannot be
+    fetched.
+    """
     return brokers.kafka_or_skip(oracle, request.param)
 
 
 @pytest.fixture
-def client_trials(request: pytest.FixtureRequest) -> clients_page.Tried:
-    """Note what is tried of a client, for docs/clients.md."""
-    client_trials = clients_page.Tried()
+def client_trials(request: pytest.FixtureRequest) -> clients_page.ClientTrials:
+    """Record the trials of a client, for docs/clients.md."""
+    client_trials = clients_page.ClientTrials()
     request.node.user_properties.append((clients_page.PROPERTY, client_trials.note))
     return client_trials
 
@@ -118,7 +119,7 @@ _SENTENCES: dict[str, str] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what each file claims: the first sentence of its module."""
+    """Record each file's claim: the first sentence of its module."""
     for item in items:
         sentence = getattr(getattr(item, "module", None), "__doc__", None) or ""
         _SENTENCES[item.nodeid.partition("::")[0]] = sentence.strip().partition("\n")[0]

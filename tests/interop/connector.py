@@ -1,7 +1,7 @@
 """Spark's own Kafka connector for comparison: its jars by their coordinates, downloaded once by Maven.
 
-4.2.0 is the newest that is published; it runs on Spark 4.2 and 4.3. Its token provider was published as 4.0.0 only,
-which is why ``spark.jars.packages`` alone does not get it.
+4.2.0 is the newest published version; it runs on Spark 4.2 and 4.3. Its token provider was published as 4.0.0 only,
+which is why ``spark.jars.packages`` alone cannot fetch it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def jars() -> list[Path]:
     """Return the jars; missing ones are downloaded.
 
     Raises:
-        LookupError: Maven is absent, or a jar cannot be had; the reason.
+        LookupError: Maven is missing, or a jar cannot be fetched.
     """
     return [_jar(one) for one in COORDINATES]
 
@@ -38,5 +38,5 @@ def _jar(coordinate: str) -> Path:
     command = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={coordinate}", "-Dtransitive=false"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if not path.exists():
-        raise LookupError(f"{coordinate} cannot be had: {process.stdout[-300:]}")
+        raise LookupError(f"{coordinate} cannot be fetched: {process.stdout[-300:]}")
     return path

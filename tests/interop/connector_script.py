@@ -1,6 +1,6 @@
-"""Run by ``test_spark_connector.py``: each read twice, by Spark's connector and by ``kafka-topic``.
+"""A script for ``test_spark_connector.py``: each read twice, by Spark's connector and by ``kafka-topic``.
 
-Prints one JSON line for each comparison that differs, and ``DONE n`` at the end. An error is compared by its kind.
+Prints one JSON line for each difference, and ``DONE n`` at the end. Errors are compared by kind.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ FIXED: list[dict[str, Any]] = [
 
 
 def draw_options(seed: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yield combinations of options that are all in order."""
+    """Yield random combinations of valid options."""
     rng = random.Random(seed)
     for _ in range(count):
         name = rng.choice(("alpha", "beta", "paid"))
@@ -162,7 +162,7 @@ def _assign_all(name: str) -> str:
     return json.dumps({name: list(range(TOPICS[name]))})
 
 
-# Kinds of errors, by the words of either side; other errors are rejected options.
+# Kinds of errors, by the texts of either side. Other errors are rejected options.
 KINDS = {
     "it ends before it starts": r"is greater than the (resolved )?end offset|, after its end \d+",
     "data is lost": r"data may have been lost|failOnDataLoss=false|OffsetOutOfRange",
@@ -172,14 +172,14 @@ KINDS = {
 
 
 def kind_of(error: Exception) -> str:
-    """Return what an error is about."""
+    """Return the kind of an error."""
     message = str(error)
     kinds = [kind for kind, words in KINDS.items() if re.search(words, message)]
     return f"an error: {kinds[0] if kinds else 'refused'}"
 
 
 def batch(spark: Any, form: str, options: dict[str, Any]) -> Any:
-    """Return the rows of a read, sorted; or the kind of its error."""
+    """Return the rows of a read, sorted, or the kind of its error."""
     try:
         frame = spark.read.format(form).options(**options).load()
         rows = frame.selectExpr("*", "hash(*) AS h").collect() if "includeHeaders" not in options else frame.collect()
@@ -189,7 +189,7 @@ def batch(spark: Any, form: str, options: dict[str, Any]) -> Any:
 
 
 def stream(spark: Any, form: str, options: dict[str, Any]) -> Any:
-    """Return what each micro-batch of a run to the end holds, and its offsets."""
+    """Return the rows and offsets of each micro-batch of a run to the end."""
     got: list[Any] = []
     try:
         frame = spark.readStream.format(form).options(**options).load()
@@ -222,12 +222,14 @@ STREAMS: list[dict[str, Any]] = [
     {"subscribe": "cut", "startingOffsets": per_partition(0, "cut")},
     {"subscribe": "cut", "startingOffsets": per_partition(0, "cut"), "failOnDataLoss": False},
 ]
-# Its rows are there before the first micro-batch, which waits for nothing; those after it wait.
+# Its rows exist before the first micro-batch, which waits for nothing. Later rows are delayed.
 DELAYED = {"startingOffsets": "earliest", "minOffsetsPerTrigger": 10_000, "maxTriggerDelay": "25s"}
 
 
 def stream_with_delay(spark: Any, form: str, options: dict[str, Any]) -> Any:
-    """Return the rows of a stream with a delay: of its first batch, soon after more were written, and in the end."""
+    """Return the rows of a stream with a delay: of its first micro-batch, soon after more were written, and at the
+    end.
+    """
     servers, topic = options["kafka.bootstrap.servers"], f"late-{form}"
     table = pa.table({"value": [b"%d" % number for number in range(50)]})
     count = 0

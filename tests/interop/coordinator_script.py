@@ -1,8 +1,8 @@
-"""A script for a broker's coordinators: groups, offsets, transactions, each API at each version, right and wrong.
+"""A script for a broker's coordinators: groups, offsets, transactions, each API at each version, valid and invalid.
 
-``broker_script`` plays requests one by one; here each step needs what was answered before: member ids, generations,
-producer ids and epochs. A scenario is played against one broker and gives a list of (label, answer); ids that no two
-brokers share get names. Two such lists are compared by the test.
+``broker_script`` plays independent requests. Here each step needs earlier responses: member ids, generations, producer
+ids and epochs. A scenario runs against one broker and yields a list of (label, response), with names for ids that no
+two brokers share. The test compares two such lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNKNOWN_TOPIC = "gone"
 
 
 class Player:
-    """One broker, its raw requests, and its answers with names for its ids."""
+    """One broker, its raw requests, and its responses with names for its ids."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -41,7 +41,7 @@ class Player:
             self._peer = None
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
-        """Return the answer's body, or CLOSED."""
+        """Return the response's body, or CLOSED."""
         if self._peer is None:
             self._peer = socket.create_connection(self._address, _SECONDS), ClientConnection(client_id="test")
         peer, connection = self._peer
@@ -56,7 +56,7 @@ class Player:
         return frame.body
 
     def note(self, label: str, answer: Any) -> Any:
-        """Write an answer down."""
+        """Record a response."""
         text = json.dumps(plain(answer), sort_keys=True)
         for value, name in sorted(self.names.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(value, name)
@@ -66,11 +66,11 @@ class Player:
         return answer
 
     def go(self, label: str, api: str, version: int, **fields: Any) -> Any:
-        """Ask, and write the answer down."""
+        """Send a request, and record the response."""
         return self.note(f"{api} v{version} {label}", self.ask(api, version, **fields))
 
     def until(self, is_there: Callable[[Any], bool], api: str, version: int, **fields: Any) -> Any:
-        """Ask again until a broker that has just started is ready."""
+        """Repeat a request until a broker that has just started is ready."""
         end = time.monotonic() + 60
         while not is_there(answer := self.ask(api, version, **fields)):
             assert time.monotonic() < end, answer
@@ -92,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 def prepare(player: Player) -> None:
-    """Make the topic, and wait until both coordinators are there."""
+    """Create the topic, and wait until both coordinators are available."""
 
     def is_right(answer: Any) -> bool:
         return answer != CLOSED and answer.error_code == 0
@@ -315,7 +315,7 @@ class Transactions:
         return self._note_answer(f"init {label}", self.player.ask("InitProducerId", version, **self._init(**changes)))
 
     def settle(self) -> Any:
-        """Wait until the markers are written; return what the coordinator knows."""
+        """Wait until the markers are written. Return the coordinator's description."""
         end = time.monotonic() + _SECONDS
         while True:
             (one,) = self.player.ask("DescribeTransactions", 0, transactional_ids=["tx"]).transaction_states
@@ -512,7 +512,7 @@ def consumer_groups(player: Player) -> None:
 
 
 def play(host: str, port: int) -> list[tuple[str, str]]:
-    """Play everything against one broker; return what it answered, step by step."""
+    """Play everything against one broker. Return its responses, step by step."""
     player = Player(host, port)
     prepare(player)
     bad_joins(player)
@@ -528,7 +528,7 @@ def play(host: str, port: int) -> list[tuple[str, str]]:
 
 
 def differences(ours: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield label and both answers of each step that a broker answered otherwise."""
+    """Yield the label and both responses of each step that differs."""
     our_answers = dict(ours)
     for label, text in theirs:
         if our_answers.get(label) != text:

@@ -1,4 +1,4 @@
-"""Clients and frameworks that the registries bring, fetched once into ``~/.cache/kafkaframes/clients``; else a skip."""
+"""Clients and frameworks from their package registries, fetched once into ``~/.cache/kafkaframes/clients``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fetch_client(name: str, tool: str, make: Callable[[Path], Commands]) -> Path
 
 
 def python_with_clients() -> Path:
-    """Return the interpreter of an environment with the other clients of Python; skip if it cannot be created."""
+    """Return the interpreter of an environment with the other Python clients. Skip the test if it cannot be created."""
 
     def make(folder: Path) -> Commands:
         pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -90,7 +90,7 @@ def _dependency(coordinate: str) -> str:
 
 
 def compile_java(source: Path, libraries: Path, to: Path) -> list[str | Path]:
-    """Compile a program of Java; return the command that runs it."""
+    """Compile a Java program. Return the command that runs it."""
     to.mkdir(exist_ok=True)
     if not list(to.glob("*.class")):
         subprocess.run(["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", to, source], check=True, timeout=300)

@@ -1,4 +1,4 @@
-"""Kafka's own log classes, three releases of them, asked about directories; and how their answers are compared."""
+"""Kafka's own log classes, of three releases, applied to directories, and the comparison of their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Judge:
     logging: tuple[str, ...] = ()
 
     def ask(self, questions: Sequence[dict[str, Any]], work: Path) -> list[list[int] | str]:
-        """Return an answer a question: numbers, or the text of an exception."""
+        """Return a result for each question: numbers, or the text of an exception."""
         work.mkdir(parents=True, exist_ok=True)
         questions_file, answers_file, account = work / "asked", work / "answered", work / "account"
         questions_file.write_text(
@@ -52,7 +52,7 @@ def _answer(line: str) -> list[int] | str:
 
 
 def judge(kafka: ModuleType, version: str, classes: Path) -> Judge:
-    """Compile what asks one release of Kafka."""
+    """Compile the program that queries one release of Kafka."""
     classes.mkdir(parents=True, exist_ok=True)
     classpath = kafka.classpath(version)
     sources = [*JAVA.glob("*.java"), *(JAVA / FOLDERS[version]).glob("*.java")]
@@ -71,7 +71,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def byte_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
-    """Compare two directories, every name and byte."""
+    """Compare two directories by every name and byte."""
     one, other = files_of(expected_dir), files_of(actual_dir)
     for name in sorted(one.keys() | other.keys()):
         if name not in other:
@@ -118,7 +118,7 @@ def _short(raw: bytes) -> str:
 
 
 def batches_of(raw: bytes) -> Iterable[bytes]:
-    """Cut whole batches apart."""
+    """Split a file into whole batches."""
     at = 0
     while at + 12 <= len(raw):
         end = at + 12 + int.from_bytes(raw[at + 8 : at + 12], "big", signed=True)
@@ -127,7 +127,7 @@ def batches_of(raw: bytes) -> Iterable[bytes]:
 
 
 def open_batch(raw: bytes) -> bytes:
-    """Return a batch with its records as they are uncompressed; without what compression decides."""
+    """Return a batch with its decompressed records, without the fields that depend on compression."""
     magic = raw[16]
     layout = _LAYOUTS[magic]
     codec = Codec(raw[layout.end_of("attributes") - 1] & CODEC_MASK)
@@ -143,7 +143,7 @@ def open_batch(raw: bytes) -> bytes:
 
 
 def copy_times(source: Path, target: Path) -> None:
-    """Give segments the file times that they have elsewhere."""
+    """Give segments the file times of their originals."""
     for path in source.glob("*.log"):
         if (target / path.name).exists():
             stat = path.stat()

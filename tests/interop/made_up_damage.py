@@ -52,7 +52,7 @@ def garbage_tail(choose: random.Random, directory: Path) -> None:
 
 
 def flip_bit(choose: random.Random, directory: Path) -> None:
-    """Flip a bit that a CRC covers; base offset and leader epoch of format 2 it does not."""
+    """Flip a bit that a CRC covers. In format 2, the CRC does not cover base offset and leader epoch."""
     path = file_of(directory, choose.choice(bases(directory)), "log")
     batches = list(takewhile(lambda batch: len(batch) >= MESSAGE_V0.size, batches_of(path.read_bytes())))
     if batches:
@@ -116,7 +116,7 @@ def leave_cleaned_copy(choose: random.Random, directory: Path) -> None:
 
 
 def swap(choose: random.Random, directory: Path) -> None:
-    """Stop the cleaner while it puts a new segment in the place of one to three old ones; it does so once at a time."""
+    """Stop the cleaner while it replaces one to three old segments with a new one. It replaces one group at a time."""
     if any(directory.glob("*.swap")):
         return
     base_offsets = bases(directory)
@@ -147,7 +147,7 @@ def swap(choose: random.Random, directory: Path) -> None:
 
 
 def swap_half_renamed(choose: random.Random, directory: Path) -> None:
-    """Stop the cleaner when the new log has its name, and not all of its indexes have theirs."""
+    """Stop the cleaner after the new log file is renamed, and before all of its indexes are."""
     if any(directory.glob("*.swap")):
         return
     base = choose.choice(bases(directory))

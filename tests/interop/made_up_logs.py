@@ -1,4 +1,4 @@
-"""Logs that no broker wrote: every format, codec and kind of batch, in an order that a broker could have written."""
+"""Random logs with every format, codec and kind of batch, in an order in which a broker could have written them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass
 class MadeUpProducer:
-    """An idempotent or transactional producer, as far as its batches show."""
+    """The state of an idempotent or transactional producer that its batches show."""
 
     number: int
     epoch: int = 0
@@ -29,12 +29,12 @@ class MadeUpProducer:
 
 @dataclass
 class Writer:
-    """Makes the batches of one log, one after the other.
+    """Creates the batches of one log, one after the other.
 
     Attributes:
-        magics: the formats that it writes; more of a kind makes it likelier.
-        offset: of the next record.
-        clock: of the next record, milliseconds; it goes forth and back.
+        magics: the formats that it writes; one that occurs more often is more likely.
+        offset: offset of the next record.
+        clock: timestamp of the next record in milliseconds; it moves forwards and backwards.
     """
 
     choose: random.Random
@@ -189,7 +189,7 @@ class Writer:
 
 
 def a_writer(choose: random.Random, magics: tuple[int, ...]) -> Writer:
-    """Choose what kind of log it will be."""
+    """Choose the kind of log."""
     return Writer(
         choose,
         magics,

@@ -1,7 +1,7 @@
-"""The pages that the package makes, and pictures of them: ``python -m tests.interop.pages [TO] [--story out/story]``.
+"""The package's pages, and screenshots of them: ``python -m tests.interop.pages [TO] [--story out/story]``.
 
-Without TO the pictures of the docs are made anew (``docs/pictures``); with it each page is photographed at both widths,
-light and dark, and printed as PDF, to be looked at.
+Without TO, the screenshots of the docs are updated (``docs/pictures``). With TO, a screenshot of each page is taken at
+both widths, light and dark, and the page is printed as PDF, for review.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 WIDTHS = (1280, 390)
 TARGET = "4.0.1"
 PAGES = {"story": "report.html", "log": "log.html", "traffic": "traffic.html", "audit": "audit.html"}
-TOPICS = {  # of the log report's backup: partitions, codec, records of each partition
+TOPICS = {  # for the log report's backup: partitions, codec, records of each partition
     "orders": (3, "lz4", 6_000),
     "page-views": (6, "zstd", 8_000),
     "audit": (1, "uncompressed", 8_000),
@@ -40,9 +40,9 @@ OVERFLOW = """(() => {
 
 
 def make_pages(story: Path, *, flights: int | None = None) -> dict[str, Path]:
-    """Return the pages of a story, which is run if it was not: its own, the report of its traffic, an audit.
+    """Return the pages of a story, which is run if necessary: its own, the report of its traffic, an audit.
 
-    The log report is of a backup with more topics and codecs, and damage.
+    The log report describes a backup with more topics and codecs, and damage.
     """
     if not (story / "report.html").exists():
         limit = [] if flights is None else ["--flights", str(flights)]
@@ -58,7 +58,7 @@ def make_pages(story: Path, *, flights: int | None = None) -> dict[str, Path]:
 
 
 def make_backup(folder: Path) -> None:
-    """Write a log directory of two weeks, the same at every call, and damage two of its batches."""
+    """Write a log directory of two weeks, the same in every call, and damage two of its batches."""
     chance = random.Random(7)
     with kafkaframes.Broker(data_dir=folder) as broker:
         for topic, (partitions, codec, count) in TOPICS.items():
@@ -104,7 +104,7 @@ def _look(browser: Browser, pages: dict[str, Path], to: Path) -> None:
 
 
 def main() -> None:
-    """Make the pictures."""
+    """Take the screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("to", type=Path, nargs="?", help="a folder for pictures of everything")
     parser.add_argument("--story", type=Path, default=ROOT / "out" / "story", help="what make run has left")

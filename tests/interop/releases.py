@@ -1,9 +1,8 @@
-"""Make ``spec/releases.json``: which versions of each API every release of Kafka advertises and accepts.
+"""Create ``spec/releases.json``: the versions of each API that every Kafka release advertises and accepts.
 
-``python -m tests.interop.releases [--specs FOLDER]`` asks the published kafka-clients of each release (Maven fetches
-them, Java 17 runs ``java/ApiRanges.java`` against each) and writes the table. With ``--specs``, a folder of the message
-specs of releases (``2.2.2.zip``, ...), it first holds the two against each other. ``test_releases.py`` makes some rows
-again.
+``python -m tests.interop.releases [--specs FOLDER]`` queries the published kafka-clients of each release (Maven fetches
+them, Java 17 runs ``java/ApiRanges.java`` against each) and writes the table. With ``--specs``, a folder of message
+specs of releases (``2.2.2.zip``, ...), it first compares both. ``test_releases.py`` recreates some rows.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from typing import NamedTuple
 from kafkaframes.protocol.spec.load import PUBLISHED_DIALECT, load_message
 from kafkaframes.protocol.spec.releases import RELEASES_FILE, find_release
 
-#: The last patch of each minor line, as far as the specs of releases are at hand, and 4.0.0, whose JoinGroup differs
-#: from 4.0.1's (KAFKA-19444).
+#: The last patch of each minor release whose specs are available, and 4.0.0, whose JoinGroup differs from 4.0.1's
+#: (KAFKA-19444).
 RELEASES = (
     "0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.1.1", "0.10.2.2", "0.11.0.3", "1.0.2", "1.1.1", "2.0.1", "2.1.1", "2.2.2",
     "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2",
     "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.0.1", "4.1.1", "4.2.0", "4.3.1", "4.4.0",
 )  # fmt: skip
-#: JoinGroup and Heartbeat stand in the client's tables of 0.8.2, and its broker does not know them (RequestKeys: 0-10).
+#: JoinGroup and Heartbeat are in the client's tables of 0.8.2, but its broker does not have them (RequestKeys: 0-10).
 NOT_SERVED = {("0.8.2.2", 11), ("0.8.2.2", 12)}
 JAVA = Path(__file__).parent / "java"
 _REPOSITORY = Path.home() / ".m2" / "repository"
@@ -74,7 +73,7 @@ def _row(parts: list[str]) -> ApiRow:
 
 
 def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
-    """Return the table: for each API the releases at which its entry changed; null: it does not exist."""
+    """Return the table: for each API the releases at which its entry changed. null: the API does not exist."""
     history: dict[int, list[list[object]]] = {}
     for key in sorted({row.key for one in rows.values() for row in one}):
         last_range: object = None
@@ -88,7 +87,7 @@ def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
 
 
 def write(rows: dict[str, list[ApiRow]], file: Path = RELEASES_FILE) -> None:
-    """Write the table, a line a change."""
+    """Write the table, one line per change."""
     releases = table(rows)
     apis = releases["apis"]
     assert isinstance(apis, dict)
@@ -101,7 +100,7 @@ def write(rows: dict[str, list[ApiRow]], file: Path = RELEASES_FILE) -> None:
 
 
 def differences(version: str, rows: Sequence[ApiRow], specs: Path) -> Iterator[str]:
-    """Yield the APIs whose published specs of a release have another range than its classes."""
+    """Yield the APIs whose range in a release's published specs differs from that in its classes."""
     accepted_ranges = {row.key: row.accepted for row in rows}
     with zipfile.ZipFile(specs / f"{version}.zip") as archive:
         for name in archive.namelist():
@@ -115,7 +114,7 @@ def differences(version: str, rows: Sequence[ApiRow], specs: Path) -> Iterator[s
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Make the table."""
+    """Create the table."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--specs", type=Path)
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
-"""Ask Kafka 4.3.1's StickyTaskAssignor for the tasks of streams groups.
+"""Get task assignments of streams groups from Kafka 4.3.1's StickyTaskAssignor.
 
-``python -m tests.interop.streams_assignments`` writes the saved answers that the tests without Java compare with.
+``python -m tests.interop.streams_assignments`` writes the saved assignments for the tests without Java.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COUNT, _MAX_TEXT = 300, 700
 
 
 def judge_groups(lines: list[str]) -> list[str]:
-    """Return what Kafka's assignor makes of groups."""
+    """Return the assignments of groups by Kafka's assignor."""
     names = ("kafka-group-coordinator", "kafka-clients")
     jars = [*(fetch(f"org.apache.kafka:{name}:4.3.1") for name in names), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "groups" / "TaskAssignments.java")]
@@ -26,7 +26,7 @@ def judge_groups(lines: list[str]) -> list[str]:
 
 
 def save() -> None:
-    """Write small groups with Kafka's answers."""
+    """Write small groups with Kafka's assignments."""
     texts = (case.text() for case in cases(1071))
     lines = list(islice((text for text in texts if len(text) < _MAX_TEXT), _COUNT))
     saved_text = "".join(f"{line}\t{answer}\n" for line, answer in zip(lines, judge_groups(lines), strict=True))

@@ -1,6 +1,6 @@
-"""A script for streams groups (KIP-1071): heartbeats, right and wrong, each answer written down.
+"""A script for streams groups (KIP-1071): valid and invalid heartbeats, with each response recorded.
 
-Lists are compared without their order, as Kafka's have the order of hash maps.
+Lists are compared without their order, since Kafka's have the order of hash maps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SETTINGS = {
     "group.streams.heartbeat.interval.ms": "5000",
     "group.streams.initial.rebalance.delay.ms": "0",
 }
-_SETTLED = 1.0  # seconds: Kafka's coordinator hears of topics a moment later
+_SETTLED = 1.0  # seconds: Kafka's coordinator sees topics with a delay
 
 
 def subtopology(name: str, sources: str = "", **more: Any) -> Any:
-    """Return a subtopology; of internal topics ``name`` or ``name:partitions``."""
+    """Return a subtopology. Internal topics are ``name`` or ``name:partitions``."""
     internal = {"state_changelog_topics": more.get("logs", ""), "repartition_source_topics": more.get("reads", "")}
     groups = more.get("together", ())
     return REQUEST.Subtopology(
@@ -67,13 +67,13 @@ def owned_tasks(active: dict[str, list[int]], standby: dict[str, list[int]] | No
 
 
 class Streams:
-    """One broker, and its answers to members of streams groups."""
+    """One broker, and its responses to members of streams groups."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
 
     def note(self, label: str, answer: Any) -> None:
-        """Write an answer down, without the order of its lists."""
+        """Record a response, without the order of its lists."""
         self.player.answers.append((f"{len(self.player.answers)} {label}", json.dumps(_sort_nested(plain(answer)))))
 
     def beat(self, label: str, group: str, member: str, epoch: int, **changes: Any) -> Any:
@@ -172,7 +172,7 @@ def wrong(streams: Streams) -> None:
 
 
 def counts(streams: Streams) -> None:
-    """Play topologies that lack something, and some that do not."""
+    """Play topologies with missing parts, and complete ones."""
     for name, count in (("a3", 3), ("b2", 2), ("c4", 4), ("one", 1)):
         streams.topic(name, count)
     cases = {
@@ -263,7 +263,7 @@ def lives(streams: Streams) -> None:
 
 
 def many(streams: Streams) -> None:
-    """Play members of several processes, with standby tasks: who has what, and what is left when one goes."""
+    """Play members of several processes, with standby tasks: the assignments, and those after a member leaves."""
     group = "many"
     configure(streams, group, "streams.num.standby.replicas", "1")
     for name in ("in4", f"{group}-rep", f"{group}-log"):
@@ -310,7 +310,7 @@ def configure(streams: Streams, group: str, name: str, value: str) -> None:
 
 
 def settings(streams: Streams) -> None:
-    """Play heartbeats in groups that have intervals of their own."""
+    """Play heartbeats in groups with their own intervals."""
     nobody = dict.fromkeys(("instance_id", "rack_id"))
     for kind in ("consumer", "share", "streams"):
         group = f"own-{kind}"

@@ -1,6 +1,6 @@
 """The results of a run of this folder: each claim, its judges, the number of agreements, and missing judges.
 
-A judge that could not be had is named with its reason, and never counted as agreement.
+A judge that is not available is listed with the reason, and never counted as agreement.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OUTCOMES = ("agreed", "FAILED", "NOT ASKED")
 
 @dataclass
 class Claim:
-    """One file of tests: the sentence that it opens with, the outcomes by judge, and why some were not asked."""
+    """A test file: its first sentence, the outcomes by judge, and the reasons of skipped ones."""
 
     sentence: str
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
@@ -26,9 +26,9 @@ class Claim:
 
 
 def claims_of(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> dict[str, Claim]:
-    """Sort pytest's reports, each with its category, by file and judge.
+    """Group pytest's reports, each with its category, by file and judge.
 
-    A test that fails and cannot be taken down counts once; setting up and taking down count when they go wrong.
+    A test that fails in its call and in its teardown counts once. Setup and teardown count only if they fail.
     """
     claims: dict[str, Claim] = {}
     worst: dict[str, tuple[int, str]] = {}

@@ -1,4 +1,4 @@
-"""The embedded broker's access rights and Kafka's StandardAuthorizer: every API and version, every right."""
+"""The embedded broker's authorization and Kafka's StandardAuthorizer: every API, version and permission."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def is_named(version, difference):
     return version == "3.9.1" and any(row.fits(f"{step.name} {step.version}", path, *values) for row in OF_3_9)
 
 
-def test_rights_are_those_of_kafka(kafka, clusters):
-    if kafka.version != "3.9.1":  # which knows no patterns yet
+def test_authorization_is_that_of_kafka(kafka, clusters):
+    if kafka.version != "3.9.1":  # that release has no patterns yet
         own = {user: by_pattern(clusters[0], user) for user in PATTERN_USERS}
         assert own["prefixed"] == {"open"}
         assert {user: by_pattern(clusters[1], user, own[user]) for user in PATTERN_USERS} == own

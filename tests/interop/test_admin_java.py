@@ -1,4 +1,4 @@
-"""Admin next to Java's on Kafka: the same calls with and without rights, the same results, errors and state."""
+"""Admin and Java's Admin on Kafka: the same calls with and without permissions, the same results, errors and state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-DIFFERENCES = {  # Java returns no directory to a user without rights, as for a replica that does not exist
+DIFFERENCES = {  # Java returns no directory to a user without permissions, as for a replica that does not exist
     ("describe_replica_log_dirs", "stranger"): ("error", "CLUSTER_AUTHORIZATION_FAILED")
 }
 WITHOUT_JAVA_CALL = {
@@ -137,7 +137,7 @@ class JavaAdmin:
         self.process.stdin.write(" ".join(map(str, (name, *arguments))) + "\n")
         self.process.stdin.flush()
         for line in self.process.stdout:
-            if line.startswith(f"= {name} "):  # Kafka logs between the lines
+            if line.startswith(f"= {name} "):  # Kafka writes log lines in between
                 kind, _, text = line.removeprefix(f"= {name} ").strip().partition(" ")
                 return (kind, text if kind == "ok" else text.partition(" ")[0])
         raise AssertionError("Java's Admin has ended")
@@ -223,7 +223,7 @@ def compare(name: str, user: str, options: Mapping[str, Any], scene: Scene, java
         ours = outcome_of(name, admin, scene)
         deadline = time.monotonic() + PATIENCE_S
         while not CALLS[name].is_change and ours != theirs and time.monotonic() < deadline:
-            time.sleep(0.2)  # the state of an earlier call reaches brokers one after the other
+            time.sleep(0.2)  # brokers apply the state of an earlier call one after the other
             theirs, ours = java.call(name, *arguments_of(name, scene)), outcome_of(name, admin, scene)
             theirs = DIFFERENCES.get((name, user), theirs)
     assert ours == theirs
@@ -238,5 +238,5 @@ def wait_for_change(name: str, outcome: tuple[str, str], scene: Scene) -> None:
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in WITHOUT_JAVA_CALL])
-def test_each_call_does_what_javas_does(name, user, scene, java_admins):
+def test_each_call_agrees_with_javas(name, user, scene, java_admins):
     compare(name, user, USERS[user], scene, java_admins[user])

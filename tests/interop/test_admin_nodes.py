@@ -1,4 +1,4 @@
-"""Admin next to Java's on three nodes of Kafka, and while one of them is lost."""
+"""Admin and Java's Admin on three nodes of Kafka, also while one of them is down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nodes(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def scene(nodes: KafkaNodes) -> Iterator[Scene]:
-    """The cluster, for the table of calls. Everybody has all rights."""
+    """The cluster, for the table of calls. All users have all permissions."""
     scene = Scene(nodes.bootstrap_servers, login={})
     yield scene
     scene.close()
@@ -48,12 +48,12 @@ def java(start_java: Callable[..., JavaAdmin], nodes: KafkaNodes) -> Iterator[Ja
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in {*WITHOUT_JAVA_CALL, *WITH_LOGIN}])
-def test_each_call_on_three_nodes_does_what_javas_does(name, scene, java):
+def test_each_call_on_three_nodes_agrees_with_javas(name, scene, java):
     compare(name, "ANONYMOUS", {}, scene, java)
 
 
-def test_calls_go_on_while_a_node_is_lost(nodes, scene):
-    """The client knows the lost node as leader, as coordinator of some groups and ids, and perhaps as controller."""
+def test_calls_continue_while_a_node_is_down(nodes, scene):
+    """The client has the stopped node as leader, as coordinator of some groups and ids, and perhaps as controller."""
     with Admin(nodes.bootstrap_servers) as admin:
         for group in GROUPS:
             admin.alter_group_offsets(group, {PARTITION: 1})

@@ -1,4 +1,4 @@
-"""The admin client behaves on Apache Kafka as its tests show on the embedded broker, and lacks no method of Java's."""
+"""The admin client passes its embedded-broker tests on Apache Kafka, and has every method of Java's."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ test_group_members = behaviours.test_members_are_removed_from_a_classic_group
 
 @pytest.fixture
 def known_topic(admin, topic) -> str:
-    """A topic that the group coordinator knows, too: its metadata follow a moment later."""
+    """A topic that the group coordinator also knows; its metadata arrive later."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -78,7 +78,7 @@ def known_topic(admin, topic) -> str:
 @pytest.fixture
 def since_4_1(kafka) -> None:
     if kafka.version.startswith("3."):
-        pytest.skip("share groups and the lists of resources came with 4.1")
+        pytest.skip("share groups and ListConfigResources require 4.1")
 
 
 def test_share_groups(since_4_1, admin, known_topic):
@@ -95,7 +95,7 @@ def test_open_transaction(since_4_1, servers, admin, topic):
 
 def test_conditions_that_a_release_does_not_know_are_rejected(kafka, admin):
     if kafka.version.startswith("4."):
-        pytest.skip("4.1 and later know them")
+        pytest.skip("4.1 and later support them")
     with pytest.raises(OptionError, match="transactional_id_pattern is not supported by broker"):
         admin.list_transactions(transactional_id_pattern="tx-.*")
     with pytest.raises(BrokerError, match="UNSUPPORTED_VERSION"):

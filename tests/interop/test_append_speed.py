@@ -1,4 +1,4 @@
-"""Kafka's LogValidator and ours on the same batches, in one run: the value of KIP-31 on both sides."""
+"""Kafka's LogValidator and ours on the same batches, in one run: the benefit of KIP-31 on both sides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkaframes.records.build import build_records
 RESULTS = ROOT / "benchmarks" / "results" / "append_java.md"
 BATCHES, RECORDS, SECONDS = 500, 120, 4.0
 PLAIN_BYTES = BATCHES * RECORDS * 110
-# What is done, the format, the batch's codec; the target's codec is the row's.
+# Operation, format, and codec of the batch; the row has the codec of the target.
 WAYS = (
     ("rebuilt, v0 (before KIP-31)", 0, None),
     ("in place, v1", 1, None),
@@ -56,7 +56,9 @@ def batches_of(magic: int, codec: str) -> list[bytes]:
 
 
 def ours(batches: list[bytes], settings: AppendSettings) -> tuple[int, int, int, float]:
-    """Return batches taken in place, the next offset, the bytes of the result, the seconds of the best round."""
+    """Return the batches appended in place, the next offset, the size of the result, and the seconds of the best
+    round.
+    """
     best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:
         began, offset, in_place, size = time.process_time(), 0, 0, 0
@@ -69,7 +71,7 @@ def ours(batches: list[bytes], settings: AppendSettings) -> tuple[int, int, int,
 
 
 @pytest.mark.slow
-def test_appending_beside_kafkas_log_validator(java: Callable[..., str], tmp_path: Path) -> None:
+def test_appending_compared_with_kafkas_log_validator(java: Callable[..., str], tmp_path: Path) -> None:
     """Both sides accept and rebuild the same batches; unchanged batches have the same size."""
     lines = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):

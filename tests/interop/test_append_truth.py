@@ -1,4 +1,4 @@
-"""Kafka 3.9.1's LogValidator and ours on made-up sets: ordinary ones, odd ones, and ones damaged under a right CRC."""
+"""Kafka 3.9.1's LogValidator and ours on random record sets: valid, odd, and damaged under a matching CRC."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SETS = int(os.environ.get("KAFKAFRAMES_APPEND_SETS", "1500"))
 SEED = int(os.environ.get("KAFKAFRAMES_APPEND_SEED", "1"))
 
 
-def test_made_up_sets_are_judged_as_kafka_judges_them(oracle: Path, tmp_path: Path) -> None:
-    """No disagreement, and no class of answer (taken in place, rebuilt, refused) without examples."""
+def test_random_sets_are_validated_as_by_kafka(oracle: Path, tmp_path: Path) -> None:
+    """There is no disagreement, and each kind of result (in place, rebuilt, rejected) occurs."""
     choose = random.Random(SEED)
     folder = tmp_path / "records"
     folder.mkdir()
@@ -37,7 +37,7 @@ def test_made_up_sets_are_judged_as_kafka_judges_them(oracle: Path, tmp_path: Pa
         for answer in answers:
             answer.pop("bytes")
             if answer.get("error", "").startswith("OutOfMemory"):
-                continue  # Kafka allocates what a size of an inner message asks for, up to 2 GiB
+                continue  # Kafka allocates the size that an inner message states, up to 2 GiB
             lines.write(json.dumps(answer) + "\n")
     kinds = {
         ("in place" if answer["in_place"] else "rebuilt") if "in_place" in answer else "refused"

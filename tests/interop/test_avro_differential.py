@@ -13,12 +13,12 @@ PAIRS = 5_000
 
 def test_pairs_of_schemas_resolve_as_in_java() -> None:
     if shutil.which("java") is None or not jars():
-        pytest.skip("no java, or no jars of PySpark")
+        pytest.skip("Java or PySpark's jars are missing")
     pairs = PairMaker(1).pairs(PAIRS)
     all_verdicts = resolve(pairs)
     refused_count = sum("error" in verdict for verdicts in all_verdicts for verdict in verdicts)
     total = sum(map(len, all_verdicts))
-    assert total * 0.05 < refused_count < total * 0.6  # both kinds of verdicts are there
+    assert total * 0.05 < refused_count < total * 0.6  # both kinds of verdicts occur
     differences_by_pair = {
         number: difference
         for number, (pair, verdicts) in enumerate(zip(pairs, all_verdicts, strict=True))

@@ -1,4 +1,4 @@
-"""The embedded broker and real ones: thousands of raw requests, each API at each version, answers field by field."""
+"""The embedded broker and real ones: thousands of raw requests, each API at each version, compared field by field."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkaframes.broker import Broker
 PROPERTIES = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
-    "log.retention.ms": "-1",  # the records are old, and retention begins after half a minute
+    "log.retention.ms": "-1",  # the records are old, and retention starts after half a minute
 }
-OURS = PROPERTIES | {"authorizer.class.name": ""}  # as Kafka's default; ours keeps rules
+OURS = PROPERTIES | {"authorizer.class.name": ""}  # as by Kafka's default; our broker stores ACLs
 MIN_REQUESTS = 2_000
 
 
-def test_answers_are_those_of_kafka(kafka, tmp_path):
+def test_responses_are_those_of_kafka(kafka, tmp_path):
     with kafka(tmp_path, PROPERTIES) as node, Broker(config=OURS) as broker:
         ours, theirs = FrameClient(broker.port), FrameClient(int(node.bootstrap.rpartition(":")[2]))
         try:

@@ -1,9 +1,9 @@
-"""A real Kafka opens the data directory of the embedded broker after a clean stop, and the broker opens it again.
+"""A real Kafka opens the data directory of the embedded broker after a clean stop, and our broker opens it again.
 
-What a controller keeps (topics with their ids and settings) comes from a ``bootstrap.checkpoint`` beside the logs; all
-else is as the broker left it: records of every format and codec, transactions, idempotent producers, compacted and
-deleted records, committed offsets of both kinds of groups; and, for brokers that have them (4.2 and later), where a
-share group stands.
+The controller's state (topics with their ids and settings) comes from a ``bootstrap.checkpoint`` next to the logs.
+Everything else is the broker's: records of every format and codec, transactions, idempotent producers, compacted and
+deleted records, committed offsets of both kinds of groups and, for brokers with share groups (4.2 and later), share
+group state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARING, ACKNOWLEDGED = "sharing", 7
 
 
 def fill(broker: Broker) -> None:
-    """Write with our client whatever a broker's directory can hold."""
+    """Write everything that a broker's directory can contain, with our client."""
     servers = broker.bootstrap_servers
     broker.create_topic("orders", partitions=2)
     broker.create_topic("payments")
@@ -45,7 +45,8 @@ def fill(broker: Broker) -> None:
         for codec in CODECS[:4]:
             write_orders(servers, topic, 20, record_format=record_format, compression_type=codec)
     for codec in CODECS:
-        write_orders(servers, "orders", 300, partitions=2, compression_type=codec)  # idempotent, a producer id each
+        # idempotent, each with its own producer id
+        write_orders(servers, "orders", 300, partitions=2, compression_type=codec)
     write_payments(servers)
     with Producer(servers) as producer:
         for number in range(400):
@@ -67,7 +68,7 @@ def write_orders(servers: str, topic: str, count: int, *, partitions: int = 1, *
 
 
 def write_payments(servers: str) -> None:
-    """Transactions, some of them aborted, some with offsets of a group."""
+    """Write transactions, some of them aborted, some with a group's offsets."""
     with Producer(servers, transactional_id="billing") as producer:
         for number in range(12):
             producer.begin_transaction()
@@ -89,7 +90,7 @@ def read_in_group(servers: str, protocol: str) -> None:
 
 
 def share(broker: Broker) -> None:
-    """Be a member of a share group: acknowledge the first records of a partition, and leave."""
+    """Join a share group, acknowledge the first records of a partition, and leave."""
     client = FrameClient(broker.port)
     topic_id = broker.call(lambda state: state.topics["orders"].topic_id)
     with Admin(broker.bootstrap_servers) as admin:
@@ -118,7 +119,7 @@ def share(broker: Broker) -> None:
 def share_start(port: int) -> int | None:
     """Return the start offset of the share group; None for a broker without such groups.
 
-    A controller that was told of no level of ``share.version`` leaves them off until it is.
+    A controller without a level of ``share.version`` keeps them disabled until it is set.
     """
     client = FrameClient(port)
     try:
@@ -147,7 +148,7 @@ def layouts(data: Path) -> list[TopicLayout]:
     layouts_by_topic: dict[str, TopicLayout] = {}
     for partition in directory.partitions:
         is_compacted = partition.topic == "latest" or partition.topic.startswith("__")
-        configs = {"cleanup.policy": "compact"} if is_compacted else {}  # 4.x refuses segments as small as ours
+        configs = {"cleanup.policy": "compact"} if is_compacted else {}  # 4.x rejects segments as small as ours
         layout = layouts_by_topic.setdefault(
             partition.topic, TopicLayout(partition.topic, partition.metadata.topic_id, {}, configs)
         )
@@ -187,7 +188,7 @@ def read_committed_offsets(broker: Broker) -> dict[tuple[str, str, int], int]:
     }
 
 
-def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, data, tmp_path):
+def test_a_real_kafka_continues_from_our_broker_and_back(kafka, java, data, tmp_path):
     with Broker(serve=data) as broker:
         groups = read_committed_offsets(broker)
         assert {group for group, _, _ in groups} == {"classic", "consumer", "paying"}
@@ -214,7 +215,7 @@ def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, dat
         assert "Recovering unflushed segment" not in log
     check_in_order(data)
     more = users(brokers.read_expected_records(data))
-    with Broker(data_dir=data) as broker:  # and ours again, which knows its directory
+    with Broker(data_dir=data) as broker:  # our broker again, which knows its directory
         assert {key: offset for key, offset in read_committed_offsets(broker).items() if key in groups} == groups
         assert share_start(broker.port) == ACKNOWLEDGED
         for (topic, partition), rows in more.items():

@@ -1,4 +1,4 @@
-"""Kafka's own log cleaner, of three releases, and ours on made-up logs: rounds of cleaning, appends between them."""
+"""Kafka's log cleaner, of three releases, and ours on random logs: rounds of cleaning, with appends in between."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAIT = {"wait": 60_000}  # files that a broker deletes a minute later are gone
 
 @dataclass
 class CleanedLog:
-    """One made-up log on its way through the rounds."""
+    """One random log in all its rounds."""
 
     number: int
     home: Path
@@ -90,7 +90,7 @@ def question(log: CleanedLog, judge: Judge, directory: Path, **more: Any) -> dic
 
 
 def append_segments(log: CleanedLog, number: int) -> Path:
-    """Append segments, as files alone; a broker completes them in the next step."""
+    """Append segments, as files only. A broker completes them in the next step."""
     if number:
         log.step(f"grown-{number}")
         for path in (log.path / "t-0").glob("*.deleted"):
@@ -106,7 +106,7 @@ def append_segments(log: CleanedLog, number: int) -> Path:
 
 
 def load_logs(logs: list[CleanedLog], judge: Judge, number: int) -> dict[str, list[str]]:
-    """Have Kafka and us load the logs, which makes whole directories of them."""
+    """Let Kafka and our code load the logs, which completes the directories."""
     appended_dirs = {log.number: append_segments(log, number) for log in logs}
     sources = {log.number: log.path for log in logs}
     large = {"topic:segment.index.bytes": 65_536, "leader_epoch": 50 + number}
@@ -131,7 +131,9 @@ def load_logs(logs: list[CleanedLog], judge: Judge, number: int) -> dict[str, li
 
 
 def clean_logs(logs: list[CleanedLog], judge: Judge, number: int, outcomes: Counter[str]) -> dict[str, list[str]]:
-    """Have Kafka and us clean the logs; Kafka's results go on, but for those that it could not clean."""
+    """Let Kafka and our code clean the logs. The next round continues with Kafka's results, except for logs that it
+    could not clean.
+    """
     sources = {log.number: log.path for log in logs}
     questions = []
     for log in logs:
@@ -143,7 +145,7 @@ def clean_logs(logs: list[CleanedLog], judge: Judge, number: int, outcomes: Coun
         questions.append(question(log, judge, log.step(f"cleaned-{number}"), **asked_for))
     differences_by_log = {}
     for log, answer in zip(list(logs), judge.ask(questions, logs[0].home.parent / "work"), strict=True):
-        if isinstance(answer, str) and "to a full" in answer:  # an index as small as no broker has it
+        if isinstance(answer, str) and "to a full" in answer:  # no broker has such a small index
             logs.remove(log)
             continue
         ours = our_round(log, sources[log.number], judge.version, number)
@@ -194,8 +196,10 @@ def differences(log: CleanedLog, end_offset: int, ours: CleaningRound | None) ->
 
 
 @pytest.mark.parametrize("version", FOLDERS)
-def test_made_up_logs_are_cleaned_as_kafka_cleans_them(version: str, oracle: Path, tmp_path: Path) -> None:
-    """Every file of every round: kept records, batch headers, names, transaction indexes, producer snapshots."""
+def test_random_logs_are_cleaned_as_by_kafka(version: str, oracle: Path, tmp_path: Path) -> None:
+    """Compares every file of every round: kept records, batch headers, names, transaction indexes, producer
+    snapshots.
+    """
     log_judge = judge(real_kafka(oracle), version, tmp_path / "classes")
     logs = [a_log(number, tmp_path / "logs", version) for number in range(LOGS)]
     outcomes: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Our client with real brokers: every codec in both directions, committed offsets by the newest versions, groups."""
+"""Our client with real brokers: every codec in both directions, committed offsets at the newest versions, groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def servers(kafka, tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture
 def requested_apis(monkeypatch) -> set[tuple[str, int]]:
-    """Collect what is asked, by API and version."""
+    """Collect the requests, by API and version."""
     requests: set[tuple[str, int]] = set()
     post = Connection._post
 
@@ -61,7 +61,7 @@ def read_committed_offsets(consumer: Consumer) -> dict[str, int]:
     return {str(place): entry.offset for place, entry in consumer.committed(consumer.partitions_for(TOPIC)).items()}
 
 
-def test_every_codec_goes_in_and_comes_out_and_offsets_are_kept(kafka, servers, requested_apis):
+def test_every_codec_is_written_and_read_and_offsets_are_committed(kafka, servers, requested_apis):
     settings = {"group_id": "assigned", "auto_offset_reset": "earliest", "enable_auto_commit": False}
     with Consumer(servers, **settings) as consumer:
         consumer.assign(consumer.partitions_for(TOPIC))
@@ -79,7 +79,7 @@ def test_every_codec_goes_in_and_comes_out_and_offsets_are_kept(kafka, servers, 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_reads_everything_and_commits(kafka, servers, protocol):
     if protocol == "consumer" and kafka.version < "4":
-        pytest.skip("the new protocol is not switched on in 3.9")
+        pytest.skip("3.9 does not enable the consumer protocol")
     settings = {"group_id": protocol, "group_protocol": protocol, "auto_offset_reset": "earliest"}
     with Consumer(servers, **settings) as consumer:
         consumer.subscribe(TOPIC)
@@ -88,7 +88,7 @@ def test_a_group_reads_everything_and_commits(kafka, servers, protocol):
         assert sum(read_committed_offsets(consumer).values()) == ROWS * len(CODECS)
 
 
-def test_a_topic_that_is_made_anew_has_no_committed_offsets(servers):
+def test_a_recreated_topic_has_no_committed_offsets(servers):
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name="again", num_partitions=1)])
         with Consumer(servers, group_id="again", enable_auto_commit=False) as consumer:
@@ -99,7 +99,7 @@ def test_a_topic_that_is_made_anew_has_no_committed_offsets(servers):
             try:
                 admin.create_topics([NewTopic(name="again", num_partitions=1)])
                 is_created = True
-            except BrokerError:  # it is still being deleted
+            except BrokerError:  # the topic is still being deleted
                 time.sleep(0.2)
     assert is_created
     with Consumer(servers, group_id="again", enable_auto_commit=False) as consumer:

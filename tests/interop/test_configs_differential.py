@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and groups are taken, refused and described as Kafka 4.3.1 does, value by value."""
+"""Settings of topics, brokers and groups are accepted, rejected and described as by Kafka 4.3.1, value by value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def create_topic(client: FrameClient) -> dict:
     types = message("CreateTopicsRequest")
     topic = types.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
     assert client.ask("CreateTopics", 7, types(topics=[topic], timeout_ms=30_000)).topics[0].error_code == 0
-    time.sleep(1)  # a cluster's broker learns of it
+    time.sleep(1)  # brokers of a cluster see it with a delay
     try:
         return answers(client, CONFIG_TYPES.__getitem__)
     finally:

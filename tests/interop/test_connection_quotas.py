@@ -1,4 +1,4 @@
-"""The quota of new connections of an address: which are served and which are closed unserved, as by Kafka 4.3.1."""
+"""The connection rate quota per address: the same connections are served or closed as by Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ThrottledClient:
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
 
     def ask(self, name: str, version: int, **fields: object) -> object:
-        """Return an answer; None if the connection is closed instead."""
+        """Return a response; None if the connection is closed instead."""
         self._connection.send_request(message(f"{name}Request")(**fields), version)
         try:
             self.socket.sendall(self._connection.data_to_send())
@@ -48,7 +48,7 @@ def limit(client: ThrottledClient, address: str | None, rate: float | None) -> N
 
 
 def open_connections(port: int) -> list[bool]:
-    """Open connections at once; return which were served."""
+    """Open connections at once. Return which of them were served."""
     clients = [ThrottledClient(port) for _ in range(CONNECTIONS)]
     answers = [client.ask("ApiVersions", 0) is not None for client in clients]
     for client in clients:
@@ -58,7 +58,7 @@ def open_connections(port: int) -> list[bool]:
 
 @pytest.fixture(params=["ours", "theirs"])
 def port(request: pytest.FixtureRequest, oracle: Path, tmp_path: Path) -> int:
-    """Our broker's, then a real Kafka's."""
+    """Our broker's port, then a real Kafka's."""
     if request.param == "ours":
         with Broker() as broker:
             yield broker.port
@@ -67,7 +67,7 @@ def port(request: pytest.FixtureRequest, oracle: Path, tmp_path: Path) -> int:
             yield node.port
 
 
-def test_an_address_has_so_many_connections_in_a_window_and_more_are_closed(port):
+def test_connections_of_an_address_above_the_rate_are_closed(port):
     admin = ThrottledClient(port)
     assert open_connections(port) == [True] * CONNECTIONS
     limit(admin, None, 1)
@@ -84,7 +84,7 @@ def test_an_address_has_so_many_connections_in_a_window_and_more_are_closed(port
 
 
 def in_force(admin: ThrottledClient, value: str) -> None:
-    """Wait until the broker has a quota from its controller."""
+    """Wait until the broker has applied the quota."""
     types = message("DescribeClientQuotasRequest")
     component = types.ComponentData(entity_type="ip", match_type=2, match=None)
     deadline = time.monotonic() + 60

@@ -21,7 +21,7 @@ KAFKA = brokers.VERSIONS[-1]
 
 @pytest.fixture
 def servers(oracle: Path, tmp_path: Path):
-    """Apache Kafka, of the newest release that is tested here."""
+    """Apache Kafka of the newest tested release."""
     with brokers.kafka_or_skip(oracle, KAFKA)(tmp_path / "kafka") as node:
         yield node.bootstrap
 

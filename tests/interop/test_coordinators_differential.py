@@ -1,4 +1,4 @@
-"""The embedded broker's coordinators and Kafka's: hundreds of steps, each answer equal in every field."""
+"""The embedded broker's coordinators and Kafka's: hundreds of steps, each response equal in every field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.interop.coordinator_script import CLOSED, differences, play
 from kafkaframes.broker import Broker
 
 MIN_STEPS = 500
-# A broker before 4.0 coordinates groups with other code; what it answers otherwise, by the label's beginning.
+# A broker before 4.0 coordinates groups with different code. Its different responses, by prefix of the label.
 ALLOWED_BEFORE_4 = {
     "DeleteGroups": "a group whose last offset is deleted goes at once (GroupMetadataManager.scala)",
     "state before offsets": "EndTxn 5, which bumps the epoch, is not there and not played",
@@ -16,7 +16,7 @@ ALLOWED_BEFORE_4 = {
 SETTINGS = {"group.min.session.timeout.ms": "6000"}
 
 
-def test_coordinators_answer_as_kafka_does(kafka, tmp_path):
+def test_coordinators_respond_as_in_kafka(kafka, tmp_path):
     with Broker(config=SETTINGS) as broker:
         ours = play("127.0.0.1", broker.port)
     with kafka(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as node:
@@ -27,7 +27,7 @@ def test_coordinators_answer_as_kafka_does(kafka, tmp_path):
     differing_steps = []
     for label, mine, text in differences(ours, theirs):
         if is_old and (CLOSED in text or any(label.startswith(one) for one in ALLOWED_BEFORE_4)):
-            continue  # an API or version that this broker does not have, or an old coordinator's answer
+            continue  # an API or version that this broker does not have, or an old coordinator's response
         differing_steps.append(f"{label}:\n  ours  {mine[:400]}\n  Kafka {text[:400]}")
     assert not differing_steps, f"{len(differing_steps)} of {len(theirs)} steps differ\n" + "\n".join(
         differing_steps[:30]

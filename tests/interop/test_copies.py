@@ -1,4 +1,4 @@
-"""Three real brokers that fail, one after the other: their merged log directories equal the cluster's records."""
+"""Three real brokers that fail one after the other: their merged log directories equal the cluster's records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {
     "unclean.leader.election.enable": "true",
     "replica.lag.time.max.ms": "3000",
     "replica.high.watermark.checkpoint.interval.ms": "500",
-    "initial.broker.registration.timeout.ms": "180000",  # three at once are slow to start on two cores
+    "initial.broker.registration.timeout.ms": "180000",  # three simultaneous starts are slow on two cores
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
     "controlled.shutdown.enable": "true",
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 class KafkaCluster:
-    """Three nodes, each a broker and a voter of the controllers' quorum: one of them may be away at a time."""
+    """Three nodes, each a broker and a controller in the quorum. One of them may be down at a time."""
 
     def __init__(self, module, directory: Path) -> None:
         self._module = module
@@ -49,9 +49,9 @@ class KafkaCluster:
             node.properties |= SETTINGS | {"node.id": str(n), "controller.quorum.voters": voters}
 
     def start(self, *names: int) -> None:
-        """Start nodes at once: none of them is up before there is a majority.
+        """Start nodes at once: none of them is ready before there is a majority.
 
-        Start it from this thread: a broker ends with the thread that started it.
+        Call this from the main thread: a broker ends with the thread that started it.
         """
         for name in names:
             node = self.nodes[name]
@@ -65,7 +65,7 @@ class KafkaCluster:
         return [node.bootstrap for node in self.nodes.values() if node.process is not None]
 
     def kill(self) -> None:
-        """End all nodes as a power cut does: to stop in order, the last ones would need a majority."""
+        """Kill all nodes, as a power failure does: for a clean stop, the last ones would need a majority."""
         self._clients.shutdown()
         for node in self.nodes.values():
             node.kill()
@@ -74,7 +74,7 @@ class KafkaCluster:
         return [str(node.data) for node in self.nodes.values()]
 
     def ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
-        """Have a client in another process do one thing."""
+        """Let a client in another process execute one operation."""
         return self._clients.submit(question, self.bootstrap(), *arguments).result(timeout=200)
 
 
@@ -106,8 +106,10 @@ def merged_rows(copies) -> list[tuple[int, int, bytes]]:
     return rows
 
 
-def test_what_survived_is_what_the_directories_merge_to(cluster):
-    """2 leads both topics; 3 is away while 2 writes on, then 2 is killed and 3 comes back with less than 2 had."""
+def test_merged_directories_have_the_records_that_survived(cluster):
+    """Node 2 leads both topics. Node 3 is down while 2 continues to write, then 2 is killed and 3 returns with fewer
+    records.
+    """
     cluster.ask(clients.create, {CLEAN: [2, 3, 1], UNCLEAN: [2, 3]})
     for topic in (CLEAN, UNCLEAN):
         assert cluster.ask(clients.wait_for_leader, topic, 2)

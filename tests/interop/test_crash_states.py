@@ -4,7 +4,7 @@ The crash states: segments that the cleaner or a split was about to replace (``.
 transaction indexes that are empty, short, missing or of another segment, torn ends, and several of these at once. The
 records are read with ``scan_log`` before the broker starts, since the broker's recovery rewrites the files.
 
-Damage before the end of a log is left out: a broker deletes everything after it, and our readers return it.
+Damage before the end of a log is left out: a broker deletes everything after it, but our readers return it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_cleaned(choose: random.Random, directory: Path, group: list[int], suff
 
 
 def replace_group(choose: random.Random, directory: Path, old: str) -> list[int]:
-    """Write a finished swap file of one to three segments; the old segments are ``there``, ``deleted`` or ``gone``."""
+    """Write a complete swap file of one to three segments; the old segments are ``there``, ``deleted`` or ``gone``."""
     base_offsets = bases(directory)[:-1]
     first = choose.randrange(len(base_offsets) - 1)
     group = base_offsets[first : first + choose.choice((1, 2, 3))]
@@ -111,7 +111,7 @@ def write_split(directory: Path, base: int, suffixes: tuple[str, str]) -> None:
 
 
 def rename_half(choose: random.Random, directory: Path) -> None:
-    """Leave a swap whose log has its final name, and whose indexes have not."""
+    """Leave a swap whose log has its final name, but whose indexes do not."""
     base = choose.choice(bases(directory)[:-1])
     for kind in KINDS[1:]:
         if choose.random() < 0.7:

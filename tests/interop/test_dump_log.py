@@ -1,4 +1,4 @@
-"""kafka-dump-log of 4.3.1, 3.9.1 and 2.8.2 prints what we print, for generated logs; and it takes longer."""
+"""kafka-dump-log of 4.3.1, 3.9.1 and 2.8.2 prints the same as our command for random logs, and takes longer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MIN_SPEED_RATIO = 2.0
 
 @pytest.fixture(scope="module")
 def tool(oracle: Path) -> list[str]:
-    """The command that runs kafka-dump-log of a version; skipped where Kafka's jars cannot be had."""
+    """The command that runs kafka-dump-log of a version. Skips the test if Kafka's jars cannot be fetched."""
     command = [sys.executable, str(oracle.parent / "real_kafka.py")]
     for version in VERSIONS:
         process = subprocess.run([*command, "fetch", version], capture_output=True, text=True, timeout=900, check=False)
@@ -83,7 +83,7 @@ def write_log(folder: Path, seed: int) -> Path:
 
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kafkas_tool_prints_what_we_print(tool, tmp_path, version, flags):
+def test_kafkas_tool_prints_the_same(tool, tmp_path, version, flags):
     paths = [write_log(tmp_path, seed) for seed in range(12)]
     theirs = subprocess.run(
         [*tool, version, *flags, "--files", ",".join(map(str, paths))], capture_output=True, timeout=300, check=True

@@ -1,4 +1,4 @@
-"""Error codes equal Kafka's own class: number, name, whether they are retriable, and whether metadata is stale."""
+"""Error codes equal Kafka's: number, name, whether they are retriable, and whether metadata is stale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.interop.releases import JAVA, SLF4J, fetch
 from kafkaframes.errors import LEADER_MOVED_CODES, ErrorCode
 
 
-def test_codes_are_those_of_the_published_class() -> None:
+def test_error_codes_are_those_of_kafkas_class() -> None:
     jars = [fetch("org.apache.kafka:kafka-clients:4.3.1"), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ErrorCodes.java")]
     process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)

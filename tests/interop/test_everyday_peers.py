@@ -15,7 +15,7 @@ PERFORMANCES = load_performances()
 
 @pytest.fixture(scope="module", params=ADAPTERS)
 def performer(request):
-    """A process in which one client performs. After a whole run its verdicts are stored for the docs."""
+    """A process in which one client performs. After a complete run, its verdicts are stored for the docs."""
     python = sys.executable if request.param == OURS else python_with_clients()
     performer = Performer(request.param, python)
     performer.verdicts = {}
@@ -28,7 +28,7 @@ def performer(request):
 
 
 @pytest.mark.parametrize("name", PERFORMANCES)
-def test_a_client_behaves_as_its_row_says(performer, name):
+def test_a_client_behaves_as_documented(performer, name):
     result = results.judge(PERFORMANCES[name], performer.adapter, *performer.perform(name))
     performer.verdicts[name] = result.verdict
     assert not result.fault, result.fault

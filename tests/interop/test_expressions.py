@@ -1,6 +1,4 @@
-"""Regular expressions have the same meaning in our broker and Kafka's, whose engine is RE2/J; each difference is
-named.
-"""
+"""Regular expressions have the same meaning in our broker and in Kafka, which uses RE2/J; each difference is listed."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ PARTS = r"""
 """
 LARGE = ("(a?){1000}", "((a{30}){30}){30}", "((a{10}){10}){10}", "(\\pL?){900}", "(\\w?){900}", "(" * 999 + ")" * 999)
 
-#: Differences that ``docs/broker-groups.md`` names. RE2/J rejects all but the first two; the broker accepts them.
+#: The differences in ``docs/broker-groups.md``. RE2/J rejects all but the first two; the broker accepts them.
 DIFFERENT = {
     "an escaped letter outside ASCII": r"\\[^\x00-\x7f]",
     "more than 8 MiB when compiled": r"\(\(a\{30\}\)\{30\}\)\{30\}|\(\\pL\?\)\{900\}",
@@ -72,7 +70,7 @@ def theirs(texts: list[str]) -> list[str]:
     return process.stdout.splitlines()
 
 
-def test_expressions_mean_what_they_mean_to_re2j() -> None:
+def test_expressions_have_the_meaning_of_re2j() -> None:
     texts = corpus()
     answers = theirs(texts)
     assert len(answers) == len(texts)

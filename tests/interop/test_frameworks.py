@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.fetching import by_maven, compile_java
-from tests.interop.trials import PeerClient, Running, Served, programs
+from tests.interop.trials import BrokerProcess, PeerClient, RunningProgram, programs
 from tests.soak.broker_kills import free_port
 
 from kafkaframes import scan_topic
@@ -29,15 +29,15 @@ PATIENCE_SECONDS = 180
 
 
 @pytest.fixture
-def served_broker(tmp_path: Path) -> Iterator[Served]:
-    broker = Served(tmp_path / "data")
+def served_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path / "data")
     yield broker
     broker.close()
 
 
 @pytest.fixture
 def jars() -> Callable[[str], Path]:
-    """Return the folder of Streams' and Connect's jars of a version."""
+    """Return the folder of the jars of Streams and Connect in a version."""
 
     def folder(version: str) -> Path:
         parts = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
@@ -51,8 +51,8 @@ def jars() -> Callable[[str], Path]:
     return folder
 
 
-def until(what: str, is_so: Callable[[], bool], *running: Running) -> None:
-    """Wait until something is so, while programs run."""
+def until(what: str, is_so: Callable[[], bool], *running: RunningProgram) -> None:
+    """Wait for a condition while programs run."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline, f"not so: {what}; {[one.errors() for one in running]}"
@@ -91,7 +91,7 @@ def test_streams_counts_exactly(client_trials, served_broker, jars, tmp_path, ve
     client_trials.saw(f"{RECORDS:,} records, the application and the broker killed, every count once")
 
 
-def rows(served_broker: Served, topic: str) -> list[tuple[bytes, bytes]]:
+def rows(served_broker: BrokerProcess, topic: str) -> list[tuple[bytes, bytes]]:
     """Return keys and values of committed records, in the order of their partitions."""
     table = scan_topic(served_broker.bootstrap, topic).select("partition", "offset", "key", "value").to_arrow()
     sorted_table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
@@ -100,7 +100,7 @@ def rows(served_broker: Served, topic: str) -> list[tuple[bytes, bytes]]:
 
 @contextmanager
 def java(folder: Path, libraries: Path, main: str, settings: dict[str, object]) -> Iterator[Callable[[], None]]:
-    """Run a program that takes a file of properties; give what kills it and starts it again."""
+    """Run a program that takes a properties file. Yield a function that kills and restarts it."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{main.rpartition('.')[2]}.properties"
     file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
@@ -184,7 +184,7 @@ def test_connect_writes_each_line_once(client_trials, served_broker, jars, tmp_p
 
 
 def put_json(url: str, body: dict[str, str]) -> bool:
-    """Say whether a worker took it."""
+    """Return whether a worker accepted the request."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="PUT")
     try:
         with urllib.request.urlopen(request, timeout=90) as answer:
@@ -197,7 +197,7 @@ def test_mirror_maker_copies_each_record_once(client_trials, served_broker, jars
     version = VERSIONS[0]
     client_trials.begin("MirrorMaker 2", version, "exactly once, kill -9")
     libraries = jars(version)
-    target = Served(tmp_path / "target")
+    target = BrokerProcess(tmp_path / "target")
     settings = {
         "clusters": "here, there",
         "here.bootstrap.servers": served_broker.bootstrap,
@@ -238,11 +238,11 @@ def test_mirror_maker_copies_each_record_once(client_trials, served_broker, jars
     client_trials.saw(f"{RECORDS:,} records, MirrorMaker and the target killed, each copied once, in order")
 
 
-def count_copied(target: Served) -> int:
+def count_copied(target: BrokerProcess) -> int:
     """Return how many records the target has so far."""
     from kafkaframes.errors import KafkaframesError
 
     try:
         return len(target.values("here.orders"))
-    except KafkaframesError:  # the topic is not there yet
+    except KafkaframesError:  # the topic does not exist yet
         return 0

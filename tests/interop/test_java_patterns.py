@@ -16,8 +16,8 @@ SEED = int(os.environ.get("KAFKAFRAMES_SEED", "1"))
 JUDGE = Path(__file__).with_name("java") / "Patterns.java"
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="no Java on the PATH")
-def test_random_expressions_match_what_java_matches_or_are_refused(tmp_path):
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not on the PATH")
+def test_random_expressions_match_as_in_java_or_are_rejected(tmp_path):
     expressions = Expressions(SEED)
     generated_texts = (expressions.make() for _ in range(10 * DRAWS))
     patterns = [pattern for pattern in generated_texts if pattern.strip()][:DRAWS]
@@ -31,7 +31,7 @@ def test_random_expressions_match_what_java_matches_or_are_refused(tmp_path):
             compiled_pattern = compile_java_pattern(pattern)
         except ValueError:
             continue
-        if "does not have an obvious maximum length" in answer:  # Java cannot tell that of a look-behind; Python can
+        if "does not have an obvious maximum length" in answer:  # Java cannot detect that in a look-behind; Python can
             continue
         accepted_count += 1
         if "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in NAMES) != answer:

@@ -1,4 +1,6 @@
-"""Java's client, unmodified, comes in with tokens and passwords, authenticates anew, and stays out with others."""
+"""Java's unmodified client authenticates with valid tokens and passwords, reauthenticates, and is rejected with
+others.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def encode_base64url(raw: bytes) -> str:
 
 
 def signed_token(key: rsa.RSAPrivateKey) -> str:
-    """Make a token of alice that holds for some seconds."""
+    """Create a token of alice that is valid for some seconds."""
     now = time.time()
     claims = {"sub": "alice", "iat": int(now), "exp": now + TOKENS_S, "scope": "kafka", "aud": "brokers"}
     parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "kid": "k"}, claims))
@@ -52,7 +54,7 @@ def key_set() -> str:
 
 @pytest.fixture
 def issuer() -> Iterator[Callable[[rsa.RSAPrivateKey], str]]:
-    """An address that gives each who asks a new token, signed with a key."""
+    """A server that issues a new signed token for each request."""
     keys: list[rsa.RSAPrivateKey] = []
 
     class Endpoint(http.server.BaseHTTPRequestHandler):
@@ -101,7 +103,7 @@ def sessions(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str, str]:
-    """Return the properties of a client, which gives up after some seconds."""
+    """Return the properties of a client that gives up after some seconds."""
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -115,7 +117,7 @@ def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str,
 
 
 def check_done(process: subprocess.CompletedProcess[str]) -> None:
-    """Check that both have reauthenticated, and lost nothing."""
+    """Check that both clients have reauthenticated, and lost nothing."""
     match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", process.stdout)
     assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
     sent_count, read, *again = map(int, match.groups())
@@ -124,7 +126,7 @@ def check_done(process: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, ANOTHER], ids=["ours", "another's"])
-def test_a_signed_token_of_our_key_comes_in_and_of_another_key_stays_out(sessions, issuer, tmp_path, key):
+def test_only_tokens_signed_by_a_configured_key_are_accepted(sessions, issuer, tmp_path, key):
     (tmp_path / "keys.json").write_text(key_set())
     url = issuer(key)
     security = build_security(
@@ -147,7 +149,7 @@ def test_a_signed_token_of_our_key_comes_in_and_of_another_key_stays_out(session
 
 
 @pytest.mark.parametrize("allows", [True, False])
-def test_an_unsecured_token_comes_in_where_the_broker_says_so(sessions, tmp_path, allows):
+def test_unsecured_tokens_are_accepted_only_if_enabled(sessions, tmp_path, allows):
     own = "kafkaframes.sasl.oauthbearer.allow.unsecured"
     (tmp_path / "keys.json").write_text(key_set())
     properties = {own: "true"} if allows else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
@@ -161,7 +163,7 @@ def test_an_unsecured_token_comes_in_where_the_broker_says_so(sessions, tmp_path
 
 
 @pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.Plain"), ("SCRAM-SHA-512", "scram.Scram")])
-def test_passwords_hold_for_no_longer_than_the_broker_says(sessions, mechanism, module):
+def test_password_sessions_expire_after_the_configured_time(sessions, mechanism, module):
     security, config = Security(users={"alice": "secret"}), {"connections.max.reauth.ms": 2_500}
     login = f'org.apache.kafka.common.security.{module}LoginModule required username="alice" password="secret";'
     with Broker(security=security, config=config) as broker:

@@ -1,7 +1,8 @@
-"""Real brokers open what convert, recompress, compact and repair write, trust its indexes, give every record, go on.
+"""Real brokers open the results of convert, recompress, compact and repair, trust the indexes, serve every record and
+continue.
 
-All results are partitions of one node: a job's topics get its name in front. The node says that it stopped cleanly, so
-that the broker takes the indexes and snapshots as we wrote them.
+All results are partitions of one node: each topic has its job's name as a prefix. The node is marked as cleanly
+stopped, so that the broker uses our indexes and snapshots.
 """
 
 from __future__ import annotations
@@ -78,9 +79,9 @@ def source_of(job: str) -> Path:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict[str, Path]:
-    """Carry every job out once, for all versions."""
+    """Run every job once, for all versions."""
     if not CORPUS.is_dir():
-        pytest.skip(f"no logs of real brokers at {CORPUS} (set KAFKAFRAMES_CORPUS)")
+        pytest.skip(f"no real brokers' logs in {CORPUS} (set KAFKAFRAMES_CORPUS)")
     place = tmp_path_factory.mktemp("jobs")
     for job, (_, (command, *options)) in JOBS.items():
         arguments = [command, str(source_of(job)), "--to", str(place / job), *options, "--workers", "1"]
@@ -90,12 +91,12 @@ def results(tmp_path_factory) -> dict[str, Path]:
 
 
 def assemble_node(results: dict[str, Path], data: Path) -> None:
-    """Make a node of the results."""
+    """Assemble a node's directory from the results."""
     logs, epochs = {}, {}
     for job, path in results.items():
         (directory,) = discover(str(path))
         for one in directory.partitions:
-            if not one.is_live or not is_told(one.topic):
+            if not one.is_live or not is_used_topic(one.topic):
                 continue
             name = TopicPartition(f"{job}.{one.topic}", one.partition)
             shutil.copytree(one.directory, data / str(name))
@@ -116,14 +117,18 @@ def assemble_node(results: dict[str, Path], data: Path) -> None:
     write_files(data, build_node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
 
 
-def is_told(topic: str) -> bool:
-    """Leave Kafka's own topics out, and a dozen that one broker was filled with: each costs every start a while."""
+def is_used_topic(topic: str) -> bool:
+    """Leave out Kafka's internal topics, and a dozen that one broker was filled with: each of them slows down every
+    start.
+    """
     return not topic.startswith(("__", "filler-"))
 
 
 def of_jobs(paths: dict[str, Path], isolation: str) -> dict[str, dict[tuple[str, int], list[brokers.Record]]]:
     records_by_job = {job: brokers.read_expected_records(path, isolation=isolation) for job, path in paths.items()}
-    return {job: {key: rows for key, rows in one.items() if is_told(key[0])} for job, one in records_by_job.items()}
+    return {
+        job: {key: rows for key, rows in one.items() if is_used_topic(key[0])} for job, one in records_by_job.items()
+    }
 
 
 def under_one_roof(records_by_job):
@@ -132,7 +137,7 @@ def under_one_roof(records_by_job):
     }
 
 
-def test_a_broker_opens_every_result_and_goes_on(kafka, java, results, tmp_path):
+def test_a_broker_opens_every_result_and_continues(kafka, java, results, tmp_path):
     assemble_node(results, tmp_path / "data")
     with kafka(tmp_path) as node:
         clusters = {isolation: read(java, node, isolation=isolation) for isolation in ISOLATIONS}
@@ -151,7 +156,7 @@ def test_a_broker_opens_every_result_and_goes_on(kafka, java, results, tmp_path)
     check_in_order(tmp_path / "data")
 
 
-# Compare the broker's input with the sources, so that it is correct, not only served.
+# Compare the broker's input with the sources: it must be correct, not only served.
 
 
 def without_type(records_by_partition):
@@ -159,14 +164,14 @@ def without_type(records_by_partition):
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] in ("convert", "recompress")])
-def test_every_record_is_there_as_it_was(results, job):
+def test_every_record_is_unchanged(results, job):
     for isolation in ISOLATIONS:
         (new,), (old,) = (of_jobs({job: path}, isolation).values() for path in (results[job], source_of(job)))
         assert without_type(new) == without_type(old)
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "compact"])
-def test_the_last_record_of_each_key_is_there(results, job):
+def test_the_last_record_of_each_key_is_kept(results, job):
     (new,), (old,) = (of_jobs({job: path}, "read_committed").values() for path in (results[job], source_of(job)))
     assert sum(map(len, new.values())) < sum(map(len, old.values()))
     for partition, rows in old.items():
@@ -179,7 +184,7 @@ def test_the_last_record_of_each_key_is_there(results, job):
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "repair"])
-def test_at_least_what_a_broker_keeps_is_kept(results, job):
+def test_every_record_that_a_broker_keeps_is_kept(results, job):
     (new,) = of_jobs({job: results[job]}, "read_uncommitted").values()
     (kept_by_kafka,) = of_jobs({job: CORPUS / JOBS[job][0] / "after"}, "read_uncommitted").values()
     if "--as-kafka" in JOBS[job][1]:

@@ -28,7 +28,7 @@ def classes(libraries, tmp_path_factory):
 
 @pytest.mark.timeout(CLASS_TIMEOUT_SECONDS + 60)
 @pytest.mark.parametrize("name", sorted({result.suite for result in page.read_results()}))
-def test_a_class_of_kafka_passes_or_its_differences_have_reasons(name, libraries, classes, tmp_path):
+def test_a_kafka_test_class_passes_or_its_differences_have_reasons(name, libraries, classes, tmp_path):
     results = suite.run_classes(
         [name], libraries=libraries, classes=classes, folder=tmp_path, timeout=CLASS_TIMEOUT_SECONDS
     )

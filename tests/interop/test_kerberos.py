@@ -1,4 +1,6 @@
-"""Kerberos and delegation tokens: Java's client comes in here, ours at a real Kafka; rules name principals alike."""
+"""Kerberos and delegation tokens: Java's client with our broker, our client with a real Kafka, and equal principal
+rules.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ CASES = 20_000
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kdcs.Kdc]:
-    """A KDC that this process uses."""
+    """A KDC for this process."""
     pytest.importorskip("gssapi", reason="the extra kerberos is not installed: pip install gssapi")
     if kdcs.missing():
         pytest.skip(f"no KDC: {kdcs.missing()} not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)")
@@ -53,13 +55,13 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kdcs.Kdc]:
 
 @pytest.fixture(scope="module")
 def keytabs(kdc: kdcs.Kdc) -> dict[str, str]:
-    """Keytabs of a service, and of a user."""
+    """Keytabs of a service and of a user."""
     return {"kafka": kdc.keytab("kafka/localhost"), "alice": kdc.keytab("alice")}
 
 
 @pytest.fixture(scope="module")
 def classpath(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The programs of this file, compiled, with Kafka's libraries."""
+    """The compiled programs of this file, with Kafka's libraries."""
     module = brokers.real_kafka(oracle)
     try:
         libraries = module.fetch(VERSION)
@@ -77,7 +79,7 @@ def login(keytab: str, principal: str) -> str:
 
 
 def client(servers: str, jaas: str, mechanism: str = "GSSAPI") -> dict[str, str]:
-    """Return the properties of a client, of Java or ours."""
+    """Return the properties of a Java client or of ours."""
     client_properties = {
         "bootstrap.servers": servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -92,7 +94,7 @@ def client(servers: str, jaas: str, mechanism: str = "GSSAPI") -> dict[str, str]
 
 @pytest.fixture
 def session_ms() -> int:
-    """How long sessions last: so short that a test sees several."""
+    """The session lifetime, short enough that a test sees several."""
     return 2_500
 
 
@@ -149,7 +151,7 @@ def sessions(
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
-def test_javas_client_comes_in_by_a_ticket_and_authenticates_anew(ours, classpath, kdc, keytabs, tmp_path):
+def test_a_java_client_authenticates_by_ticket_and_reauthenticates(ours, classpath, kdc, keytabs, tmp_path):
     process = sessions(classpath, kdc, tmp_path, client(ours, login(keytabs["alice"], "alice")))
     match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", process.stdout)
     assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
@@ -158,7 +160,7 @@ def test_javas_client_comes_in_by_a_ticket_and_authenticates_anew(ours, classpat
     assert min(again) >= TIMES
 
 
-def test_javas_client_stays_out_with_a_ticket_for_another_key(classpath, kdc, keytabs, tmp_path):
+def test_a_java_client_with_a_ticket_for_another_key_is_rejected(classpath, kdc, keytabs, tmp_path):
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
     broker_properties = {"sasl.enabled.mechanisms": "GSSAPI", key: f'{KRB5} keyTab="{keytabs["alice"]}";'}
     with Broker(security=build_security(broker_properties, listeners=LISTENERS), listeners=LISTENERS) as broker:
@@ -166,7 +168,7 @@ def test_javas_client_stays_out_with_a_ticket_for_another_key(classpath, kdc, ke
     assert "SaslAuthenticationException" in process.stderr, process.stdout + process.stderr
 
 
-def test_kafka_pythons_client_comes_in_by_a_ticket(ours, kdc, keytabs, monkeypatch):
+def test_kafka_python_authenticates_by_ticket(ours, kdc, keytabs, monkeypatch):
     kafka = pytest.importorskip("kafka")
     monkeypatch.setenv("KRB5CCNAME", kdc.fill_cache("alice", keytabs["alice"]))
     client_options = {
@@ -185,7 +187,7 @@ def either(request: pytest.FixtureRequest, session_ms: int) -> str:
     return request.getfixturevalue(request.param)
 
 
-def test_our_client_comes_in_by_a_ticket_stays_and_by_a_token_that_it_made(either, keytabs):
+def test_our_client_authenticates_by_ticket_and_by_its_delegation_token(either, keytabs):
     client_properties = client(either, login(keytabs["alice"], "alice"))
     sent_count = 0
     with (
@@ -221,7 +223,7 @@ print(session.read.format("kafka-topic").options(**options).option("subscribe", 
 
 
 @pytest.mark.parametrize("session_ms", [600_000])
-def test_spark_writes_and_reads_by_a_ticket(either, keytabs):
+def test_spark_authenticates_by_ticket(either, keytabs):
     spark_options = {f"kafka.{name}": value for name, value in client(either, login(keytabs["alice"], "alice")).items()}
     command = [sys.executable, "-c", SPARK, json.dumps(spark_options)]
     workers = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -237,7 +239,7 @@ def by_token(servers: str, token_id: str, hmac: str, is_token: str = "true") -> 
 
 
 async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
-    """Make a delegation token; return its owner, its id and its HMAC as text."""
+    """Create a delegation token. Return its owner, its id and its HMAC as text."""
     ((host, port),) = settings.servers
     connection = await Connection.open(host, port, settings)
     try:
@@ -246,7 +248,7 @@ async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
         assert answer.error_code == 0
         request = settings.message_class("DescribeDelegationTokenRequest")(owners=None)
         while answer.token_id not in [token.token_id for token in (await connection.request(request)).tokens]:
-            await asyncio.sleep(0.1)  # a real broker learns it from its controller
+            await asyncio.sleep(0.1)  # a real broker receives it from its controller
     finally:
         connection.close()
     return answer.principal_name, answer.token_id, base64.b64encode(answer.hmac).decode()
@@ -256,10 +258,10 @@ async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
 
 
 def rule(choose: random.Random) -> str:
-    """Return a rule, often a good one."""
+    """Return a random rule, often a valid one."""
 
-    def text(letters: str, most: int) -> str:
-        return "".join(choose.choices(letters, k=choose.randint(0, most)))
+    def text(letters: str, max_length: int) -> str:
+        return "".join(choose.choices(letters, k=choose.randint(0, max_length)))
 
     if choose.random() < 0.1:
         return choose.choice(
@@ -290,7 +292,7 @@ def principal(choose: random.Random) -> str:
     return "/".join(parts) + choose.choice(["@NEW", "@NEW", "@OLD", "@OLD", "@", "@NEW@OLD"])
 
 
-def test_rules_name_principals_as_kafka_does(classpath):
+def test_rules_map_principals_as_in_kafka(classpath):
     choose = random.Random(20261123)
     cases = [(principal(choose), [rule(choose) for _ in range(choose.randint(0, 3))]) for _ in range(CASES)]
     lines = "".join("\t".join([name, *rules]) + "\n" for name, rules in cases)
@@ -303,12 +305,12 @@ def test_rules_name_principals_as_kafka_does(classpath):
     assert sum(their.startswith("=") for their in theirs) > CASES // 5
     early = sum(
         ours == "#" != one for _, ours, one in answers
-    )  # Kafka meets what can never be applied with a principal
+    )  # Kafka reports an inapplicable rule only when it meets a principal
     assert early < CASES // 10
 
 
 def apply_rules(principal: str, rules: list[str]) -> str:
-    """Return the result of our rules, in the form of the Java program."""
+    """Return the result of our rules, in the format of the Java program."""
     try:
         names = PrincipalRules(rules, "NEW")
     except OptionError:

@@ -1,6 +1,6 @@
-"""kill -9 during appends, in turn of our process and of a real broker: acknowledged records always survive.
+"""kill -9 during appends, alternately of our process and of a real broker: acknowledged records always survive.
 
-After each kill the other one opens the directory. What a broker makes of ours is what our own recovery makes of a copy.
+After each kill the other one opens the directory. A broker recovers our directory as our own recovery does a copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def run_until_killed(command: list[str], at_least: int, kill=None) -> AcknowledgedRecords:
-    """Run a process that prints acknowledged records; kill it, or its broker, in the middle of its work."""
+    """Run a process that prints acknowledged records. Kill it, or its broker, while it works."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as child:
@@ -48,8 +48,8 @@ def append_until_killed(data: Path, life: int) -> AcknowledgedRecords:
     return run_until_killed(command, 230 + 7 * life)
 
 
-def recover_copy(data: Path, copy: Path) -> dict[str, brokers.Seen]:
-    """Recover a copy, and return its consumers' records."""
+def recover_copy(data: Path, copy: Path) -> dict[str, brokers.ClientResults]:
+    """Recover a copy, and return the records that consumers get."""
     shutil.copytree(data, copy)
     manager = manager_of(copy)
     assert not manager.was_clean
@@ -61,7 +61,7 @@ def offsets_of(records) -> AcknowledgedRecords:
     return {(*partition, row[0]) for partition, rows in records.items() for row in rows}
 
 
-def test_nothing_that_was_acknowledged_is_lost(kafka, java_command, java, tmp_path):
+def test_acknowledged_records_survive(kafka, java_command, java, tmp_path):
     data = tmp_path / "data"
     acknowledged_records = append_until_killed(data, 1)
     write_bootstrap(data)

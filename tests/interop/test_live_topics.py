@@ -1,7 +1,7 @@
 """Live topics on Spark with real Apache Kafka: the behaviour suite of the embedded broker, each delivery guarantee.
 
-The files run as they are in ``make test``, with ``--kafka-bootstrap``; what needs faults or kills of the broker is
-skipped there, and is the embedded broker's alone.
+The files run as in ``make test``, with ``--kafka-bootstrap``. Tests with faults or kills of the broker are skipped;
+they run on the embedded broker only.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SUITE = (
     "spark/test_topic_stream_writer.py",
     "spark/test_topic_exactly_once.py",  # streams exactly once
     "spark/test_topic_transaction.py",  # a driver that is killed at each step of a transaction
-    "spark/test_write_topic.py",  # a batch as a whole or not at all
+    "spark/test_write_topic.py",  # a batch is written completely or not at all
     "scan/topic/test_following.py",  # recreated topics
     "scan/topic/test_planning.py",
     "scan/topic/test_reading.py",
     "spark/test_topic_stream.py",
     "spark/test_topic_listener.py",  # lag, and offsets of groups
 )
-MIN_TESTS = 44  # tests that need no more than an address
+MIN_TESTS = 44  # tests that need only an address
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Executors that are processes of their own, killed in each step, and a full disk: compaction has the files of one."""
+"""Executors in separate processes, killed in each step, and a full disk: compaction writes the files of a single
+process.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.timeout(1200)
-def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_files_are_the_same(tmp_path):
+def test_killed_executors_are_replaced_and_a_full_disk_is_reported_and_files_are_equal(tmp_path):
     source = str(Path(__file__).parents[2] / "src")
     (tmp_path / "disk").mkdir()
     mount, own = f"mount -t tmpfs none {shlex.quote(str(tmp_path / 'disk'))}", ["unshare", "-rm", "sh", "-c"]

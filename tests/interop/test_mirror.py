@@ -1,4 +1,4 @@
-"""Topics mirrored into real brokers, which refuse more than ours, and out of them again, byte for byte."""
+"""Topics mirrored to real brokers, which reject more than ours, and back again, byte for byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkaframes.client import Admin, Producer, TopicPartition
 
 DATA = Path(__file__).parents[1] / "data"
 SOURCES = [
-    DATA / "examples" / "kafka-4.3",  # compacted, with holes; aborted transactions; groups
+    DATA / "examples" / "kafka-4.3",  # compacted topics with holes; aborted transactions; groups
     DATA / "examples" / "kafka-2.8-format-1",
     DATA / "logs" / "zk-28-mixed",  # formats 0, 1 and 2 in one log
     DATA / "logs" / "kraft-4x-transactions",
@@ -24,14 +24,14 @@ SOURCES = [
 
 
 def without_places(records: Any) -> list[tuple[Any, ...]]:
-    """Leave out offsets, which are new, and the kind of timestamp: a broker's own time is a producer's in the copy."""
+    """Remove offsets, which are new, and the timestamp type: log append times become create times in the copy."""
     return [(timestamp, *rest) for _, timestamp, _, *rest in records]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tmp_path, source):
+def test_a_real_broker_receives_and_serves_a_mirror_whose_copy_is_its_log(kafka, java, tmp_path, source):
     expected_records = users(brokers.read_expected_records(source, isolation="read_committed"))
-    with kafka(tmp_path, {"log.cleaner.backoff.ms": 3_600_000}) as node:  # nothing is compacted between two looks at it
+    with kafka(tmp_path, {"log.cleaner.backoff.ms": 3_600_000}) as node:  # nothing is compacted between the two reads
         settings = {"state_dir": str(tmp_path / "state"), "keep_retention": False}
         report = run_mirror(source, node.bootstrap, **settings)
         again = run_mirror(source, node.bootstrap, **settings)
@@ -56,7 +56,7 @@ def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tm
 
 
 def check_groups(source: Path, groups: Any, expected_records: Any, records_by_partition: Any) -> None:
-    """The next record of every group is the same record."""
+    """Check that the next record of every group is the same."""
     from kafkaframes.jobs.restore.groups import read_groups
     from kafkaframes.storage.log.discover import discover
 
@@ -76,7 +76,7 @@ def check_groups(source: Path, groups: Any, expected_records: Any, records_by_pa
 
 
 def check_headers(directory: Path, places: set[tuple[str, int]]) -> None:
-    """No batch of a copy has a producer, a transaction, a hole or another format than 2."""
+    """Check that no batch of a copy has a producer, a transaction, a hole or a format other than 2."""
     for topic, partition in places:
         paths = sorted(map(str, (directory / f"{topic}-{partition}").glob("*.log")))
         batches = kafkaframes.read_batches(paths)
@@ -86,7 +86,7 @@ def check_headers(directory: Path, places: set[tuple[str, int]]) -> None:
         assert set(batches["magic"].to_pylist()) == {2}
 
 
-def test_it_follows_a_real_broker_and_carries_settings(kafka, java, tmp_path):
+def test_a_mirror_follows_a_real_broker_and_copies_settings(kafka, java, tmp_path):
     with kafka(tmp_path) as node, Admin(node.bootstrap) as admin:
         run_mirror(SOURCES[0], node.bootstrap, state_dir=str(tmp_path / "state"), topics=("orders", "customers"))
         configs = admin.describe_configs("topic", "customers")

@@ -1,4 +1,4 @@
-"""Kernels compile and give equal results with the newest release of numba, and with its newest candidate."""
+"""Kernels compile and give equal results with numba's newest release, and with its newest release candidate."""
 
 import os
 import subprocess

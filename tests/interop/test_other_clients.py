@@ -1,8 +1,8 @@
-"""Clients of other languages and other releases with the embedded broker, each with all its features.
+"""Clients of other languages and releases with the embedded broker, each with all its features.
 
-They are fetched by their registries' own clients, once, into ``~/.cache/kafkaframes/clients``; what is missing is
-skipped by name. What is tried is in ``trials.py``. ``@platformatic/kafka`` is one that Node 20 can run.
-Clients from before 0.11 write ten records and read them back.
+The clients of their registries fetch them once into ``~/.cache/kafkaframes/clients``. A missing one is skipped by name.
+``trials.py`` has the trials. ``@platformatic/kafka`` is a version that Node 20 can run. Clients from before 0.11 write
+ten records and read them back.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.interop.clients_page import Tried
+from tests.interop.clients_page import ClientTrials
 from tests.interop.fetching import PYTHON_VERSIONS, Commands, by_maven, compile_java, fetch_client, python_with_clients
-from tests.interop.trials import CODECS, PeerClient, Served, run_trial, trials_of
+from tests.interop.trials import CODECS, BrokerProcess, PeerClient, run_trial, trials_of
 
 SOURCES = Path(__file__).parent / "other"
 VALUES = [f"value-{number}" for number in range(10)]
@@ -59,8 +59,8 @@ OF_NODE = {"@confluentinc/kafka-javascript", "node-rdkafka"}  # bring native cod
 
 
 @pytest.fixture(scope="module")
-def served_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    broker = Served(tmp_path_factory.mktemp("data"))
+def served_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("data"))
     yield broker
     broker.close()
 
@@ -78,7 +78,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def each(clients: Sequence[PeerClient]) -> pytest.MarkDecorator:
-    """Run a test for every client with each of its trials."""
+    """Parametrize a test with every client and each of its trials."""
     trial_parameters = trials_of(clients)
     return pytest.mark.parametrize(
         ("client", "trial"), trial_parameters, ids=[f"{one.id}-{trial}" for one, trial in trial_parameters]
@@ -86,13 +86,13 @@ def each(clients: Sequence[PeerClient]) -> pytest.MarkDecorator:
 
 
 def attempt(
-    client_trials: Tried,
-    served_broker: Served,
+    client_trials: ClientTrials,
+    served_broker: BrokerProcess,
     client: PeerClient,
     trial: str,
     program: Callable[[], Sequence[str | Path]],
 ) -> None:
-    """Download a client's program, and run a trial; docs/clients.md gets the result."""
+    """Download a client's program, and run a trial. docs/clients.md gets the result."""
     client_trials.begin(client.name, client.version, trial)
     client_trials.saw(run_trial(served_broker, replace(client, command=(*program(), *client.command)), trial))
 
@@ -141,7 +141,11 @@ def test_clients_of_java(client_trials, served_broker, classes, client, trial):
 
 
 def ten(
-    client_trials: Tried, served_broker: Served, client: PeerClient, *command: str | Path, cwd: Path | None = None
+    client_trials: ClientTrials,
+    served_broker: BrokerProcess,
+    client: PeerClient,
+    *command: str | Path,
+    cwd: Path | None = None,
 ) -> None:
     """Run a client that writes ten records to a topic and reads them back."""
     topic = f"ten-{client.id}"
@@ -181,7 +185,7 @@ def test_old_clients_of_node(client_trials, served_broker, name, version):
 
 
 @pytest.mark.parametrize("version", ["2.4.1", "0.10.2.2"])
-def test_java_clients_of_other_times(client_trials, served_broker, classes, version):
+def test_java_clients_of_old_releases(client_trials, served_broker, classes, version):
     client_trials.begin("Java client", version, TEN)
     libraries = by_maven(f"java-{version}", f"org.apache.kafka:kafka-clients:{version}")
     program = compile_java(SOURCES / "OldClient.java", libraries, classes(version))
@@ -190,7 +194,7 @@ def test_java_clients_of_other_times(client_trials, served_broker, classes, vers
 
 @pytest.mark.parametrize("version", ["2.0.2", "1.4.7"])
 @pytest.mark.parametrize("speaks", [(), ("0.8.2",), ("0.9",), ("0.10",)])
-def test_kafka_python_of_other_times(client_trials, served_broker, version, speaks):
+def test_kafka_python_of_old_releases(client_trials, served_broker, version, speaks):
     def make(folder: Path) -> Commands:
         python = folder / "venv" / "bin" / "python"
         quiet = ["--quiet", "--disable-pip-version-check"]

@@ -43,7 +43,7 @@ ABORT = build_end_transaction(
     FAR + LIMIT, commit=False, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
 )
 E0 = {"leader_epoch": 0}
-# By topic, what its segments hold. Each has an index, so that only an unclean start comes upon the overflow.
+# The contents of the segments, by topic. Each segment has an index, so that only an unclean start detects the overflow.
 CASES = {
     "two-pieces": {0: one(0, **E0) + one(3, **E0) + one(FAR, **E0), FAR + 9: one(FAR + 9, **E0)},
     "three-pieces": {0: one(0, **E0) + one(LIMIT, **E0) + one(3 * FAR, **E0)},
@@ -68,7 +68,7 @@ COMPARED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def write_logs(data: Path) -> dict[str, str]:
-    """Write a node's directory that was not stopped cleanly; return the topics' ids."""
+    """Write the directory of a node that was not stopped cleanly. Return the topics' ids."""
     now_ms = int(time.time() * 1000)
     manager = open_directory(data)
     ids = {}
@@ -102,7 +102,7 @@ def files_of(data: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
     }
 
 
-def test_a_broker_splits_into_the_files_that_we_split_into(kafka, java, tmp_path):
+def test_a_broker_splits_into_the_same_files(kafka, java, tmp_path):
     write_logs(tmp_path / "data")
     shutil.copytree(tmp_path / "data", tmp_path / "ours")
     open_directory(tmp_path / "ours").close(now_ms=int(time.time() * 1000))
@@ -118,7 +118,7 @@ def test_a_broker_splits_into_the_files_that_we_split_into(kafka, java, tmp_path
     assert users(cluster.records) == users(brokers.read_expected_records(tmp_path / "ours"))
 
 
-def test_a_broker_goes_on_with_what_we_have_split(kafka, java, tmp_path):
+def test_a_broker_continues_after_our_split(kafka, java, tmp_path):
     write_logs(tmp_path / "data")
     open_directory(tmp_path / "data").close(now_ms=int(time.time() * 1000))
     expected_records = users(brokers.read_expected_records(tmp_path / "data"))
@@ -132,10 +132,10 @@ def test_a_broker_goes_on_with_what_we_have_split(kafka, java, tmp_path):
     check_in_order(tmp_path / "data")
 
 
-# ----------------------------------------------------------------------------------------------------- the cleaner
+# The cleaner
 
 ACTIVE = 3 * FAR
-# By topic, segments of compacted logs that were stopped cleanly; the last one is active.
+# Segments of cleanly stopped compacted logs, by topic; the last one is active.
 COMPACTED = {
     "does-not-fit": {0: alone(0, b"a") + alone(FAR, b"b"), ACTIVE: alone(ACTIVE, b"c")},
     "all-but-one-go": {
@@ -176,7 +176,7 @@ def write_compacted(data: Path) -> None:
 
 
 def logs_of(data: Path) -> dict[str, bytes]:
-    """Return the segments, between two moves of a cleaner perhaps."""
+    """Return the segments; retries if a cleaner renames files in the meantime."""
     segments_by_name = {}
     for topic in COMPACTED:
         for path in sorted((data / f"{topic}-0").glob("*.log")):
@@ -185,7 +185,7 @@ def logs_of(data: Path) -> dict[str, bytes]:
     return segments_by_name
 
 
-def test_a_brokers_cleaner_makes_the_files_that_ours_makes(kafka, java, tmp_path):
+def test_a_brokers_cleaner_writes_the_same_files(kafka, java, tmp_path):
     write_compacted(tmp_path / "data")
     (directory,) = discover(str(tmp_path / "data"))
     broker_release = "4.x" if kafka.version.startswith("4.") else "3.9"

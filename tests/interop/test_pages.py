@@ -1,4 +1,4 @@
-"""axe-core finds no barrier on the pages and the site, on desk and phone, light and dark; nothing sticks out."""
+"""axe-core finds no violations on the pages and the site, on desktop and phone, light and dark, without overflow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_site(browser, axe, site, name):
     check(browser, axe, site / name)
 
 
-def test_a_barrier_is_seen(browser, axe, tmp_path):
+def test_a_violation_is_detected(browser, axe, tmp_path):
     page = tmp_path / "page.html"
     page.write_text(
         "<!doctype html><html lang='en'><title>t</title><main style='width:3000px'><img src='a.png'></main>"

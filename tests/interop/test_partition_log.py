@@ -1,4 +1,4 @@
-"""Real brokers and ``PartitionLog`` take turns on one log directory: each opens what the other has written."""
+"""Real brokers and ``PartitionLog`` alternate on one log directory: each opens the other's files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def append_more(manager: LogManager) -> None:
             log.update_high_watermark(log.log_end_offset)
 
 
-def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
+def test_a_broker_and_our_log_alternate(kafka, java, tmp_path):
     data = tmp_path / "data"
     node = kafka(tmp_path, SERVER)
     manager = manager_of(data)
@@ -144,7 +144,7 @@ def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
         assert users(read(java, node).records) == expected_records
 
 
-def test_a_broker_recovers_our_unclean_log_to_the_files_that_we_recover_it_to(kafka, java, tmp_path):
+def test_a_broker_recovers_our_unclean_log_to_the_same_files(kafka, java, tmp_path):
     data, ours = tmp_path / "data", tmp_path / "ours"
     node = kafka(tmp_path, SERVER)
     manager = manager_of(data)

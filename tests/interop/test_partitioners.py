@@ -20,7 +20,7 @@ GENERATOR = random.Random(20_260)
 
 @pytest.fixture(scope="module")
 def probe(oracle, tmp_path_factory):
-    """Run Kafka's partitioners on lines; return an answer for each."""
+    """Run Kafka's partitioners on lines. Return a result for each."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     folder = tmp_path_factory.mktemp("partitioners")
     classpath = f"{folder}:{libraries}/*"
@@ -37,7 +37,7 @@ def probe(oracle, tmp_path_factory):
     return run
 
 
-def test_keys_go_where_kafkas_producer_sends_them(probe):
+def test_keys_are_partitioned_as_by_kafka(probe):
     keys = [GENERATOR.randbytes(GENERATOR.randrange(0, 70)) for _ in range(3_000)]
     counts = [GENERATOR.choice([1, 2, 3, 7, 50, 1_000]) for _ in keys]
     answers = probe([f"key {key.hex()} {count}" for key, count in zip(keys, counts, strict=True) if key])
@@ -45,7 +45,7 @@ def test_keys_go_where_kafkas_producer_sends_them(probe):
     assert answers == expected_partitions
 
 
-def test_turns_are_kafkas(probe):
+def test_sticky_partitions_are_those_of_kafka(probe):
     cases = []
     for _ in range(200):
         count = GENERATOR.randrange(1, 12)
@@ -58,8 +58,8 @@ def test_turns_are_kafkas(probe):
         assert ",".join(map(str, ours)) == answer, (count, available)
 
 
-def test_queues_weigh_as_kafkas(probe):
-    """If all queues have the same length, Kafka chooses without weights, and so evenly."""
+def test_queue_lengths_weigh_as_in_kafka(probe):
+    """If all queues have the same length, Kafka chooses without weights, and therefore uniformly."""
     cases = [[GENERATOR.choice([0, 0, 1, 2, 5, 40]) for _ in range(GENERATOR.randrange(2, 9))] for _ in range(300)]
     cases = [lengths for lengths in cases if len(set(lengths)) > 1]
     for lengths, answer in zip(cases, probe([f"queues {','.join(map(str, each))}" for each in cases]), strict=True):

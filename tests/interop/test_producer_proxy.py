@@ -1,6 +1,6 @@
-"""Our producer before Apache Kafka, on connections that a proxy delays and cuts: nothing twice, lost or out of order.
+"""Our producer with Apache Kafka, over connections that a proxy delays and closes: no duplicates, losses or reordering.
 
-``KAFKAFRAMES_RUNS`` is the number of runs, ``KAFKAFRAMES_SEED`` the first seed; the modes take turns.
+``KAFKAFRAMES_RUNS`` is the number of runs, ``KAFKAFRAMES_SEED`` the first seed. The modes alternate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.soak.producer_proxy import MODES, campaign
 VERSION = "4.3.1"
 
 
-def test_cut_connections_do_no_harm(oracle, tmp_path):
+def test_closed_connections_cause_no_errors_in_the_log(oracle, tmp_path):
     start_kafka = brokers.kafka_or_skip(oracle, VERSION)
 
     @contextlib.contextmanager

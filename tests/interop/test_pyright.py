@@ -1,4 +1,4 @@
-"""Pyright accepts every block of Python in README and docs. mypy: ``tests/test_typed_blocks.py``."""
+"""Pyright accepts every Python block in README and docs. mypy: ``tests/test_typed_blocks.py``."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_pyright_accepts_the_blocks_of_the_documents(pyright, tmp_path):
     places = write_modules(tmp_path)
     (tmp_path / "wrong_block.py").write_text('from kafkaframes.client import Producer\n\nProducer("b", acks=[])\n')
     errors = describe_errors(run_pyright(pyright, tmp_path), places)
-    assert [error for error in errors if "wrong_block.py:3" in error], "Pyright does not see errors"
+    assert [error for error in errors if "wrong_block.py:3" in error], "Pyright does not report errors"
     assert [error for error in errors if "wrong_block.py" not in error] == []

@@ -1,7 +1,7 @@
-"""Random requests to the embedded broker and to Kafka 4.3.1: 20,000 without a difference that has no name.
+"""Random requests to the embedded broker and to Kafka 4.3.1: 20,000 without an unnamed difference.
 
-``python -m tests.interop.random_differential --seed S --requests N`` for other ones; a difference is printed with the
-shortest sequence of requests that shows it.
+Run ``python -m tests.interop.random_differential --seed S --requests N`` for other seeds. It prints a difference with
+the shortest sequence of requests that causes it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SHARE_REQUESTS = int(os.environ.get("KAFKAFRAMES_SHARE_REQUESTS", "2000"))
 
 
 @pytest.mark.timeout(1800)
-def test_share_groups_answer_as_kafka_does(oracle, capsys):
+def test_share_groups_respond_as_in_kafka(oracle, capsys):
     status = command.main(["--seed", "1", "--requests", str(SHARE_REQUESTS), "--share"])
     assert not status, capsys.readouterr().out
 
 
 @pytest.mark.timeout(600)
-def test_locks_of_share_groups_time_out_as_kafkas_do(oracle):
+def test_locks_of_share_groups_time_out_as_in_kafka(oracle):
     with command.both(None) as judge:
         assert judge.episode(lock_episode()) is None
 

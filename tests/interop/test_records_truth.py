@@ -1,4 +1,4 @@
-"""Kafka 3.9.1's record classes read our sets identically, and fail at the same places."""
+"""Kafka 3.9.1's record classes read our record sets identically, and fail at the same positions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def options_of(choose: random.Random, magic: int) -> dict[str, Any]:
 
 
 def truth_of(oracle: Path, log_dir: Path) -> dict[str, list[dict[str, Any]]]:
-    """Run the judge once over a folder of partition folders; return its lines by the folders' names."""
+    """Run the judge once over a folder of partition folders. Return its lines by folder name."""
     lines_by_folder: dict[str, list[dict[str, Any]]] = {}
     folder = ""
     for line in run_java("-jar", oracle / JAR, "--full-values", log_dir).splitlines():
@@ -92,7 +92,7 @@ def expected_rows(columns: dict[str, list[Any]], magic: int) -> list[tuple[Any, 
 
 
 @pytest.mark.slow
-def test_kafka_reads_what_we_build(oracle: Path, tmp_path: Path) -> None:
+def test_kafka_reads_our_batches(oracle: Path, tmp_path: Path) -> None:
     choose = random.Random(20261121)
     cases: dict[str, tuple[int, Codec, dict[str, list[Any]], dict[str, Any]]] = {}
     for number in range(EACH * len(KINDS)):
@@ -125,7 +125,7 @@ def check_batch(line: dict[str, Any], magic: int, codec: Codec, options: dict[st
 
 
 @pytest.mark.slow
-def test_kafka_reads_the_markers_that_we_build(oracle: Path, tmp_path: Path) -> None:
+def test_kafka_reads_our_markers(oracle: Path, tmp_path: Path) -> None:
     markers = [
         build_end_transaction(
             offset,
@@ -145,7 +145,7 @@ def test_kafka_reads_the_markers_that_we_build(oracle: Path, tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_streams_deliver_what_kafka_delivers(oracle: Path, tmp_path: Path, seed: int) -> None:
+def test_damaged_sets_have_the_records_that_kafka_reads(oracle: Path, tmp_path: Path, seed: int) -> None:
     choose = random.Random(seed)
     log = bytearray()
     for number in range(1500):

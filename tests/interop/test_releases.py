@@ -1,4 +1,4 @@
-"""The table of releases, made again from what Maven has: a few releases, since each is a start of Java."""
+"""The table of releases, recreated with Maven for a few releases, since each needs a start of Java."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.interop.releases import NOT_SERVED, RELEASES, ask
 from kafkaframes.protocol.spec.releases import find_release, list_releases
 
 
-def test_the_table_has_every_release_that_the_script_asks():
+def test_the_table_has_every_release_of_the_script():
     assert list_releases() == RELEASES
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "2.8.2", "3.9.1", "4.0.0", "4.0.1", "4.4.0"])
-def test_what_the_published_classes_say_is_in_the_table(version):
+def test_versions_of_the_published_classes_are_in_the_table(version):
     rows = {row.key: row for row in ask(version)}
     release_apis = find_release(version).all_apis
     assert release_apis.keys() == rows.keys()

@@ -1,4 +1,4 @@
-"""Real brokers open restored logs, give every record, id and committed offset, and go on from there."""
+"""Real brokers open restored logs, serve every record, id and committed offset, and continue from there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUPS = ("static-members", "next-gen-group", "admin-set")
     ],
     ids=lambda path: path.name,
 )
-def test_a_broker_opens_a_restored_log_and_goes_on(kafka, java, tmp_path, source):
+def test_a_broker_opens_a_restored_log_and_continues(kafka, java, tmp_path, source):
     run("restore", source, "--to", tmp_path / "data")
     ids = {partition.topic: partition.metadata.topic_id for partition in discover(str(tmp_path / "data"))[0].partitions}
     with kafka(tmp_path) as node:
@@ -42,7 +42,7 @@ def test_a_broker_opens_a_restored_log_and_goes_on(kafka, java, tmp_path, source
     for partition, expected_records in users(brokers.read_expected_records(source, isolation="read_committed")).items():
         committed_records = committed_cluster.records[
             partition
-        ]  # behind it: what the coordinator set free by aborting an open transaction
+        ]  # after it: the range that the coordinator released by aborting an open transaction
         assert committed_records[: len(expected_records)] == expected_records
         assert set(committed_records) <= set(cluster.records[partition])
     assert {topic: description[0] for topic, description in cluster.topics.items()} == ids
@@ -50,13 +50,13 @@ def test_a_broker_opens_a_restored_log_and_goes_on(kafka, java, tmp_path, source
     assert errors_in(log) == []
     for partition, (begin, end) in users(cluster.ends).items():
         first, *others = [record[0] for record in again.records[partition][-APPENDED:]]
-        assert first >= end  # above it, where the coordinator has written a marker before the first was sent
+        assert first >= end  # above it: the coordinator has written a marker before the first record was sent
         assert others == [first + 1, first + 2]
         assert again.ends[partition][0] == begin
     check_in_order(tmp_path / "data")
 
 
-def test_an_export_is_opened_after_its_restore_from_parquet(kafka, java, tmp_path):
+def test_an_export_restored_from_parquet_is_opened(kafka, java, tmp_path):
     source = DATA / "examples" / "kafka-4.3"
     run("export", source, "--to", tmp_path / "parquet")
     run("restore", tmp_path / "parquet", "--to", tmp_path / "data", "--codec", "lz4", "--segment-bytes", 40_000)
@@ -68,7 +68,7 @@ def test_an_export_is_opened_after_its_restore_from_parquet(kafka, java, tmp_pat
     check_in_order(tmp_path / "data")
 
 
-def test_a_broker_makes_the_partitions_between_those_that_are_restored(kafka, java, tmp_path):
+def test_a_broker_creates_the_partitions_between_restored_ones(kafka, java, tmp_path):
     source = DATA / "examples" / "kafka-4.3"
     run("restore", source, "--to", tmp_path / "data", "--topic", "orders", "--partition", 2, "--no-groups")
     assert [path.name for path in (tmp_path / "data").glob("orders-*")] == ["orders-2"]
@@ -85,13 +85,13 @@ def test_a_broker_makes_the_partitions_between_those_that_are_restored(kafka, ja
 
 
 def consumed_records(lines: str, partition: int) -> list[tuple[int, str, str]]:
-    """Return what a group's consumer was given of a partition: offset, key, value."""
+    """Return the records that a consumer of a group got from a partition: offset, key, value."""
     words = [line.split("\t") for line in lines.splitlines()]
     return [(int(offset), key, value) for _, number, offset, key, value in words if int(number) == partition]
 
 
 @pytest.mark.parametrize("is_moved", [False, True], ids=["kept", "moved"])
-def test_groups_go_on_where_they_were(kafka, java, tmp_path, is_moved):
+def test_groups_continue_at_their_committed_offsets(kafka, java, tmp_path, is_moved):
     source = DATA / "logs" / "kraft-4x-transactions"
     (log_dir,) = discover(str(source))
     copies = [(log_dir, partition) for partition in log_dir.partitions if partition.topic == "__consumer_offsets"]
@@ -121,8 +121,8 @@ def test_groups_go_on_where_they_were(kafka, java, tmp_path, is_moved):
     check_in_order(tmp_path / "data")
 
 
-@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # an older broker does not know a later release's features
-def test_a_node_of_the_releases_own_features_opens_it(kafka, java, tmp_path):
+@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # an older broker does not have a later release's features
+def test_a_node_with_the_features_of_its_release_opens_it(kafka, java, tmp_path):
     source = DATA / "examples" / "kafka-4.3"
     run("restore", source, "--to", tmp_path / "data", "--release", "4.3", "--cluster-id", OTHER_CLUSTER)
     with kafka(tmp_path) as node:
@@ -133,10 +133,10 @@ def test_a_node_of_the_releases_own_features_opens_it(kafka, java, tmp_path):
     check_in_order(tmp_path / "data")
 
 
-def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_path):
-    """The documented way: create the topics, stop the broker, put the restored partitions in their places, start it.
+def test_an_existing_cluster_accepts_partitions_with_its_own_ids(kafka, java, tmp_path):
+    """The documented way: create the topics, stop the broker, move the restored partitions into place, start it.
 
-    Then Kafka's own tool is given the committed offsets, and consumers of the groups go on.
+    Then Kafka's own tool sets the committed offsets, and consumers of the groups continue.
     """
     source = DATA / "logs" / "kraft-4x-transactions"
     expected_records = users(brokers.read_expected_records(source, isolation="read_committed"))
@@ -192,8 +192,8 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
     ],
     ids=lambda parameters: parameters[0],
 )
-def test_a_broker_opens_what_our_other_commands_write(kafka, java, tmp_path, arguments):
-    """The log is put under a node that knows its topics: the one that a restore of the same source makes."""
+def test_a_broker_opens_the_results_of_our_other_commands(kafka, java, tmp_path, arguments):
+    """The log is put into a node that has its topics: the one that a restore of the same source creates."""
     command, *options = arguments
     name = "kafka-2.8-format-1" if command == "convert" else "kafka-4.3"
     source = DATA / "examples" / name
@@ -216,7 +216,7 @@ def test_a_broker_opens_what_our_other_commands_write(kafka, java, tmp_path, arg
 
 
 def _without_format(records_by_partition):
-    """Format 1 has no headers, and its timestamps' types are those of format 2."""
+    """Format 1 has no headers, and timestamps of two types as in format 2."""
     return {
         partition: [record[:2] + record[3:] for record in records]
         for partition, records in records_by_partition.items()

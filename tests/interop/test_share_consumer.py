@@ -30,7 +30,7 @@ SHARE_PROPERTIES = {
 @pytest.fixture(scope="module")
 def servers(kafka, tmp_path_factory) -> Iterator[str]:
     if kafka.version.startswith("3."):
-        pytest.skip("share groups came with 4.1")
+        pytest.skip("share groups require 4.1")
     with kafka(tmp_path_factory.mktemp("kafka"), SHARE_PROPERTIES) as node:
         yield node.bootstrap
 
@@ -47,7 +47,7 @@ test_gaps = behaviours.test_gaps_of_transactions_and_compaction_do_not_stop_a_gr
 test_asyncio = behaviours.test_the_asyncio_consumer_reads_and_acknowledges
 
 
-# ------------------------------------------------------------------------------------- the same next to Java's client
+# The same scenarios with Java's client
 
 SCENARIOS = {  # number of records, and settings of the group
     "types": (9, {}),
@@ -109,7 +109,7 @@ def commit_of(call: Callable[[], object]) -> str:
 
 
 def play_scenarios(servers: str) -> dict[str, str]:
-    """Do what ``ShareProbe`` does with Java's client."""
+    """Play the scenarios that ``ShareProbe`` plays with Java's client."""
     results: dict[str, Any] = {}
     with share_of(servers, "types-ours") as consumer:
         records = poll_for(consumer, 60)

@@ -1,6 +1,6 @@
 """The site's search finds the right page for questions that new users ask.
 
-``site_questions.json`` has 20 searches, the page that answers each, and a public question with this subject. They are
+``site_questions.json`` has 20 searches, the page that answers each, and a public question on this subject. They are
 searched as in a browser: by the search worker of the built site.
 """
 

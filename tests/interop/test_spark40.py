@@ -1,7 +1,7 @@
 """PySpark 4.0, the oldest supported version: the example logs through ``kafka-log``, counted against Kafka.
 
-The package is put under ``~/.cache/kafkaframes/pyspark-4.0`` once and stands before the newer one on the path of the
-process that runs this; the rest of the environment is the tests' own.
+The package is installed once under ``~/.cache/kafkaframes/pyspark-4.0`` and precedes the newer one on the path of the
+child process. The rest of the environment is that of the tests.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def pyspark40() -> Path:
         ]
         got = subprocess.run(install_command, capture_output=True, text=True, timeout=900, check=False)
         if got.returncode:
-            pytest.skip(f"PySpark 4.0 cannot be had: {got.stderr[-300:]}")
+            pytest.skip(f"PySpark 4.0 cannot be installed: {got.stderr[-300:]}")
     return PYSPARK
 
 
 def kafkas_counts(log: str) -> dict[str, int]:
-    """Count the records that are not control records, by topic and partition, as Kafka's classes read them."""
+    """Count the records that are not control records, by topic and partition, with Kafka's classes."""
     counts: Counter[str] = Counter()
     batch: dict[str, object] = {}
     with gzip.open(LOGS / "truth" / f"{log}.records.jsonl.gz", "rt") as lines:

@@ -1,4 +1,6 @@
-"""Logs and live topics where nothing is shared with the driver: a standalone cluster on loopback, Spark Connect."""
+"""Logs and live topics on clusters that share nothing with the driver: a standalone cluster on loopback, Spark
+Connect.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ READ = """
     print("records", log.count(), "topics", log.select("topic").distinct().count())
     spark.stop()
 """
-# Reads a topic, writes another exactly once in micro-batches, one of them again, and prints the result.
+# Reads a topic, writes another one exactly once in micro-batches, one of them twice, and prints the result.
 TOPICS = """
     import sys, tempfile
     from pathlib import Path
@@ -127,7 +129,7 @@ def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
 
 @pytest.fixture
 def standalone_cluster(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers, each a process of its own."""
+    """A master and two workers, each in a process of its own."""
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     commands = [
@@ -155,7 +157,7 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
     try:
         for number, command in enumerate(commands):
             log, home = tmp_path / f"{number}.log", tmp_path / f"home-{number}"
-            home.mkdir()  # as on a machine that has never seen this package
+            home.mkdir()  # as on a machine without this package
             logs.append(log)
             out = log.open("w")
             own = environment() | {"HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": ""}
@@ -221,8 +223,10 @@ def test_live_topics_are_read_and_written_exactly_once(where, topics, request):
 
 
 @pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone", "connect"])
-def test_a_dataframe_of_a_topic_is_read_anew_by_each_action(where, topics, request):
-    """Tasks on other machines ask the driver's machine for their offsets; under Connect the server plans and runs."""
+def test_each_action_reads_a_topic_dataframe_again(where, topics, request):
+    """Tasks on other machines request their offsets from the driver's machine. Under Connect the server plans and
+    runs.
+    """
     session, looked_up = f"master={where!r}", [1_005]
     if where == "connect":
         pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio and others")
@@ -240,7 +244,7 @@ def test_a_table_of_a_live_topic_is_written_by_executors(where, topics, request,
     deltalake = pytest.importorskip("deltalake")
     master = request.getfixturevalue("standalone_cluster") if where == "standalone" else where
     command = [sys.executable, "-m", "kafkaframes", "table", "in", "-b", topics, "--master", master, "--json"]
-    for read in (1_000, 0):  # again: nothing is new
+    for read in (1_000, 0):  # again: no new records
         process = subprocess.run(
             [*command, "--to", "delta", str(tmp_path / "table")],
             env=environment(),

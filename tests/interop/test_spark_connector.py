@@ -1,4 +1,6 @@
-"""Spark's own Kafka connector and ``kafka-topic``: the same rows, offsets and errors; checkpoints work both ways."""
+"""Spark's own Kafka connector and ``kafka-topic``: the same rows, offsets and errors; each continues the other's
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def jars() -> str:
 
 
 def run(script: str, *arguments: str) -> list[str]:
-    """Run a script with a Spark of its own; return its lines."""
+    """Run a script with its own Spark. Return its lines."""
     command = [sys.executable, str(FOLDER / script), *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False, env=environment)
@@ -36,7 +38,7 @@ def run(script: str, *arguments: str) -> list[str]:
 
 
 def compare(servers: str, jars: str) -> None:
-    """Have each read made twice; KAFKAFRAMES_DRAWS more than those written down, drawn with KAFKAFRAMES_SEED."""
+    """Run each read twice, and KAFKAFRAMES_DRAWS additional random ones, drawn with KAFKAFRAMES_SEED."""
     lines = run("connector_script.py", servers, jars, SEED, str(DRAWS))
     different = [line for line in lines if line.startswith("DIFFERENT")]
     assert not different, "\n".join(different)
@@ -47,21 +49,21 @@ def compare(servers: str, jars: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_reads_and_streams_give_the_same(jars: str) -> None:
+def test_reads_and_streams_are_equal(jars: str) -> None:
     with Broker() as broker:
         compare(broker.bootstrap_servers, jars)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_reads_and_streams_of_a_real_kafka_give_the_same(jars: str, kafka, tmp_path: Path) -> None:
+def test_reads_and_streams_of_a_real_kafka_are_equal(jars: str, kafka, tmp_path: Path) -> None:
     with kafka(tmp_path / "kafka") as node:
         compare(node.bootstrap, jars)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_checkpoint_goes_from_one_to_the_other_and_back(jars: str, tmp_path: Path) -> None:
+def test_each_source_continues_the_checkpoint_of_the_other(jars: str, tmp_path: Path) -> None:
     with Broker() as broker:
         lines = run("checkpoint_script.py", broker.bootstrap_servers, jars, str(tmp_path))
     counts = [json.loads(line) for line in lines if line.startswith("[")]

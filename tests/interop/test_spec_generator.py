@@ -1,4 +1,4 @@
-"""Specs that ``spec rewrite`` writes, before Kafka's own generator and its verifier of evolution."""
+"""The specs of ``spec rewrite``, with Kafka's own generator and its evolution verifier."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ JARS = (
 @pytest.fixture(scope="module", name="classes")
 def _classes():
     if shutil.which("java") is None or shutil.which("mvn") is None:
-        pytest.skip("no java or no Maven on the PATH")
+        pytest.skip("Java or Maven is not on the PATH")
     try:
         return ":".join(str(fetch(one)) for one in JARS)
     except subprocess.SubprocessError as error:
-        pytest.skip(f"Kafka's generator cannot be had: {error}")
+        pytest.skip(f"Kafka's generator cannot be fetched: {error}")
 
 
 @pytest.fixture(scope="module", name="published")
@@ -63,7 +63,7 @@ def java(classes: str, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize("of", ["published", "catalog"])
-def test_the_generator_takes_every_file(classes, published_dir, tmp_path, of):
+def test_the_generator_accepts_every_file(classes, published_dir, tmp_path, of):
     folder = rewrite_specs(tmp_path / "new", *(["--from", str(published_dir)] if of == "published" else []))
     count = len(list(folder.glob("*.json")))
     options = ("-t", "ApiMessageTypeGenerator", "-m", "MessageDataGenerator", "JsonConverterGenerator")
@@ -71,8 +71,8 @@ def test_the_generator_takes_every_file(classes, published_dir, tmp_path, of):
     assert f"processed {count} Kafka message JSON file(s)" in output
 
 
-def test_the_verifier_refuses_nothing_but_messages_whose_default_turned_null(classes, published_dir, tmp_path):
-    """Fifteen of the published files it refuses as their own successors; they are left out."""
+def test_the_verifier_rejects_only_messages_with_a_new_null_default(classes, published_dir, tmp_path):
+    """It rejects fifteen of the published files as successors of themselves; they are left out."""
     refused_messages = dict(
         line.split(": ", 1)
         for line in java(classes, JAVA / "VerifyEvolution.java", published_dir, published_dir).splitlines()

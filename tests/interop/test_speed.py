@@ -1,6 +1,6 @@
 """Kafka's own Java classes and ours on the same bytes, in one run; the tables are written to ``benchmarks/results``.
 
-The tests fail if the two sides do not read the same, not if one is slow: the machine may be busy.
+The tests fail if the two sides read different data, but not if one is slow: the machine may be busy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADERS = [("source", b"bench"), ("trace", b"0123456789abcdef")]
 
 
 def columns_of(count: int) -> dict[str, list[Any]]:
-    """Make keys, 100-byte JSON values, no two alike, and headers on every fourth record."""
+    """Create keys, distinct 100-byte JSON values, and headers on every fourth record."""
     choose, values = random.Random(7), []
     for number in range(count):
         value = f'{{"order_id":{number},"customer":"c{choose.randrange(99999):05}","amount":{choose.random():.4f}'
@@ -48,7 +48,7 @@ def read(data: bytes) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """Add what the Java side adds: offsets, timestamps, numbers of headers, sizes of values."""
+    """Add up what the Java side adds up: offsets, timestamps, numbers of headers, value sizes."""
     total = 0
     for batch in kafkaframes.read_records(data, on_damage="fail"):
         for name in ("offset", "timestamp"):
@@ -69,7 +69,7 @@ def best_seconds(data: bytes, seconds: float) -> float:
 
 
 @pytest.mark.slow
-def test_reading_beside_kafkas_reader(java: Callable[..., str], tmp_path: Path) -> None:
+def test_reading_compared_with_kafkas_reader(java: Callable[..., str], tmp_path: Path) -> None:
     columns, lines = columns_of(RECORDS), []
     for codec in CODECS:
         data = kafkaframes.build_records(columns, codec=codec, batch_records=120, batch_bytes=1 << 30)
@@ -93,7 +93,7 @@ def test_reading_beside_kafkas_reader(java: Callable[..., str], tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_dump_log_beside_kafkas(oracle: Path) -> None:
+def test_dump_log_compared_with_kafkas(oracle: Path) -> None:
     tool = oracle.parent / "real_kafka.py"
     process = subprocess.run(
         [sys.executable, tool, "classpath", KAFKA], capture_output=True, text=True, timeout=900, check=False
@@ -123,6 +123,6 @@ def dump_log_benchmark() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["dump_log"] = module  # dataclasses and named tuples look their module up
+    sys.modules["dump_log"] = module  # dataclasses and named tuples look up their module
     spec.loader.exec_module(module)
     return module

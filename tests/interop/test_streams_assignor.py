@@ -10,7 +10,7 @@ from tests.interop.streams_assignments import judge_groups
 GROUPS = 6_000
 
 
-def test_every_task_goes_where_kafka_sends_it():
+def test_tasks_are_assigned_as_by_kafka():
     groups = list(islice(cases(20261123), GROUPS))
     lines = [group.text() for group in groups]
     answers = judge_groups(lines)

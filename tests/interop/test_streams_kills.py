@@ -31,7 +31,7 @@ _LIBRARIES = (
     SLF4J,
     "org.slf4j:slf4j-simple:1.7.36",
 )
-# An application that is killed is given up soon; members have their tasks soon.
+# A killed application's session times out soon, and members get their tasks soon.
 SETTINGS = {
     "group.streams.session.timeout.ms": "6000",
     "group.streams.heartbeat.interval.ms": "1000",
@@ -42,7 +42,7 @@ _SECONDS = 240
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs the application, but for its arguments."""
+    """The command that runs the application, without its arguments."""
     classes = tmp_path_factory.mktemp("classes")
     classpath = ":".join([str(classes), *(str(fetch(one)) for one in _LIBRARIES)])
     source = JAVA / "streams" / "CountWords.java"
@@ -51,7 +51,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 class Applications:
-    """Instances of the application, each with a state directory of its own."""
+    """Instances of the application, each with its own state directory."""
 
     def __init__(self, command: list[str], folder: Path, bootstrap: str) -> None:
         self._command, self._folder, self._bootstrap = command, folder, bootstrap
@@ -98,7 +98,7 @@ class Words:
         self.sent_count += ROUND
 
     def committed_counts(self) -> dict[str, list[int]]:
-        """Return the counts that were committed, by word, in their order."""
+        """Return the committed counts of each word, in order."""
         rows = kafkaframes.scan_topic(self._bootstrap, "out").select("key", "value").to_arrow().to_pylist()
         counts_by_word: dict[str, list[int]] = {}
         for row in rows:
@@ -106,7 +106,7 @@ class Words:
         return counts_by_word
 
     def wait(self, at_least: int) -> dict[str, list[int]]:
-        """Wait until so many counts have come out."""
+        """Wait until the output has this many counts."""
         end = time.monotonic() + _SECONDS
         while sum(map(len, counts := self.committed_counts().values())) < at_least:
             assert time.monotonic() < end, f"{sum(map(len, counts))} of {at_least}"
@@ -114,7 +114,7 @@ class Words:
         return self.committed_counts()
 
     def check(self) -> None:
-        """Every word was counted once each time, and in order."""
+        """Check that every word was counted once per round, in order."""
         each = list(range(1, self.sent_count // WORDS + 1))
         assert self.wait(self.sent_count) == {f"w{number}": each for number in range(WORDS)}
 
@@ -151,7 +151,7 @@ def test_applications_and_the_broker_are_killed(client_trials, java, tmp_path):
 
 
 def _start_broker(command: list[str], log_path: Path) -> subprocess.Popen[bytes]:
-    """Start a broker; return when it listens."""
+    """Start a broker. Return once it listens."""
     with log_path.open("wb") as file:
         broker = subprocess.Popen(command, stderr=file)
     while "listen" not in log_path.read_text():

@@ -48,7 +48,7 @@ STANDARD = {
         "consumer.fetch.manager.fetch.latency.max",
     },
 }
-#: Metrics of which this client reports the total and Java's client does not, or under another kind.
+#: Metrics that only this client reports as a total, or that Java's client reports with another type.
 OWN = {"producer.records.per.batch.avg"}
 
 
@@ -102,7 +102,7 @@ def points(file) -> Callable[[str], list[Point]]:
 
 
 def run_java_clients(kafka, classes: Path, servers: str) -> None:
-    """Let Java's clients, whose client id is ``java``, push metrics while they use the topic ``t``."""
+    """Let Java's clients, with the client id ``java``, push metrics while they use the topic ``t``."""
     libraries = f"{classes}:{kafka.module.fetch(kafka.version)}/*"
     command = ["java", "-cp", libraries, "PushingClients", servers, "t", "java"]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
@@ -158,7 +158,7 @@ def push_as_consumer(servers: str, client_id: str, points) -> str:
 
 
 @pytest.mark.parametrize(("client", "push"), [("producer", push_as_producer), ("consumer", push_as_consumer)])
-def test_a_plugin_gets_what_javas_clients_push(servers, points, java_points, client, push):
+def test_a_plugin_gets_the_metrics_that_java_clients_push(servers, points, java_points, client, push):
     instance_id = push(servers, client, points)
     ours = points(client)
     assert {point.instance_id for point in ours} == {instance_id}
@@ -174,10 +174,10 @@ def test_a_plugin_gets_what_javas_clients_push(servers, points, java_points, cli
         assert labels_of(ours, name) <= labels_of(java, name), name
     names = {part.partition("=")[0] for part in ours[0].client[1:-1].split(", ")}
     java_names = {part.partition("=")[0] for part in java[-1].client[1:-1].split(", ")}
-    assert names == java_names - ({"client_rack"} if client == "producer" else set())  # Java takes any setting
+    assert names == java_names - ({"client_rack"} if client == "producer" else set())  # Java accepts any setting
 
 
-def test_the_totals_of_all_pushes_are_those_of_the_client(servers, points):
+def test_the_sum_of_all_pushes_is_the_total_of_the_client(servers, points):
     push_as_producer(servers, "totals", points)
     name = f"{PREFIX}producer.record.send.total"
     assert sum(float(point.value) for point in points("totals") if point.name == name) == 2
@@ -213,7 +213,7 @@ def test_a_changed_subscription_takes_effect(servers, points):
             admin.alter_configs("client-metrics", "all", {"metrics": "*"})
 
 
-def test_a_kafka_without_a_plugin_is_left_alone(kafka, tmp_path, caplog):
+def test_a_kafka_without_a_plugin_gets_no_metrics(kafka, tmp_path, caplog):
     with (
         kafka(tmp_path, {}) as node,
         Producer(node.bootstrap, client_id="c", enable_metrics_push=True) as producer,

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools beside the embedded broker: each call ends, and says, as beside Kafka 4.3.1."""
+"""Kafka's own command-line tools with the embedded broker: the same exit status and output as with Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop import brokers
-from tests.interop.trials import Served
+from tests.interop.trials import BrokerProcess
 
 VERSION = "4.3.1"
 SOURCE = Path(__file__).parent / "java" / "tools" / "Tools.java"
@@ -112,23 +112,23 @@ CALLS = f"""
 {_TOOLS}.AclCommand {SERVER} --remove --force --topic orders
 """
 INPUTS = {"orders": "one\\ntwo\\nthree\\n", "compacted": "a,1\\nb,2\\na,3\\n"}  # of ConsoleProducer, by topic
-VARYING = [  # from run to run, or in words of our own
+VARYING = [  # differ between runs, or have a text of our own
     (r"(?:localhost|127\.0\.0\.1)(?:/[\d.]+)?[: ]+\d{4,5}\b", "ADDRESS"),
     (r"\b[\w-]{8}-(?:[\w-]{4}-){3}[\w-]{12}\b", "UUID"),
     (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
     (r"\b1[6-9]\d{11}\b", "TIME"),
     (r"\bperf-consumer-\d+", "perf-consumer"),
     (r"(Error while executing topic command :|Exception:) .*", r"\1"),
-    (r"\bmin\.insync\.replicas=1\b,?", ""),  # a default of the cluster's that comes with eligible leader replicas
+    (r"\bmin\.insync\.replicas=1\b,?", ""),  # a default of clusters with eligible leader replicas
     (r'(?<=")/[^"]+(?=")', "PATH"),
-    (r'(?m)^\{"timestamp":.*', ""),  # of the verifiable clients, whose threads still speak behind their end
+    (r'(?m)^\{"timestamp":.*', ""),  # of the verifiable clients, whose threads still print after their end
     (r"(?m)^\s*(?:at |Tools\$Ended|null$).*", ""),
 ]
-AUTHORIZER = {  # as ours, which takes rights without being told to
+AUTHORIZER = {  # like our broker, which grants permissions without being configured
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-UNLIKE = {  # of these the exit status is compared alone, as the others say the same
+UNLIKE = {  # only their exit status is compared, since the other tools print the same
     "--topics-with-overrides": "min.insync.replicas is one in Kafka, for every topic",
     "--entity-type brokers": "the same default of the cluster's",
     "Performance": "figures",
@@ -141,7 +141,7 @@ UNLIKE = {  # of these the exit status is compared alone, as the others say the 
 
 
 def lines_of(servers: str, folder: Path) -> list[str]:
-    """Return the calls for one side, as ``Tools`` reads them."""
+    """Return the calls for one side, in the format of ``Tools``."""
     files = {
         "delete": {"partitions": [{"topic": "orders", "partition": 0, "offset": 1}], "version": 1},
         "move": {"topics": [{"topic": "compacted"}], "version": 1},
@@ -159,7 +159,7 @@ def lines_of(servers: str, folder: Path) -> list[str]:
 
 
 def plain(text: str) -> list[str]:
-    """Return what a tool said, without what differs from run to run, in any order."""
+    """Return a tool's output in any order, without the parts that differ between runs."""
     for pattern, word in VARYING:
         text = re.sub(pattern, word, text)
     return sorted(re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip())
@@ -167,7 +167,7 @@ def plain(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], list[tuple[int, list[str]]]]:
-    """Make every call to a broker; return status and output of each."""
+    """Run every call against a broker. Return status and output of each."""
     libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     classes = tmp_path_factory.mktemp("classes")
     classpath = f"{classes}:{libraries}/*"
@@ -185,9 +185,9 @@ def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     return calls
 
 
-def test_tools_say_the_same(client_trials, run, oracle, tmp_path):
+def test_tools_print_the_same(client_trials, run, oracle, tmp_path):
     client_trials.begin("Kafka's command-line tools", VERSION, "calls beside Kafka itself")
-    served_broker = Served(tmp_path / "ours")
+    served_broker = BrokerProcess(tmp_path / "ours")
     try:
         ours = run(served_broker.bootstrap, tmp_path / "calls-ours")
     finally:

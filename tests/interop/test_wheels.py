@@ -1,6 +1,6 @@
-"""The wheels of ``make dist`` in empty environments of every Python that is there, with empty homes.
+"""The wheels of ``make dist`` in empty environments of every available Python, with empty home directories.
 
-``make dist`` ends with this; elsewhere a wheel is made as it does, with this machine's C compiler.
+``make dist`` ends with this. Otherwise the same wheel is built here, with this machine's C compiler.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("version", MATRIX["PYTHONS"])
-def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_path: Path, version: str) -> None:
+def test_the_first_call_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_path: Path, version: str) -> None:
     interpreter = MATRIX["interpreter_of"](version)
     if interpreter is None:
         pytest.skip(f"no Python {version} on this machine")
@@ -64,7 +64,7 @@ def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_p
     assert "payload:" in result.stdout
     assert "compiling" not in result.stderr
     assert not [path for path in home.rglob("*") if path.is_file()]
-    assert seconds < FIRST_ANSWER_SECONDS  # of CPU time, one thread's: what else runs on the machine does not count
+    assert seconds < FIRST_ANSWER_SECONDS  # CPU time of one thread: other programs on the machine do not count
     assert ask("kernels", "status").returncode == 0
 
 
@@ -74,7 +74,7 @@ def test_a_wheel_has_the_types_of_the_messages(wheel: Path) -> None:
         assert "kafkaframes/py.typed" in archive.namelist()
 
 
-def test_the_pure_wheel_runs_as_plain_python_and_says_so_once(wheel: Path, tmp_path: Path) -> None:
+def test_the_pure_wheel_runs_in_plain_python_and_warns_once(wheel: Path, tmp_path: Path) -> None:
     (pure,) = wheel.parent.glob("*-none-any.whl")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "--quiet", str(pure)]

@@ -1,4 +1,4 @@
-"""Real brokers open what the writer wrote, go on from there, and the writer goes on from what they left."""
+"""Real brokers open the writer's logs and continue, and the writer continues from theirs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"codec": "zstd"}, {"record_format": 1, "codec": "gzip"}, {"record_format": 0}], ids=str
 )
-def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, options):
+def test_a_broker_opens_the_log_and_continues_and_we_continue_after_it(kafka, java, tmp_path, options):
     logs = tmp_path / "node" / "data"
     write(logs, tmp_path / "one", count=500, num_partitions=3, segment_bytes=6000, batch_records=20, **options)
     expected_records = brokers.read_expected_records(logs)
@@ -65,7 +65,7 @@ def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, op
 
 # ------------------------------------------------------------------------------- df.write.format("kafka-log") itself
 
-TOPICS = {  # of each: format, codec, partitions
+TOPICS = {  # for each: format, codec, partitions
     f"{magic}-{codec}": (magic, codec, 7 if codec == "lz4" else 5)
     for magic, codecs in {
         "v2": ("none", "gzip", "snappy", "lz4", "zstd"),
@@ -93,7 +93,7 @@ WRITE = """
 
 
 def rows() -> list[tuple[int, bytearray | None, bytearray | None]]:
-    """Return what is written: keys of every length up to 70, one empty, some null; some values null."""
+    """Return the rows to write: keys of every length up to 70, one empty, some null; some values null."""
     choose = random.Random(5)
     keys = [choose.randbytes(length) for length in range(70)]
     rows = []
@@ -114,7 +114,7 @@ def spark_log_dir(tmp_path_factory) -> Path:
     return path
 
 
-def partitions_by_key(cluster: brokers.Seen, topic: str) -> dict[str, set[int]]:
+def partitions_by_key(cluster: brokers.ClientResults, topic: str) -> dict[str, set[int]]:
     partitions: dict[str, set[int]] = {}
     for (name, partition), records in cluster.records.items():
         for record in records if name == topic else ():

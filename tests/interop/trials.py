@@ -1,12 +1,12 @@
-"""What each client is asked beside the embedded broker, in whichever language it is written, and how it is judged.
+"""The trials of each client with the embedded broker, whatever its language, and how they are judged.
 
-A client is a program: ``PROGRAM ... NAME HOST:PORT VERB ARGUMENTS``. Values are ``PREFIX-NUMBER``, with dots behind so
-that codecs have something to do; a line on standard output for each thing that happened, without the dots:
+A client is a program: ``PROGRAM ... NAME HOST:PORT VERB ARGUMENTS``. Values are ``PREFIX-NUMBER``, with trailing dots
+so that codecs have data to compress. The program prints a line for each event, without the dots:
 
     write TOPIC PREFIX COUNT CODEC PAUSE_MS    ``acked VALUE`` or ``failed VALUE``
     read TOPIC GROUP                           ``read VALUE``, until standard input ends; then it commits, and leaves
     transact TOPIC                             commits kept-0 to kept-4, aborts gone-0 ..., commits kept-too-0 ...
-    admin TOPIC                                makes it, ``partitions 3``; deletes it, ``there false``
+    admin TOPIC                                creates it, ``partitions 3``; deletes it, ``there false``
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class PeerClient:
     """A client in the table, and what it has.
 
     Attributes:
-        name: as people know it; with the version, a row of docs/clients.md.
-        command: its program and the name that the program knows it by.
-        is_idempotent: what it sends again is written once; else at least once.
+        name: its usual name; with the version, a row of docs/clients.md.
+        command: its program and the name that the program uses for it.
+        is_idempotent: whether records that it sends again are written once; otherwise at least once.
     """
 
     name: str
@@ -56,14 +56,14 @@ class PeerClient:
 
     @property
     def id(self) -> str:
-        """Of a test, and in names of topics."""
+        """The id of the test, also used in names of topics."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.name}-{self.version}").strip("-")
 
 
-class Running:
-    """A program at work; its lines are taken as they come."""
+class RunningProgram:
+    """A running program, whose lines are read as they arrive."""
 
-    def __init__(self, broker: Served, client: PeerClient, *words: object) -> None:
+    def __init__(self, broker: BrokerProcess, client: PeerClient, *words: object) -> None:
         command = [*client.command, broker.bootstrap, *words]
         self._process = subprocess.Popen(
             list(map(str, command)),
@@ -93,11 +93,11 @@ class Running:
                 self._errors.append(line.decode(errors="replace"))
 
     def words_after(self, word: str) -> list[str]:
-        """Return what was said so far with a word."""
+        """Return the lines so far that start with a word."""
         return [rest for one, rest in list(self._lines) if one == word]
 
     def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so, while the program runs."""
+        """Wait for a condition while the program runs."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             assert self._process.poll() is None, f"ended with {self._process.returncode}: {self.errors()}"
@@ -105,11 +105,11 @@ class Running:
             time.sleep(0.05)
 
     def errors(self) -> str:
-        """Return the end of what it complained of."""
+        """Return the end of its error output."""
         return "".join(self._errors[-40:])[-4000:]
 
-    def end(self) -> Running:
-        """Wait until it ends by itself, with its standard input closed."""
+    def end(self) -> RunningProgram:
+        """Wait until the program ends by itself, with its standard input closed."""
         self._process.stdin.close()
         try:
             status = self._process.wait(PATIENCE_SECONDS)
@@ -121,7 +121,7 @@ class Running:
         return self
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the program at once."""
         self._process.kill()
         self._process.wait()
         with suppress(OSError):  # what was not flushed to it
@@ -130,8 +130,8 @@ class Running:
             one.join()
 
 
-class Served:
-    """A broker in a process of its own, on one port and one directory through all kills, and what it has."""
+class BrokerProcess:
+    """A broker in a process of its own, which keeps its port and directory through all kills."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -143,7 +143,7 @@ class Served:
         return f"127.0.0.1:{self._process.port}"
 
     def crash(self) -> None:
-        """End it with kill -9, and start it again a moment later."""
+        """Kill the broker with kill -9, and restart it a moment later."""
         self._process.end()
         time.sleep(0.5)
         self._process.start()
@@ -156,12 +156,12 @@ class Served:
             admin.create_topics([NewTopic(topic, partitions)])
 
     def values(self, topic: str) -> list[str]:
-        """Return what a consumer of committed records gets."""
+        """Return the values that a read_committed consumer gets."""
         table = scan_topic(self.bootstrap, topic).select("value").to_arrow()
         return [value.decode().rstrip(".") for value in table.column(0).to_pylist()]
 
     def codecs(self, topic: str) -> dict[str, str]:
-        """Return the codec of the batch that has each value, from the files."""
+        """Return the codec of each value's batch, from the files."""
         records = read_records(
             self.directory, topics=[topic], columns=["value", "codec"], control_records=False
         ).read_all()
@@ -172,18 +172,18 @@ class Served:
         with Admin(self.bootstrap) as admin:
             try:
                 description = admin.describe_group(group)
-            except BrokerError:  # nobody has joined yet
+            except BrokerError:  # no member has joined yet
                 return []
         return sorted(len(member.assignment) for member in description.members) if description.state == "Stable" else []
 
 
 @contextmanager
-def programs(broker: Served, client: PeerClient) -> Iterator[Callable[..., Running]]:
-    """Give what starts the client's program; none of them outlives the test."""
-    running_programs: list[Running] = []
+def programs(broker: BrokerProcess, client: PeerClient) -> Iterator[Callable[..., RunningProgram]]:
+    """Yield a function that starts the client's program. All programs end with the test."""
+    running_programs: list[RunningProgram] = []
 
-    def start(*words: object) -> Running:
-        running_programs.append(Running(broker, client, *words))
+    def start(*words: object) -> RunningProgram:
+        running_programs.append(RunningProgram(broker, client, *words))
         return running_programs[-1]
 
     try:
@@ -193,8 +193,8 @@ def programs(broker: Served, client: PeerClient) -> Iterator[Callable[..., Runni
             one.kill()
 
 
-def writes_every_codec(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
-    """Each codec is in the log as it was asked for; a group reads all of it."""
+def writes_every_codec(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Each codec is in the log as requested, and a group reads all records."""
     topic = f"codecs-{client.id}"
     broker.create(topic)
     expected_codecs = {}
@@ -210,8 +210,10 @@ def writes_every_codec(broker: Served, client: PeerClient, start: Callable[..., 
     return ", ".join(client.codecs)
 
 
-def rebalances(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
-    """Two members share the partitions; one leaves, the other has them all; what was committed is not read again."""
+def rebalances(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Two members share the partitions. One leaves, and the other one gets all partitions. Committed records are not
+    read again.
+    """
     topic = f"group-{client.id}"
     group = f"{topic}-group"
     broker.create(topic)
@@ -240,8 +242,8 @@ def rebalances(broker: Served, client: PeerClient, start: Callable[..., Running]
     return "2 members"
 
 
-def has_transactions(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
-    """What was committed is read, what was aborted is not."""
+def has_transactions(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """Committed records are read, aborted ones are not."""
     topic = f"transact-{client.id}"
     broker.create(topic)
     start("transact", topic).end()
@@ -253,16 +255,16 @@ def has_transactions(broker: Served, client: PeerClient, start: Callable[..., Ru
     return "committed, aborted"
 
 
-def administers(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
-    """A topic is made, described and deleted."""
+def administers(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """A topic is created, described and deleted."""
     outcome = start("admin", f"admin-{client.id}").end()
     assert outcome.words_after("partitions") == ["3"]
     assert outcome.words_after("there") == ["false"]
     return "create, describe, delete"
 
 
-def lives_through_kills(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
-    """A broker that is killed twice has each record that it acknowledged: once, where the client sees to it."""
+def lives_through_kills(broker: BrokerProcess, client: PeerClient, start: Callable[..., RunningProgram]) -> str:
+    """A broker that is killed twice has each acknowledged record: once, if the client is idempotent."""
     topic = f"kills-{client.id}"
     broker.create(topic)
     reader = start("read", topic, f"{topic}-group")
@@ -272,7 +274,7 @@ def lives_through_kills(broker: Served, client: PeerClient, start: Callable[...,
         broker.crash()
     acknowledged_values = writer.end().words_after("acked")
     assert len(acknowledged_values) == len(set(acknowledged_values)) > KILLED_AT[-1] + 100, (
-        "it goes on after the last kill"
+        "it continues after the last kill"
     )
     stored_counts = Counter(broker.values(topic))
     assert [value for value in acknowledged_values if not stored_counts[value]] == []
@@ -286,7 +288,7 @@ def lives_through_kills(broker: Served, client: PeerClient, start: Callable[...,
     return f"{len(acknowledged_values):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
 
 
-Trial = Callable[[Served, PeerClient, Callable[..., Running]], str]
+Trial = Callable[[BrokerProcess, PeerClient, Callable[..., RunningProgram]], str]
 TRIALS: dict[str, tuple[Trial, Callable[[PeerClient], bool]]] = {
     "codecs": (writes_every_codec, lambda client: bool(client.codecs)),
     "rebalance": (rebalances, lambda client: True),
@@ -297,11 +299,11 @@ TRIALS: dict[str, tuple[Trial, Callable[[PeerClient], bool]]] = {
 
 
 def trials_of(clients: Sequence[PeerClient]) -> list[tuple[PeerClient, str]]:
-    """Return every client with every trial of what it has."""
+    """Return every client with each trial of its features."""
     return [(client, name) for client in clients for name, (_, has) in TRIALS.items() if has(client)]
 
 
-def run_trial(broker: Served, client: PeerClient, name: str) -> str:
-    """Run one; say in a few words what was seen."""
+def run_trial(broker: BrokerProcess, client: PeerClient, name: str) -> str:
+    """Run one trial. Return a short description of the result."""
     with programs(broker, client) as start:
         return TRIALS[name][0](broker, client, start)

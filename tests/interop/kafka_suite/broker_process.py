@@ -21,7 +21,7 @@ _AUTHORIZER = "StandardAuthorizer"
 def build_broker(command: Mapping[str, Any]) -> Broker:
     """Return a broker with the nodes, racks, settings and security of a test.
 
-    A setting of one node holds for the whole broker, whose nodes share their settings; racks are each node's own.
+    A setting of one node applies to the whole broker, since its nodes share settings. Each node has its own rack.
     """
     settings: dict[str, str] = dict(command["settings"])
     racks = []
@@ -46,7 +46,7 @@ def build_broker(command: Mapping[str, Any]) -> Broker:
 
 
 def feature_levels(state: BrokerState, command: Mapping[str, Any]) -> dict[str, int]:
-    """Return the levels that a test declares. The suite's default is a metadata.version that no release has."""
+    """Return the feature levels that a test declares. The suite's default is a metadata.version that no release has."""
     levels = {METADATA: command["metadata_version"], **command["features"]}
     return {name: min(level, state.features[name].highest) for name, level in levels.items() if name in state.features}
 

@@ -1,4 +1,4 @@
-"""kafka-python of another time writes ten records and reads them back: BOOTSTRAP TOPIC [VERSION]."""
+"""An old kafka-python release writes ten records and reads them back: BOOTSTRAP TOPIC [VERSION]."""
 
 import json
 import sys

@@ -3,5 +3,5 @@
 A performance (``producing.py``, ``consuming.py`` ...) is written once, against the methods in ``interface.py``. An
 adapter calls the client's own methods: ``ours.py``, ``confluent.py``, ``kafka_python.py``, ``aio.py``. Each client runs
 in a process of its own (``performer.py``), the peers in the virtual environment of the other interop tests. The process
-that runs the tests holds the embedded broker and answers what a performance asks of it (``stage.py``).
+that runs the tests has the embedded broker and carries out what a performance requests (``stage.py``).
 """

@@ -1,4 +1,4 @@
-"""The adapter of aiokafka. Its clients live on an event loop in a thread; each call waits for a coroutine."""
+"""The adapter of aiokafka. Its clients run on an event loop in a thread; each call waits for a coroutine."""
 
 from __future__ import annotations
 

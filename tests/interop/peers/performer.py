@@ -1,7 +1,7 @@
 """``python -m tests.interop.peers.performer ADAPTER SERVERS PORT``: a process in which one client performs.
 
-The process that holds the broker sends names of performances over a connection of ``multiprocessing`` to PORT. This
-process answers with calls of the stage and, at the end of a performance, with its outcome.
+The process with the broker sends names of performances over a ``multiprocessing`` connection to PORT. This process
+answers with calls of the stage and, at the end of a performance, with its outcome.
 """
 
 from __future__ import annotations

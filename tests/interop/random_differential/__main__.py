@@ -20,7 +20,8 @@ from tests.interop.random_differential.requests import Asked
 from kafkaframes.broker import Broker
 
 VERSION = "4.3.1"
-# A new assignment of a group is there at once, as it is here: Kafka waits a second between two, and computes beside.
+# A new assignment is available at once, as in our broker: Kafka waits a second between two, and computes it in
+# the background.
 PROPERTIES = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignor.offload.enable": "false",
@@ -33,7 +34,7 @@ PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "2",
     "log.retention.ms": "-1",  # the records are old
     "log.cleaner.enable": "false",
-    "offsets.retention.check.interval.ms": "86400000",  # else each forgets groups of which nothing is left in a round
+    "offsets.retention.check.interval.ms": "86400000",  # otherwise both brokers delete empty groups within a round
 }
 OURS = PROPERTIES | {
     "authorizer.class.name": "",
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         judge.is_about_share_groups = options.share
         if options.record:
             left_out = record(judge, options.seed, options.requests, options.record)
-            print(f"{options.record}: {options.record.stat().st_size} bytes, {left_out} episodes were left out")
+            print(f"{options.record}: {options.record.stat().st_size} bytes, {left_out} episodes were skipped")
             return 0
         if options.replay:
             lines = Path(options.replay).read_text().splitlines()
@@ -97,7 +98,7 @@ def _campaign(judge: Judge, options: argparse.Namespace) -> int:
         seen_findings: list[Finding] | None = [] if options.keep_going else None
         first = judge.episode(requests, seen_findings=seen_findings)
         if first is not None:
-            print(f"--- episode {number - 1}\n{first}\n--- the shortest that shows it\n{judge.shortest(first)}")
+            print(f"--- episode {number - 1}\n{first}\n--- the shortest sequence\n{judge.shortest(first)}")
             return 1
         for finding in seen_findings or ():
             kind = _kind(finding)
@@ -106,7 +107,7 @@ def _campaign(judge: Judge, options: argparse.Namespace) -> int:
                 print(f"--- episode {number - 1}\n{_short(finding)}", flush=True)
     apis = len({api for api, _ in judge.kinds})
     print(f"{judge.count} requests, {apis} APIs, {len(judge.kinds)} versions, {time.monotonic() - began:.0f} s")
-    print(f"{sum(kinds.values())} differences without a name, of {len(kinds)} kinds")
+    print(f"{sum(kinds.values())} unnamed differences, of {len(kinds)} kinds")
     for kind, count in kinds.most_common():
         print(f"{count:5} {kind}")
     return bool(kinds)

@@ -1,4 +1,4 @@
-"""Two answers, field by field: differences without a name."""
+"""The comparison of two responses, field by field: unnamed differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEYS = (
 
 
 class AnswerDifference(NamedTuple):
-    """One field in which two answers differ."""
+    """One field in which two responses differ."""
 
     path: str
     ours: Any
@@ -32,7 +32,7 @@ class AnswerDifference(NamedTuple):
 
 
 def plain(memory: Memory, request: Asked, answer: Any) -> Any:
-    """Return an answer as JSON that two brokers can share."""
+    """Return a response as JSON without values that two brokers cannot share."""
     if isinstance(answer, str):
         return answer
     memory.named_symbols = set(re.findall(r'"(__\w+)"', json.dumps(request.body)))
@@ -43,7 +43,7 @@ def plain(memory: Memory, request: Asked, answer: Any) -> Any:
 
 
 def _by_topic(rows: list[Any]) -> list[Any]:
-    """Return the topics of a Fetch, each once: Kafka repeats a topic if its cache of partitions splits it."""
+    """Return the topics of a Fetch, each once: Kafka repeats a topic if its partition cache splits it."""
     rows_by_topic: dict[str, Any] = {}
     for row in rows:
         key = str(row.get("topic") or row.get("topicId"))
@@ -84,12 +84,12 @@ def _decode_batches(text: str | None) -> Any:
 
 
 def differences(request: Asked, ours: Any, theirs: Any) -> list[AnswerDifference]:
-    """Return the differences without a name."""
+    """Return the unnamed differences."""
     return [one for one in _walk(ours, theirs, "$") if _name(request, one) is None]
 
 
 def has_parted(request: Asked, ours: Any, theirs: Any) -> bool:
-    """Return whether the two have not done the same, for a reason that has a name."""
+    """Return whether the brokers have diverged, for a named reason."""
     if ours == theirs:
         return False
     names = (_name(request, one) for one in _walk(ours, theirs, "$"))

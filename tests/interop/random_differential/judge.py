@@ -1,4 +1,6 @@
-"""Episodes of random requests to two brokers; the first answer that differs, and the shortest way to it."""
+"""Episodes of random requests to two brokers: the first response that differs, and the shortest sequence of requests
+that causes it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from tests.interop.random_differential.symbols import Memory
 _PER_EPISODE = 60
 _PATIENCE_SECONDS = 60.0
 _MAX_REPLAYS = 25
-_LATER_SECONDS = 0.1  # Kafka answers before it has begun a group's partitions, or taken back what a session had
-# Requests after which Kafka's controller updates its broker later than the answer.
+_LATER_SECONDS = 0.1  # Kafka responds before it has initialised a group's partitions, or released a session's records
+# Requests after which Kafka's controller updates its broker later than the response.
 _TOLD_LATER = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
@@ -33,7 +35,7 @@ _ENDS_TRANSACTION = frozenset({"EndTxn", "InitProducerId", "WriteTxnMarkers"})
 
 
 class Finding(NamedTuple):
-    """A request with different answers, and the earlier requests that it needs."""
+    """A request with different responses, and the earlier requests that it needs."""
 
     before: tuple[Asked, ...]
     asked: Asked
@@ -51,10 +53,10 @@ class Judge:
     Attributes:
         ours, theirs: the addresses.
         served_ranges: the APIs and versions that both have.
-        count: of requests that were compared.
+        count: number of compared requests.
         kinds: requests by API and version.
         is_about_share_groups: draw episodes of ``share``.
-        heard: where it is a list, the requests of an episode and Kafka's answers are added to it.
+        heard: a list to which the requests of an episode and Kafka's responses are appended, or None.
     """
 
     ours: tuple[str, int]
@@ -70,7 +72,7 @@ class Judge:
     _aside: Side | None = None
 
     def prepare(self) -> None:
-        """Wait until the coordinators of both brokers are there."""
+        """Wait until the coordinators of both brokers are available."""
         for address in (self.ours, self.theirs):
             prepare(address)
         self.wait_for_kafka()
@@ -85,7 +87,7 @@ class Judge:
     def episode(
         self, requests: Sequence[Asked], *, last_only: bool = False, seen_findings: list[Finding] | None = None
     ) -> Finding | None:
-        """Send requests in order; return the first that is answered differently (``last_only``: if it is the last)."""
+        """Send requests in order. Return the first with different responses (``last_only``: if it is the last one)."""
         self._episodes += 1
         prefix = f"r{self._run}x{self._episodes}-"
         ours, theirs = (Side(address, Memory(prefix)) for address in (self.ours, self.theirs))
@@ -139,7 +141,7 @@ class Judge:
         return parked_request
 
     def _unpark(self, parked_requests: list[Any], ours: Side, theirs: Side, requests: Sequence[Asked]) -> Any:
-        """Compare the answers of requests that waited, once they are there."""
+        """Compare the responses to parked requests, once they have arrived."""
         for parked_request in list(parked_requests):
             _, one, _, mine, other = parked_request
             data = mine.receive(0.0)
@@ -157,7 +159,7 @@ class Judge:
         return None
 
     def _settle(self, ours: Side, theirs: Side, one: Asked, answer: Any) -> None:
-        """Wait until Kafka has done what it answered, and learn what both did."""
+        """Wait until Kafka has completed the request, and record the ids that both brokers created."""
         if answer is CLOSED:
             return
         if one.api in _TOLD_LATER:
@@ -172,10 +174,12 @@ class Judge:
     @property
     def _barrier(self) -> str:
         """The topic whose setting is changed to wait for Kafka; each run has its own."""
-        return f"zz-barrier-{self._run}"  # the last by name: cursors reach it last
+        return f"zz-barrier-{self._run}"  # the last by name, so that cursors reach it last
 
     def wait_for_kafka(self) -> None:
-        """Wait until Kafka's broker has heard of all that its controller answered: two changes, one after the other."""
+        """Wait until Kafka's broker has applied all changes that its controller confirmed: two changes, one after
+        the other.
+        """
         if self._aside is None:
             self._aside = Side(self.theirs, Memory(""))
             topic = {
@@ -204,10 +208,10 @@ class Judge:
                 configs = self._aside.ask("DescribeConfigs", 4, **fields).results[0].configs
                 if configs and configs[0].value == value:
                     break
-                assert time.monotonic() < end, "Kafka's broker does not hear from its controller"
+                assert time.monotonic() < end, "Kafka's broker does not apply its controller's changes"
 
     def _wait_for_transactions(self, theirs: Side) -> None:
-        """Wait until Kafka has written the markers of the transactions that end."""
+        """Wait until Kafka has written the markers of ending transactions."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:
             fields = {"stateFilters": ["PrepareCommit", "PrepareAbort"], "producerIdFilters": []}
@@ -216,7 +220,7 @@ class Judge:
             time.sleep(0.005)
 
     def _clean(self, ours: Side, theirs: Side, parked_requests: Sequence[Any]) -> None:
-        """Delete the topics of an episode on both sides, and close what still waits."""
+        """Delete the topics of an episode on both sides, and close pending connections."""
         for side in (ours, theirs):
             delete_topics(side)
         for *_, mine, other in parked_requests:
@@ -236,7 +240,7 @@ class Judge:
         ]
 
     def shortest(self, finding: Finding) -> Finding:
-        """Drop requests before a difference as long as it stays: halves first, then single ones."""
+        """Remove requests before a difference as long as the difference remains: halves first, then single ones."""
         best, replays = finding, 0
         size = max(len(best.before) // 2, 1)
         while size and replays < _MAX_REPLAYS:
@@ -280,5 +284,5 @@ def common_ranges(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, t
         ranges_by_name["Produce"] = (
             3,
             ranges_by_name["Produce"][1],
-        )  # Kafka 4 names 0 to 2 for old clients, and refuses them
+        )  # Kafka 4 advertises 0 to 2 for old clients, and rejects them
     return ranges_by_name

@@ -1,6 +1,6 @@
 """Values that may differ, and differences by design: the table of named differences, each with its reason.
 
-A row is free where the path of a field matches; a ``when`` further looks at both values. ``docs/tables.py`` prints it.
+A row applies if its path matches the field. A ``when`` also examines both values. ``docs/tables.py`` prints the table.
 """
 
 from __future__ import annotations
@@ -60,30 +60,30 @@ def of_kind(ours: Any, theirs: Any) -> bool:
 
 
 def differs_in_rejection(ours: Any, theirs: Any) -> bool:
-    """Return whether Kafka failed where we refuse."""
+    """Return whether Kafka fails with an internal error and our broker rejects the request."""
     return theirs == -1 and ours != 0
 
 
 def never_answered(ours: Any, theirs: Any) -> bool:
-    """Return whether Kafka is silent for good."""
+    """Return whether Kafka never responds."""
     return theirs == "no answer yet"
 
 
 def has_internal_failure(ours: Any, theirs: Any) -> bool:
-    """Return whether Kafka failed where we answer: a row of an answer, compared as a whole."""
+    """Return whether Kafka fails with an internal error and our broker responds; compares a whole response."""
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return False
     return (ours.get("errorCode"), theirs.get("errorCode")) == (0, -1)
 
 
 def has_one_unwritten_group(ours: Any, theirs: Any) -> bool:
-    """Return whether Kafka lists one group of consumers more than we."""
+    """Return whether Kafka lists one more consumer group than our broker."""
     more = [row for row in theirs if row not in ours]
     return len(theirs) == len(ours) + 1 == len(ours) + len(more) and more[0]["protocolType"] == "consumer"
 
 
 def both_now(ours: Any, theirs: Any) -> bool:
-    """Return whether both are times of the run."""
+    """Return whether both are times within the run."""
     return isinstance(ours, int) and isinstance(theirs, int) and min(ours, theirs) > _NOW_MS
 
 
@@ -158,7 +158,7 @@ NAMED = (
     Named("ListOffsets", r"\.timestamp$", "the timestamp of a marker", both_now),
 )
 
-# For Kafka 3.9.1 with ``broker_release="3.9"``, whose group coordinator is other code; by API and version.
+# For Kafka 3.9.1 with ``broker_release="3.9"``, whose group coordinator has different code; by API and version.
 OF_3_9 = (
     Named(
         "OffsetCommit 0",

@@ -1,4 +1,4 @@
-"""Two brokers, one request for both: connections, the wait for work after an answer, answers."""
+"""Two brokers, one request for both: connections, responses, and the wait for asynchronous work after a response."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kafkaframes.protocol.spec.catalog import find_api as catalog_api
 
 CLOSED, SILENT, NOTHING = "connection closed", "no answer yet", "no answer, as is right"
 _PATIENCE_SECONDS = 60.0
-_PARKED_SECONDS = 0.3  # neither broker answers: the request waits for another
+_PARKED_SECONDS = 0.3  # neither broker responds: the request waits for another one
 _AGAIN_SECONDS = 0.02
-BUSY = {6, 14, 15, 16, 51}  # not leader, not coordinator yet, loading; the last transaction is still being ended
+BUSY = {6, 14, 15, 16, 51}  # not leader, not coordinator yet, loading; the last transaction is still ending
 
 
 class Connection:
@@ -37,7 +37,7 @@ class Connection:
         self.peer.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def receive(self, seconds: float) -> bytes | str:
-        """Return the next frame, ``CLOSED``, or ``SILENT`` after so many seconds."""
+        """Return the next frame, ``CLOSED``, or ``SILENT`` after this many seconds."""
         end = time.monotonic() + seconds
         while (data := self._frames.next_frame()) is None:
             if self.peer is None:
@@ -72,7 +72,7 @@ class Side:
         self.connection = Connection(self.address)
 
     def send(self, request: Asked) -> Any:
-        """Send a request with this broker's values in it; return its body."""
+        """Send a request with this broker's own values in it. Return its body."""
         body = message(f"{request.api}Request").from_json(self.memory.own(request.body), request.version)
         frame = encode_request(body, request.version, correlation_id=1, client_id="differential")
         try:
@@ -85,7 +85,7 @@ class Side:
         return body
 
     def read(self, request: Asked, body: Any, data: bytes | str) -> Any:
-        """Return an answer as JSON with names for this broker's own values; remember what it gives."""
+        """Return a response as JSON with names for this broker's own values. Record the ids that it contains."""
         if isinstance(data, str):
             return data
         if _has_no_answer(request):
@@ -95,7 +95,7 @@ class Side:
         return answer
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
-        """Send an extra request on the same connection; return the answer, or the reason without one."""
+        """Send an extra request on the same connection. Return the response, or the reason why there is none."""
         request = Asked(api, version, message(f"{api}Request")().to_json(version) | fields)
         answer = self.read(request, self.send(request), self.connection.receive(_PATIENCE_SECONDS))
         if answer is CLOSED:  # by the request before
@@ -108,7 +108,7 @@ def _has_no_answer(request: Asked) -> bool:
 
 
 def codes_of(answer: Any) -> set[int]:
-    """Return all error codes of an answer."""
+    """Return all error codes of a response."""
     if isinstance(answer, list):
         return set().union(*(codes_of(one) for one in answer)) if answer else set()
     if not hasattr(answer, "_fields"):
@@ -124,14 +124,14 @@ def codes_of(answer: Any) -> set[int]:
 
 
 def answers(ours: Side, theirs: Side, request: Asked) -> tuple[Any, Any]:
-    """Return both brokers' answers; repeat the request if Kafka is still busy with earlier ones."""
+    """Return both brokers' responses. Repeat the request if Kafka is still busy with earlier ones."""
     own = ours.send(request)
     other = theirs.send(request)
     mine = ours.connection.receive(_PARKED_SECONDS)
     data = theirs.connection.receive(_PARKED_SECONDS if mine is SILENT else _PATIENCE_SECONDS)
     if mine is SILENT and data is not SILENT:
         mine = ours.connection.receive(_PATIENCE_SECONDS / 10)
-    if (mine is SILENT) != (data is SILENT):  # a late answer is not to be taken for the next one
+    if (mine is SILENT) != (data is SILENT):  # a late response must not be taken for the next one
         ours.connection.close()
         theirs.connection.close()
     first = ours.read(request, own, mine)
@@ -145,7 +145,7 @@ def answers(ours: Side, theirs: Side, request: Asked) -> tuple[Any, Any]:
 
 
 def _is_later(request: Asked, first: Any, second: Any) -> bool:
-    """Return whether Kafka is later than our broker: it creates a share group asynchronously."""
+    """Return whether Kafka is slower than our broker: it creates a share group asynchronously."""
     if request.api == "ShareGroupHeartbeat" and not isinstance(first, str) and not isinstance(second, str):
         return bool(0 < second.member_epoch < first.member_epoch)
     return bool(codes_of(second) & BUSY) and not codes_of(first) & BUSY

@@ -11,10 +11,10 @@ from tests.interop.random_differential.symbols import NIL, symbol, unknown_id, u
 
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 NOW = 1_700_000_000_000
-TOPICS = ("~a", "~b", "~c")  # made when an episode begins: 2, 1 and 1 partitions; c is compacted
-LATER_TOPICS = ("~d", "~e")  # made and deleted by requests
+TOPICS = ("~a", "~b", "~c")  # created at the start of an episode, with 2, 1 and 1 partitions; c is compacted
+LATER_TOPICS = ("~d", "~e")  # created and deleted by requests
 WRONG_TOPICS = ("~none", "", "..", "a/b", "~" + "x" * 250, "~a.b", "~a_b")
-GROUPS = ("~g", "~g", "~k", "~s")  # mostly classic, consumer, share
+GROUPS = ("~g", "~g", "~k", "~s")  # mostly a classic, a consumer and a share group
 WRONG_GROUPS = ("~nobody", "")
 TRANSACTIONS = ("~t", "~u")
 MEMBERS = ("", "nobody", "m" * 300)
@@ -25,7 +25,7 @@ class Draw:
     """The choices of one request: its group, transaction and topic.
 
     Attributes:
-        oddness: the share of fields that are drawn from the pools of wrong values.
+        oddness: the share of fields that are drawn from the pools of invalid values.
     """
 
     random: random.Random
@@ -34,17 +34,17 @@ class Draw:
     oddness: float
 
     def __post_init__(self) -> None:
-        # A commit would make the group without a name, which all episodes share.
+        # A commit would create the group without a name, which all episodes share.
         self.group = self.odd_or(GROUPS, WRONG_GROUPS[:1] if self.api == "OffsetCommit" else WRONG_GROUPS)
         self.transaction = self.odd_or(TRANSACTIONS, ("~nobody", ""))
         self.topic, self.names_internal = "", False
 
     def of(self, *values: Any) -> Any:
-        """Return one of the values."""
+        """Return a random one of the values."""
         return self.random.choice(values)
 
     def odd_or(self, usual: tuple[Any, ...], odd: tuple[Any, ...]) -> Any:
-        """Return a usual value, or seldom another."""
+        """Return a usual value, or rarely an odd one."""
         return self.random.choice(odd if self.random.random() < self.oddness else usual)
 
 
@@ -52,7 +52,7 @@ Maker = Callable[[Draw], Any]
 
 
 def choice(*usual: Any, odd: tuple[Any, ...] = ()) -> Maker:
-    """Draw one of ``usual``; of ``odd`` as often as the request is odd."""
+    """Draw one of ``usual``, or one of ``odd`` with the request's oddness."""
     return lambda draw: draw.odd_or(usual, odd) if odd else draw.of(*usual)
 
 
@@ -65,9 +65,10 @@ _MAY_NAME_INTERNAL = frozenset(
         *("ShareGroupHeartbeat", "ElectLeaders", "AlterPartitionReassignments"),
     }
 )
-# All episodes write it, each broker in its own bytes and at its own offsets: a partition that is not there is named.
+# All episodes write to it, and each broker writes different bytes and offsets: requests use a partition that does not
+# exist.
 _ASKS_CONTENT = frozenset({"Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DescribeProducers"})
-# All episodes share it: what a request would change is only validated. DeleteTopics and WriteTxnMarkers cannot be.
+# All episodes share it: changes are only validated. DeleteTopics and WriteTxnMarkers have no such option.
 _CHANGES = frozenset({"CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"})
 
 
@@ -118,7 +119,7 @@ def generation(draw: Draw) -> Any:
 
 
 def records(draw: Draw) -> Any:
-    """Draw records of the format that the version carries; seldom wrong ones."""
+    """Draw records of the version's format; rarely invalid ones."""
     magic = 2 if draw.version >= 3 else 1 if draw.version == 2 else 0
     count = draw.of(1, 1, 2, 5)
     columns = {
@@ -298,7 +299,7 @@ BY_API: dict[str, dict[str, Maker]] = {
         "producerEpoch": lambda draw: symbol("epoch", draw.transaction),
         "coordinatorEpoch": choice(0),
     },
-    # Kafka reads a group's state beside the fetch: one that does not wait may be answered before or after.
+    # Kafka reads a group's state concurrently with the fetch: one that does not wait may be answered before or after.
     "ShareFetch": {
         "shareAcquireMode": choice(0, 1),
         "isRenewAck": choice(False),
@@ -326,7 +327,7 @@ ODD_SETTINGS: tuple[tuple[str, Any], ...] = (
     ("segment.bytes", "-1"),
     ("min.insync.replicas", "0"),
 )
-# Of brokers; they are only validated, for all episodes share them.
+# Settings of brokers; they are only validated, since all episodes share them.
 BROKER_SETTINGS: tuple[tuple[str, Any], ...] = (
     ("log.retention.ms", "1000000000"),
     ("log.cleanup.policy", "compact"),

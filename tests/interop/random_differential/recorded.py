@@ -1,6 +1,6 @@
-"""Episodes with Kafka's answers in a file: recorded with a Kafka, compared with our broker without one.
+"""Episodes with Kafka's recorded responses in a file, with which our broker is compared without a Kafka.
 
-A line is an episode: a list of [API, version, body, Kafka's answer], with names for a broker's own values in both.
+A line is an episode: a list of [API, version, body, Kafka's response], with names for a broker's own values in both.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from tests.interop.random_differential.sides import delete_topics, learn_topics,
 from tests.interop.random_differential.symbols import Memory
 
 _SECONDS = 20.0
-_MAX_SECONDS = 40.0  # of an episode: transactions and members time out after 60
+_MAX_SECONDS = 40.0  # time limit of an episode: transactions and members time out after 60 s
 
 
 def record(judge: Judge, seed: int, requests: int, path: Path) -> int:
-    """Write episodes of at least so many requests; return how many were left out, for a difference or the time."""
+    """Write episodes with at least this many requests. Return how many were skipped because of a difference or the
+    time.
+    """
     lines, count, left_out = [], 0, 0
     for number in range(10 * requests):
         if count >= requests:
@@ -42,13 +44,13 @@ def record(judge: Judge, seed: int, requests: int, path: Path) -> int:
 
 
 def episodes(path: Path) -> Iterator[list[tuple[Asked, Any]]]:
-    """Yield the requests of each episode of a file, and Kafka's answers."""
+    """Yield the requests of each episode of a file, and Kafka's responses."""
     for line in gzip.decompress(path.read_bytes()).splitlines():
         yield [(Asked(api, version, body), answer) for api, version, body, answer in json.loads(line)]
 
 
 def replay(path: Path, address: tuple[str, int]) -> Iterator[tuple[int, Finding | None]]:
-    """Send the requests of a file to a broker; yield for each episode its size, and the first difference."""
+    """Send the requests of a file to a broker. Yield the size of each episode, and its first difference."""
     prepare(address)
     for number, episode in enumerate(episodes(path)):
         side = Side(address, Memory(f"r0x{number + 1}-"))

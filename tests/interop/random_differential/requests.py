@@ -1,4 +1,4 @@
-"""Random requests, made from the specs: any API, any version, each field from a pool by its name."""
+"""Random requests, built from the specs: any API, any version, each field from a pool by its name."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 
 class Asked(NamedTuple):
-    """A request: its body is Kafka's JSON, with symbols for earlier answers of brokers."""
+    """A request: its body is Kafka's JSON, with symbols for values of earlier responses."""
 
     api: str
     version: int
     body: dict[str, Any]
 
 
-RECONNECT = "reconnect"  # no API: both connections are closed
-WAIT = "wait"  # no API either: so many milliseconds
+RECONNECT = "reconnect"  # not an API: both connections are closed
+WAIT = "wait"  # not an API: a pause in milliseconds
 
 # Requests drawn more often than others: those that create state, and those that read it.
 WEIGHTS = {
@@ -54,7 +54,7 @@ WEIGHTS = {
     "ConsumerGroupHeartbeat": 5,
     "DescribeGroups": 2,
 }
-# For these, Kafka's answer to a duplicate name does not depend on its hash tables.
+# For these, Kafka's response to a duplicate name depends on its hash tables.
 _MAY_REPEAT = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata"),
@@ -116,7 +116,7 @@ def _field(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
 
 
 def _distinct(rows: list[Any]) -> list[Any]:
-    """Return rows without those that name what another names: Kafka's answers to them depend on its hash tables."""
+    """Return rows without duplicate names: Kafka's responses to them depend on its hash tables."""
     rows_by_name: dict[str, Any] = {}
     for row in rows:
         rows_by_name.setdefault(
@@ -168,7 +168,7 @@ def _any(draw: Draw, kind: str) -> Any:
 
 
 def _configs(draw: Draw, body: dict[str, Any]) -> None:
-    """Give settings with values that are theirs, and change nothing that all episodes share."""
+    """Give settings valid values, and change nothing that all episodes share."""
     for row in body.get("resources", body.get("topics", [])):
         pools = (BROKER_SETTINGS, ODD_BROKER_SETTINGS) if row.get("resourceType") == 4 else (SETTINGS, ODD_SETTINGS)
         for config in row.get("configs", ()):
@@ -208,7 +208,7 @@ def _joins(draw: Draw, body: dict[str, Any]) -> None:
 
 
 def _epochs(draw: Draw, body: dict[str, Any]) -> None:
-    """Join as often as anything else; what a member owns is not said in the first place."""
+    """Join about as often as other epochs. Owned partitions are not reported in the first heartbeat."""
     if draw.random.random() < 0.4:
         body["memberEpoch"] = 0
         body["topicPartitions"] = []
@@ -234,9 +234,9 @@ def _transaction(draw: Draw) -> dict[str, Any]:
 
 
 def _additions(draw: Draw, body: dict[str, Any]) -> None:
-    """Name no transaction twice, and no topic without partitions: Kafka's answer depends on its hash tables.
+    """Name no transaction twice, and no topic without partitions: Kafka's response depends on its hash tables.
 
-    Without a transaction Kafka never answers.
+    Without a transaction Kafka never responds.
     """
     if body.get("transactions") == []:
         body["transactions"] = [_transaction(draw)]
@@ -256,7 +256,7 @@ def _markers(draw: Draw, body: dict[str, Any]) -> None:
 
 
 def _pages(draw: Draw, body: dict[str, Any]) -> None:
-    """Name topics: all of them would be those of other episodes, too."""
+    """Name topics: a request for all topics would include those of other episodes."""
     body["topics"] = body["topics"] or [{"name": "~a"}]
 
 
@@ -278,7 +278,7 @@ _REPAIRS = {
 
 
 def opening(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> list[Asked]:
-    """Return how an episode begins: its topics, some records, two producers."""
+    """Return the first requests of an episode: its topics, some records, two producers."""
     rows = [
         {
             "name": name,

@@ -1,9 +1,9 @@
 """Episodes about share groups: two members, sessions that continue, acknowledgements of acquired records (KIP-932).
 
-In a session of requests drawn one by one almost nothing is ever acquired. Here sessions go on with their epochs, and
-acknowledgements name what a member was given: symbols that each broker's ``Memory`` puts its own answers into. One
-member is in the group, the other only fetches, which Kafka lets it: which of two has which partition is left to
-Kafka's hash tables.
+Independent random requests almost never acquire a record. Here sessions continue with their epochs, and
+acknowledgements name acquired records by symbols, which each broker's ``Memory`` replaces with its own values. One
+member is in the group, the other one only fetches, which Kafka allows: with two members, Kafka's hash tables decide
+which one gets which partition.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _STEPS = 40
 _MANY = 500
 _RENEW = 4
 _DONE = [1, 1, 3, 0]
-_ANY = [*_DONE, 1, 2, 2, 2]  # records that a fetch releases itself may be acquired in it by Kafka or not
-_WAIT_MS = 120  # shorter than the judge's timeout for an answer
+_ANY = [*_DONE, 1, 2, 2, 2]  # Kafka may or may not acquire records in it that a fetch releases itself
+_WAIT_MS = 120  # shorter than the judge's timeout for a response
 
 
 def share_episode(rng: random.Random) -> list[Asked]:
@@ -39,7 +39,7 @@ def share_episode(rng: random.Random) -> list[Asked]:
 
 
 def lock_episode() -> list[Asked]:
-    """Return an episode in which locks time out, are renewed, and records reach their limit of deliveries."""
+    """Return an episode in which locks time out, are renewed, and records reach the delivery limit."""
     limits = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}
     words = _words_of("member-1", 2, 3, 1), _words_of("member-2", 4, 5, 4), _words_of("member-1", 0, 0, 2)
     first, again = (
@@ -97,7 +97,7 @@ def _configure_group(values: dict[str, str]) -> Asked:
 
 
 def _begin() -> list[Asked]:
-    """Join, and let each partition's state be read before there is anything in it."""
+    """Join, and load each partition's state while it is still empty."""
     requests = [_heartbeat(MEMBERS[0], 0), _heartbeat(MEMBERS[0], None)]
     for partition in PARTITIONS:
         requests += [_fetch_request("warm", 0, [partition]), _fetch_request("warm", 0, [partition])]
@@ -168,7 +168,7 @@ def _fetch(rng: random.Random) -> list[Asked]:
         changes |= dict.fromkeys(("maxRecords", "maxWaitMs", "minBytes", "maxBytes"), 0) | {"isRenewAck": True}
     words, seed = rng.random() < 0.4, rng.randrange(1 << 30)
     partitions = sorted(rng.sample(PARTITIONS, rng.randint(1, 3)))
-    if changes["maxRecords"] < _MANY:  # which partition of a session comes first, follows from what Kafka has read
+    if changes["maxRecords"] < _MANY:  # the first partition of a session depends on what Kafka has read
         partitions = partitions[:1]
         member = ALONE[partitions[0]]
     return [_fetch_request(member, _epoch(rng, member), partitions, words=words, seed=seed, **changes)]
@@ -217,7 +217,7 @@ def _transaction(rng: random.Random, topic: str, index: int) -> list[Asked]:
         _produce_request(topic, index, rng.choice((1, 3)), transactional=True, **producer),
     ]
     if rng.random() < 0.3:
-        requests += _fetch(rng)  # before it is decided
+        requests += _fetch(rng)  # before the transaction ends
     return [*requests, Asked("EndTxn", 3, owner | {"transactionalId": "~t", "committed": rng.random() < 0.5})]
 
 
@@ -233,7 +233,7 @@ def _beat(rng: random.Random) -> list[Asked]:
 
 
 def _administer(rng: random.Random) -> list[Asked]:
-    """Seldom: let everybody go, and move or forget where the group stands."""
+    """Rarely, let all members leave, and move or delete the group's state."""
     if rng.random() < 0.6:
         return []
     leave_requests = [
@@ -248,7 +248,5 @@ def _administer(rng: random.Random) -> list[Asked]:
     forget_request = Asked("DeleteShareGroupOffsets", 0, {"groupId": GROUP, "topics": [{"topicName": "~a"}]})
     delete_request = Asked("DeleteGroups", 2, {"groupsNames": [GROUP]})
     chosen_requests = rng.choice(([alter_request], [forget_request], [delete_request], [alter_request, forget_request]))
-    reconnect_request = Asked(
-        RECONNECT, 0, {}
-    )  # Kafka keeps what a group has acquired as long as a connection is there
+    reconnect_request = Asked(RECONNECT, 0, {})  # Kafka keeps a group's acquired records as long as a connection exists
     return [*leave_requests, reconnect_request, *chosen_requests, *_describe(rng), *_begin()]

@@ -1,4 +1,4 @@
-"""Extra work on one side of a comparison: before all episodes, after a request, after an episode."""
+"""Extra requests to one side of a comparison: before all episodes, after a request, after an episode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOPICS_CHANGE = frozenset({"CreateTopics", "DeleteTopics", "Metadata"})
 
 
 def prepare(address: tuple[str, int]) -> None:
-    """Wait until the coordinators of a broker are there, with each partition of their topics."""
+    """Wait until a broker's coordinators are available, with all partitions of their topics."""
     side, end = Side(address, Memory("")), time.monotonic() + PATIENCE_SECONDS
 
     def wait(code: Callable[[Any], int], api: str, version: int, **fields: Any) -> None:
@@ -35,7 +35,7 @@ def prepare(address: tuple[str, int]) -> None:
     for number in range(20):
         wait(error, "OffsetFetch", 7, groupId=f"r0x0-{number}", topics=None, requireStable=False)
         wait(error, "InitProducerId", 3, transactionalId=f"r0x0-{number}", **producer)
-    # Who has to join again with a member id has made a group, and the topic of groups.
+    # A response that requires the client to join again with a member id has created a group, and the offsets topic.
     joining = {"groupId": "r0x0-join", "protocolType": "consumer", "protocols": [{"name": "range", "metadata": ""}]}
     joining |= {"sessionTimeoutMs": 60_000, "rebalanceTimeoutMs": 60_000, "memberId": ""}
     wait(lambda answer: error(answer) not in (0, _MEMBER_ID_REQUIRED), "JoinGroup", 4, **joining)
@@ -43,7 +43,7 @@ def prepare(address: tuple[str, int]) -> None:
 
 
 def learn_topics(side: Side, request: Asked) -> None:
-    """Learn the ids of topics after a request that may have made some."""
+    """Fetch the ids of topics after a request that may have created some."""
     if request.api in _TOPICS_CHANGE:
         side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
 

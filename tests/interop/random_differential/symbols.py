@@ -1,7 +1,7 @@
 """Values that differ between two brokers, under one name: topic ids, producer ids, member ids, epochs, sessions.
 
-A request is JSON in which ``{"@": [kind, ...]}`` stands for what a broker answered before, and ``~`` in a text for the
-prefix of the episode. Each broker has a ``Memory``: it puts its own values into requests, and names into its answers.
+A request is JSON in which ``{"@": [kind, ...]}`` stands for a value of an earlier response, and ``~`` in a text for the
+episode's prefix. Each broker has a ``Memory``, which puts its own values into requests, and names into its responses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkaframes.records.build import build_records
 SYMBOL = "@"
 NIL = str(uuid.UUID(int=0))
 UNKNOWN_PRODUCER = 987_654_321
-_KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # names of all episodes, and what runs wait by
+_KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # topics of all episodes, and those that runs use to wait
 
 
 def symbol(*words: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def symbol(*words: Any) -> dict[str, Any]:
 
 
 def uuid_text(text: str) -> str:
-    """Return an id in the form that JSON has: 22 characters of base64.
+    """Return an id in the form of Kafka's JSON: 22 characters of base64.
 
     >>> uuid_text("00000000-0000-0000-0000-000000000000")
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -37,7 +37,7 @@ def uuid_text(text: str) -> str:
 
 
 def unknown_id(topic: str) -> str:
-    """Return a symbol for the id of a missing topic: another for each, as a request has no duplicates."""
+    """Return a symbol for the id of a missing topic, different for each topic, so that a request has no duplicates."""
     return str(uuid.UUID(int=7 + sum(topic.encode())))
 
 
@@ -86,7 +86,7 @@ class Memory:
         return value + rest[0] if rest else value
 
     def _words(self, member: str, topic: str, index: int, seed: int, types: list[int]) -> list[dict[str, Any]]:
-        """Return acknowledgements of some of what a member has acquired of a partition, in the order of offsets."""
+        """Return acknowledgements of some acquired records of a partition, in the order of offsets."""
         rng = random.Random(seed)
         runs = self.latest.get(("acquired", member, topic, index), [])[-4:]
         batches = []
@@ -107,7 +107,7 @@ class Memory:
         return base64.b64encode(_DAMAGE[wrong](data)).decode()
 
     def learn(self, kind: str, owner: str | None, value: Any, *, is_named: bool = True) -> None:
-        """Remember a value; ``is_named``: and give it a name."""
+        """Record a value. ``is_named``: also give it a name."""
         owner = None if owner is None else owner.replace(self.prefix, "~")
         self.latest[kind, owner] = value
         if is_named and (kind, str(value)) not in self.names:
@@ -115,7 +115,7 @@ class Memory:
             self.names[kind, str(value)] = f"<{kind} {owner} {self._counts[kind, owner]}>"
 
     def plain(self, value: Any, key: str = "") -> Any:
-        """Return an answer, as JSON, with names in place of this broker's values, without other episodes' rows."""
+        """Return a response as JSON, with names in place of this broker's values, without rows of other episodes."""
         if isinstance(value, list):
             return [self.plain(one, key) for one in value if not self._is_foreign(one)]
         if isinstance(value, dict):
@@ -124,7 +124,7 @@ class Memory:
         if kind is not None and (kind, str(value)) in self.names:
             return self.names[kind, str(value)]
         if kind == "member" and _UNTOLD.match(str(value)):
-            return "<member>"  # its own answer waits still
+            return "<member>"  # its own response is still pending
         return value.replace(self.prefix, "~") if isinstance(value, str) else value
 
     def _is_foreign(self, row: Any) -> bool:
@@ -157,7 +157,7 @@ _DAMAGE: dict[str | None, Callable[[bytes], bytes]] = {
 
 
 def learn(memory: Memory, api: str, request: Any, answer: Any) -> None:
-    """Remember what an answer gives to later requests."""
+    """Record the values of a response that later requests need."""
     teacher = _TEACHERS.get(api)
     if teacher is not None:
         teacher(memory, request, answer)
