@@ -94,9 +94,8 @@ def main() -> None:
         print(lines[-1], flush=True)
     if count > 100:
         RESULTS.write_text(
-            "# Offsets in place against rebuilt\n\n2026-11-21, 2 cores shared; `python benchmarks/append.py`.\n\n"
-            + "\n".join(lines)
-            + "\n"
+            "# Assigning offsets in place and by rebuilding\n\n2026-11-21, 2 cores shared; "
+            "`python benchmarks/append.py`.\n\n" + "\n".join(lines) + "\n"
         )
 
 

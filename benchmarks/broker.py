@@ -202,7 +202,7 @@ def main() -> None:
         rows = [*in_process(first), *over_sockets(second, seconds)]
     load_average = os.getloadavg()[0]
     lines = [
-        "# What requests cost the broker",
+        "# Broker CPU time per request",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared (load {load_average:.1f}), Python {platform.python_version()};",
         "`log` durability, best of several turns, two ways in turn where there are two.",

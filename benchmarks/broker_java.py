@@ -112,7 +112,7 @@ def main() -> None:
     commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
     commands[THEIRS] = options.kafka
     lines = [
-        "# Kafka's own producer beside both brokers",
+        "# Java's producer with both brokers",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared (load {os.getloadavg()[0]:.1f} at the start), Java's",
         f"ProducerPerformance with its defaults; median of {options.rounds} rounds in turn, one before them not",

@@ -338,7 +338,7 @@ def main() -> None:
     before, after = figures_by_checkout[0], figures_by_checkout[-1]
     names = [commit_of(checkout) for checkout in (checkouts[0], checkouts[-1])]
     lines = [
-        "# Two checkouts side by side",
+        "# Two checkouts compared",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared with other work (load {os.getloadavg()[0]:.1f}), "
         f"Python {platform.python_version()}. CPU time, the least of {options.rounds} rounds in turn.",

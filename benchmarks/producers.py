@@ -330,7 +330,7 @@ def main() -> None:
         options.values.write_bytes(b"\n".join(values(options.records)))
         return
     lines = [
-        "# Batches as real producers write them",
+        "# Batches of real producers",
         "",
         f"Made by `benchmarks/producers.py`; {options.records:,} records with 100-byte values, 120 a batch, six",
         "columns, CPU time of one core of a shared machine (2026-11-22). Beside ours: the same records in our batches,",

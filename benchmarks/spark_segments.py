@@ -60,7 +60,7 @@ def peak(path: Path) -> tuple[int, int]:
 def main() -> None:
     records = 4_000_000
     lines = [
-        "# Small segments, large segments",
+        "# Small and large segments on Spark",
         "",
         "2026-11-21, 2 cores shared; `python benchmarks/spark_segments.py`.",
         "",

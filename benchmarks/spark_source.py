@@ -175,7 +175,7 @@ def main():
             print(lines[-1], flush=True)
     spark.stop()
     where = f"{datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}"
-    title = f"# kafka-log against prebuilt Arrow batches, local[2], {where}\n"
+    title = f"# kafka-log compared with prebuilt Arrow batches, local[2], {where}\n"
     text = "\n".join([title, *lines, ""])
     print(text)
     (Path(__file__).parent / "results" / "spark_source.md").write_text(text)

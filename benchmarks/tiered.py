@@ -258,7 +258,7 @@ def main():
         if options.data is None:
             shutil.rmtree(root)
     today, load = datetime.date.today(), os.getloadavg()[0]
-    text = f"# Tiered segments beside the same on disk, {today}, 2 cores shared, load {load:.1f}\n\n"
+    text = f"# Tiered segments compared with local segments, {today}, 2 shared cores, load {load:.1f}\n\n"
     text += (
         table(rows)
         + f"\n\nAsked: {ASKED_RATE:.0%} of the disk's rate with zstd chunks; {ASKED_SHARE:.0%} of the bytes.\n"

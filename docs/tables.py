@@ -531,9 +531,9 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "export-settings": (JOB_SETTINGS, partial(settings_table, "export", ExportSettings)),
     "table-settings": (JOB_SETTINGS, partial(settings_table, "table", TableSettings)),
     "audit-settings": (JOB_SETTINGS, partial(settings_table, "audit", AuditSettings)),
-    "flexible-releases": (ROOT / "docs" / "spec-releases.md", flexible_releases_table),
+    "flexible-releases": (ROOT / "docs" / "flexible-versions.md", flexible_releases_table),
     "everyday-counts": (ROOT / "docs" / "everyday.md", everyday_counts_table),
-    "commands": (ROOT / "docs" / "results.md", commands_table),
+    "commands": (REFERENCE / "functions-of-commands.md", commands_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
     "peer-counts": (ROOT / "docs" / "everyday-peers.md", peer_counts_table),
     **{

@@ -13,6 +13,7 @@ from tests.doc_blocks import DOCS, python_blocks
 from kafkaframes.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
+FILE_PAGES = sorted(f"docs/{page.name}" for page in DOCS.glob("files-of-*.md"))
 spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
 tables = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tables)
@@ -46,7 +47,7 @@ def test_help_fits_a_terminal(name):
         assert [line for line in lines if len(line) > 80] == [], one
 
 
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/contributing.md"])
+@pytest.mark.parametrize("page", ["docs/contributing.md", "docs/constructions.md", "docs/long-tests.md", *FILE_PAGES])
 def test_files_that_a_page_names_are_there(page):
     """A path with a folder is one of the package or of the checkout; names such as ``_name.py`` stand for any."""
     text = (ROOT / page).read_text()
@@ -61,7 +62,7 @@ def test_files_that_a_page_names_are_there(page):
         and not (ROOT / file).exists()
         and not (ROOT / "src" / "kafkaframes" / file).exists()
     ]
-    assert len(named_files) > 10
+    assert len(named_files) > 3
     assert missing == []
 
 

@@ -18,6 +18,9 @@ CONFIG = {
 }
 PAGES = [
     "client.md",
+    "client-asyncio.md",
+    "client-errors.md",
+    "client-partitions.md",
     "client-producing.md",
     "client-groups.md",
     "client-share-groups.md",

@@ -26,7 +26,7 @@ WAYS = (
 )
 # For uncompressed batches.
 PLAIN_WAYS = (("in place, v0", 0, None), ("in place, v1", 1, None), ("in place, v2", 2, None))
-HEADING = """# The append path beside Kafka's LogValidator
+HEADING = """# The append path compared with Kafka's LogValidator
 
 MB/s of uncompressed records on one core (CPU time of the best round in {seconds:.0f} s), {batches} batches of
 {records} records of 100-byte JSON values that all differ; Kafka 3.9.1's classes on Java 17.
