@@ -23,10 +23,10 @@ from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.rows import rows_of
 
-RESULTS = Path(__file__).parent / "results" / "append.md"
-RECORDS = 120
+RESULTS_FILE = Path(__file__).parent / "results" / "append.md"
+RECORDS_PER_SET = 120
 # Kafka's own classes on one core, Java 17, MB/s of uncompressed bytes (measured for the reference, not in this run).
-JAVA = {
+JAVA_RATES = {
     (1, "gzip"): 226,
     (2, "gzip"): 301,
     (1, "snappy"): 425,
@@ -35,31 +35,31 @@ JAVA = {
     (2, "lz4"): 1157,
     (2, "zstd"): 432,
 }
-JAVA_RATIO = {"gzip": "7.6 / 10", "snappy": "2.3 / 3.4", "lz4": "3.2 / 5.4", "zstd": "-"}
+JAVA_RATIOS = {"gzip": "7.6 / 10", "snappy": "2.3 / 3.4", "lz4": "3.2 / 5.4", "zstd": "-"}
 
 
-def batches(magic: int, codec: str, count: int, first: int) -> tuple[list[bytes], int]:
+def build_sets(magic: int, codec: str, count: int, first: int) -> tuple[list[bytes], int]:
     """Build sets whose inner offsets start at ``first``: from 0 on they are taken in place."""
     rng = np.random.default_rng(magic)
     sets, size = [], 0
     for _ in range(count):
         values = [
             f'{{"order_id":{n},"customer":"c{n % 99991:05}","note":"{rng.bytes(18).hex()}"}}'.ljust(100)[:100].encode()
-            for n in rng.integers(0, 1 << 40, RECORDS)
+            for n in rng.integers(0, 1 << 40, RECORDS_PER_SET)
         ]
         rows = rows_of(
             {
-                "offset": pa.array(range(first, first + RECORDS)),
-                "timestamp": pa.array([1_700_000_000_000] * RECORDS),
+                "offset": pa.array(range(first, first + RECORDS_PER_SET)),
+                "timestamp": pa.array([1_700_000_000_000] * RECORDS_PER_SET),
                 "value": values,
             }
         )
         sets.append(build_batch(rows, record_format=magic, codec=codec_of(codec)))
-        size += RECORDS * 110 + 61
+        size += RECORDS_PER_SET * 110 + 61
     return sets, size
 
 
-def seconds(sets: list[bytes], settings: AppendSettings) -> tuple[float, list[bytes]]:
+def time_round(sets: list[bytes], settings: AppendSettings) -> tuple[float, list[bytes]]:
     best = float("inf")
     for _ in range(3):
         before, offset, out = time.process_time(), 0, []
@@ -80,20 +80,20 @@ def main() -> None:
         "|---|---|---|---|---|---|---|",
     ]
     for magic, codec in [(1, "gzip"), (2, "gzip"), (1, "snappy"), (2, "snappy"), (1, "lz4"), (2, "lz4"), (2, "zstd")]:
-        sets, size = batches(magic, codec, count, 0)
-        fast, out = seconds(sets, AppendSettings(record_format=magic))
+        sets, size = build_sets(magic, codec, count, 0)
+        fast, out = time_round(sets, AppendSettings(record_format=magic))
         assert all(one[61:] == other[61:] for one, other in zip(sets, out, strict=True))
-        holes, _ = batches(magic, codec, count // 4, 1)
-        slow, rebuilt = seconds(
+        holes, _ = build_sets(magic, codec, count // 4, 1)
+        slow, rebuilt = time_round(
             holes, AppendSettings(record_format=magic, on_noncontiguous="reassign", origin="REPLICATION")
         )
         assert len(rebuilt) == len(holes)
         slow *= len(sets) / len(holes)
         rates = f"{size / fast / 1e6:.0f} | {size / slow / 1e6:.0f} | {slow / fast:.1f}"
-        lines.append(f"| {magic} | {codec} | {rates} | {JAVA[magic, codec]} | {JAVA_RATIO[codec]} |")
+        lines.append(f"| {magic} | {codec} | {rates} | {JAVA_RATES[magic, codec]} | {JAVA_RATIOS[codec]} |")
         print(lines[-1], flush=True)
     if count > 100:
-        RESULTS.write_text(
+        RESULTS_FILE.write_text(
             "# Assigning offsets in place and by rebuilding\n\n2026-11-21, 2 cores shared; "
             "`python benchmarks/append.py`.\n\n" + "\n".join(lines) + "\n"
         )

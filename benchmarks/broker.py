@@ -32,16 +32,16 @@ from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.files.names import TopicPartition
 
-RESULTS = Path(__file__).parent / "results" / "broker.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "broker.md"
 CONNECTIONS, IN_FLIGHT = 8, 16
 NOW_MS = 1_700_000_000_000
 COLUMNS = {"key": [b"key"], "value": [b"v" * 100], "timestamp": [NOW_MS]}
 BATCH = build_records(COLUMNS)
-LARGE = build_records({"value": [bytes(1000)] * 1000, "timestamp": [NOW_MS] * 1000}, batch_bytes=1 << 22)
+LARGE_BATCH = build_records({"value": [bytes(1000)] * 1000, "timestamp": [NOW_MS] * 1000}, batch_bytes=1 << 22)
 TURNS, REQUESTS = 15, 300
 
 
-def produce_frame(version: int = 9, records: bytes = BATCH, topic: str = "bench") -> bytes:
+def build_produce_frame(version: int = 9, records: bytes = BATCH, topic: str = "bench") -> bytes:
     """A request to append one batch, without its size."""
     types = message("ProduceRequest")
     row = types.PartitionProduceData(index=0, records=records)
@@ -49,7 +49,7 @@ def produce_frame(version: int = 9, records: bytes = BATCH, topic: str = "bench"
     return encode_request(types(acks=-1, timeout_ms=1000, topic_data=[data]), version, client_id="bench")
 
 
-def fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "bench", offset: int = 0) -> bytes:
+def build_fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "bench", offset: int = 0) -> bytes:
     """A request for one batch, without its size."""
     types = message("FetchRequest")
     row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
@@ -57,12 +57,12 @@ def fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "bench",
     return encode_request(types(max_bytes=1 << 22, session_epoch=-1, topics=topics), version, client_id="bench")
 
 
-def sized_frame(frame: bytes) -> bytes:
+def add_size(frame: bytes) -> bytes:
     """A frame with its size."""
     return len(frame).to_bytes(4, "big") + frame
 
 
-def best(*calls: Callable[[], object], count: int = REQUESTS) -> list[float]:
+def time_calls(*calls: Callable[[], object], count: int = REQUESTS) -> list[float]:
     """Return each call's microseconds of CPU, the best of several turns; the calls take turns."""
     best_us = [float("inf")] * len(calls)
     for _ in range(TURNS):
@@ -74,7 +74,7 @@ def best(*calls: Callable[[], object], count: int = REQUESTS) -> list[float]:
     return best_us
 
 
-def in_process(directory: str) -> list[str]:
+def measure_in_process(directory: str) -> list[str]:
     """Return the table's rows of what is measured without sockets."""
     state = open_broker(data_dir=directory)
     state.create_topic("bench", 1)
@@ -86,27 +86,27 @@ def in_process(directory: str) -> list[str]:
         request = dispatcher.decode_request(frame, session)
         return dispatcher.encode(request, dispatcher.answer(request))
 
-    answer(produce_frame(records=LARGE, topic="large"))
+    answer(build_produce_frame(records=LARGE_BATCH, topic="large"))
     rows = []
-    for name, frame in (("Produce", produce_frame()), ("Fetch", fetch_frame(offset=100))):
+    for name, frame in (("Produce", build_produce_frame()), ("Fetch", build_fetch_frame(offset=100))):
         for _ in range(200):
-            answer(produce_frame())
+            answer(build_produce_frame())
         assert short(memoryview(frame), session) is not None
-        quick, plain = best(lambda: short(memoryview(frame), session), lambda: answer(frame))  # noqa: B023
+        quick, plain = time_calls(lambda: short(memoryview(frame), session), lambda: answer(frame))  # noqa: B023
         rows.append(f"| {name} of one small batch: short way, dispatcher | {quick:.0f} us, {plain:.0f} us |")
-    frame = fetch_frame(size=1 << 20, topic="large")
-    parts, plain = best(lambda: short(memoryview(frame), files), lambda: answer(frame), count=30)
+    frame = build_fetch_frame(size=1 << 20, topic="large")
+    parts, plain = time_calls(lambda: short(memoryview(frame), files), lambda: answer(frame), count=30)
     rows.append(f"| Fetch of 1 MB to what is sent: a stretch of its file, bytes | {parts:.0f} us, {plain:.0f} us |")
     request = dispatcher.decode_request(frame, session)
     body = dispatcher.answer(request)
-    (encoding_us,) = best(lambda: dispatcher.encode(request, body), count=100)
+    (encoding_us,) = time_calls(lambda: dispatcher.encode(request, body), count=100)
     rows.append(f"| of it encoding and framing, records in memory | {encoding_us:.0f} us |")
     log = state.topics["bench"].partitions[0].log
-    (read,) = best(lambda: log.read(150, max_bytes=150))
-    (append,) = best(lambda: log.append_as_leader(BATCH, leader_epoch=0, now_ms=NOW_MS))
+    (read,) = time_calls(lambda: log.read(150, max_bytes=150))
+    (append,) = time_calls(lambda: log.append_as_leader(BATCH, leader_epoch=0, now_ms=NOW_MS))
     rows.append(f"| `PartitionLog.read` of one small batch | {read:.0f} us |")
     rows.append(f"| `append_as_leader` of one small batch | {append:.0f} us |")
-    rows.append(f"| the same, idempotent | {idempotent(log):.0f} us |")
+    rows.append(f"| the same, idempotent | {time_idempotent_append(log):.0f} us |")
     state.logs.abandon()
     memory = open_broker()
     names = iter(range(10**6))
@@ -115,11 +115,11 @@ def in_process(directory: str) -> list[str]:
         key = TopicPartition(f"t{next(names)}", 0)
         memory.logs.create(key, topic_id="AAAAAAAAAAAAAAAAAAAAAQ", now_ms=NOW_MS)
 
-    rows.append(f"| a partition is made, in memory | {best(create, count=20)[0]:.0f} us |")
+    rows.append(f"| a partition is made, in memory | {time_calls(create, count=20)[0]:.0f} us |")
     return rows
 
 
-def idempotent(log: object) -> float:
+def time_idempotent_append(log: object) -> float:
     """Return the microseconds of an append of a producer with an id; the batches are made before."""
     best_us = float("inf")
     for turn in range(TURNS):
@@ -132,14 +132,14 @@ def idempotent(log: object) -> float:
     return best_us
 
 
-def cpu_seconds(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def load(port: int, frame: bytes, seconds: float) -> int:
+async def send_requests(port: int, frame: bytes, seconds: float) -> int:
     """Ask without end on all connections; return how many answers came."""
     deadline = time.perf_counter() + seconds
 
@@ -163,7 +163,7 @@ async def load(port: int, frame: bytes, seconds: float) -> int:
     return sum(await asyncio.gather(*(one() for _ in range(CONNECTIONS))))
 
 
-def over_sockets(directory: str, seconds: float) -> list[str]:
+def measure_over_sockets(directory: str, seconds: float) -> list[str]:
     """Return the table's rows of what is measured with a broker as a command."""
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", directory]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
@@ -177,17 +177,17 @@ def over_sockets(directory: str, seconds: float) -> list[str]:
     rows, start = [], time.perf_counter()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as broker:
         port = int(broker.stderr.readline().rsplit(":", 1)[1])
-        used_cpu_s = cpu_seconds(broker.pid)
+        used_cpu_s = read_cpu_seconds(broker.pid)
         took = time.perf_counter() - start
         rows.append(f"| the command, until it listens | {took:.2f} s, {used_cpu_s:.2f} s of CPU |")
         types = message("MetadataRequest")
         metadata_request = encode_request(types(topics=[types.MetadataRequestTopic(name="bench")]), 9)
-        asyncio.run(load(port, sized_frame(metadata_request), 0.1))
-        for name, frame in (("Produce", sized_frame(produce_frame())), ("Fetch", sized_frame(fetch_frame()))):
-            asyncio.run(load(port, frame, 0.5))
-            before, start_s = cpu_seconds(broker.pid), time.perf_counter()
-            count = asyncio.run(load(port, frame, seconds))
-            used_cpu_s, wall = cpu_seconds(broker.pid) - before, time.perf_counter() - start_s
+        asyncio.run(send_requests(port, add_size(metadata_request), 0.1))
+        for name, frame in (("Produce", add_size(build_produce_frame())), ("Fetch", add_size(build_fetch_frame()))):
+            asyncio.run(send_requests(port, frame, 0.5))
+            before, start_s = read_cpu_seconds(broker.pid), time.perf_counter()
+            count = asyncio.run(send_requests(port, frame, seconds))
+            used_cpu_s, wall = read_cpu_seconds(broker.pid) - before, time.perf_counter() - start_s
             rows.append(
                 f"| {name} over sockets | {count / used_cpu_s:,.0f} per CPU second ({count / wall:,.0f} per second) |"
             )
@@ -199,7 +199,7 @@ def main() -> None:
     """Run, print and save the table."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 4.0
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        rows = [*in_process(first), *over_sockets(second, seconds)]
+        rows = [*measure_in_process(first), *measure_over_sockets(second, seconds)]
     load_average = os.getloadavg()[0]
     lines = [
         "# Broker CPU time per request",
@@ -212,7 +212,7 @@ def main() -> None:
         *rows,
     ]
     print("\n".join(lines))
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,15 +21,15 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from broker_peers import broker, cpu_seconds
+from broker_peers import read_cpu_seconds, start_broker
 
-RESULTS = Path(__file__).parent / "results" / "broker_java.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "broker_java.md"
 LIBRARIES = Path.home() / ".cache" / "real-kafka" / "4.3.1" / "lib"
 OURS, THEIRS = "kafkaframes", "Kafka"
-SAID = re.compile(r"([\d.]+) MB/sec\), .* (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th")
+_RATE_LINE = re.compile(r"([\d.]+) MB/sec\), .* (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th")
 
 
-class Load(NamedTuple):
+class ProducerLoad(NamedTuple):
     """So many records of a size, so many a second (-1: as fast as it can), with settings of the producer."""
 
     name: str
@@ -40,14 +40,14 @@ class Load(NamedTuple):
 
 
 LOADS = (
-    Load("500 x 100 B a second", 10_000, 100, 500),
-    Load("500 x 100 B a second, linger.ms=0", 10_000, 100, 500, ("linger.ms=0",)),
-    Load("1,000,000 x 100 B", 1_000_000, 100, -1),
-    Load("200,000 x 1 KiB", 200_000, 1024, -1),
+    ProducerLoad("500 x 100 B a second", 10_000, 100, 500),
+    ProducerLoad("500 x 100 B a second, linger.ms=0", 10_000, 100, 500, ("linger.ms=0",)),
+    ProducerLoad("1,000,000 x 100 B", 1_000_000, 100, -1),
+    ProducerLoad("200,000 x 1 KiB", 200_000, 1024, -1),
 )
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """Mebibytes in a second, milliseconds until the acknowledgement, CPU seconds of the broker."""
 
     rate: float
@@ -56,7 +56,7 @@ class Measured(NamedTuple):
     cpu: float
 
 
-def measure(address: str, pid: int, topic: str, load: Load, libraries: Path) -> Measured:
+def measure_load(address: str, pid: int, topic: str, load: ProducerLoad, libraries: Path) -> Measurement:
     """Run one load; a topic is made by being written to."""
     arguments = {"--topic": topic, "--num-records": load.count, "--record-size": load.size, "--throughput": load.rate}
     words = [str(word) for pair in arguments.items() for word in pair]
@@ -70,30 +70,30 @@ def measure(address: str, pid: int, topic: str, load: Load, libraries: Path) -> 
         *words,
         *settings,
     ]
-    before = cpu_seconds(pid)
+    before = read_cpu_seconds(pid)
     process = subprocess.run(command, capture_output=True, text=True, check=True)
-    match = SAID.search(process.stdout.strip().splitlines()[-1])
+    match = _RATE_LINE.search(process.stdout.strip().splitlines()[-1])
     if match is None:
         raise RuntimeError(process.stdout + process.stderr)
-    return Measured(*map(float, match.groups()), cpu_seconds(pid) - before)
+    return Measurement(*map(float, match.groups()), read_cpu_seconds(pid) - before)
 
 
-def row_of(name: str, cells: tuple[str, ...]) -> str:
+def format_row(name: str, cells: tuple[str, ...]) -> str:
     """A row of a table."""
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def rows_of(measured_by_side: dict[str, list[Measured]]) -> list[str]:
+def format_rows(measured_by_side: dict[str, list[Measurement]]) -> list[str]:
     """The rows of a load: the median of each side, and ours divided by theirs."""
     shapes = ("{:.2f} MB/s", "{:.0f} ms", "{:.0f} ms", "{:.2f} s")
     medians = {
-        name: Measured(*map(statistics.median, zip(*ones, strict=True))) for name, ones in measured_by_side.items()
+        name: Measurement(*map(statistics.median, zip(*ones, strict=True))) for name, ones in measured_by_side.items()
     }
     rows = []
     for name, one in medians.items():
-        rows.append(row_of(name, tuple(shape.format(value) for shape, value in zip(shapes, one, strict=True))))
+        rows.append(format_row(name, tuple(shape.format(value) for shape, value in zip(shapes, one, strict=True))))
     ratios = (f"{ours / theirs:.2f}" if theirs else "-" for ours, theirs in zip(*medians.values(), strict=True))
-    return [*rows, row_of("ratio", tuple(ratios))]
+    return [*rows, format_row("ratio", tuple(ratios))]
 
 
 def main() -> None:
@@ -118,13 +118,13 @@ def main() -> None:
         f"ProducerPerformance with its defaults; median of {options.rounds} rounds in turn, one before them not",
         "counted. Milliseconds until a record is acknowledged; CPU seconds are the broker's.",
     ]
-    with broker(commands[OURS]) as ours, broker(commands[THEIRS]) as theirs:
+    with start_broker(commands[OURS]) as ours, start_broker(commands[THEIRS]) as theirs:
         for number, load in enumerate(LOADS):
             smaller = load._replace(count=max(1, int(load.count * options.count)))
-            measured_by_side: dict[str, list[Measured]] = {OURS: [], THEIRS: []}
+            measured_by_side: dict[str, list[Measurement]] = {OURS: [], THEIRS: []}
             for turn in range(-1, options.rounds):
                 for name, (address, pid, _) in ((OURS, ours), (THEIRS, theirs)):
-                    one = measure(address, pid, f"load-{number}-{turn + 1}", smaller, options.libraries)
+                    one = measure_load(address, pid, f"load-{number}-{turn + 1}", smaller, options.libraries)
                     if turn >= 0:
                         measured_by_side[name].append(one)
                     print(load.name, name, one, f"load {os.getloadavg()[0]:.1f}", flush=True)
@@ -134,12 +134,12 @@ def main() -> None:
                 "",
                 "| | in | p50 | p99 | CPU |",
                 "|---|---|---|---|---|",
-                *rows_of(measured_by_side),
+                *format_rows(measured_by_side),
             ]
     lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."]
     print("\n".join(lines))
     if options.count == 1:
-        RESULTS.write_text("\n".join(lines) + "\n")
+        RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

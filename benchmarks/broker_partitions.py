@@ -30,10 +30,10 @@ from kafkaframes import build_records
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
-RESULTS = Path(__file__).parent / "results" / "broker_partitions.md"
-COUNTS = (100, 1_000, 6_000, 10_000, 50_000)
+RESULTS_FILE = Path(__file__).parent / "results" / "broker_partitions.md"
+PARTITION_COUNTS = (100, 1_000, 6_000, 10_000, 50_000)
 PARTITIONS, TOPICS_OF_A_REQUEST = 20, 300
-ABOUT = """# Many partitions
+RESULTS_HEAD = """# Many partitions
 
 {date}, {cores} cores, load {before:.1f} at the beginning and {after:.1f} at the end, {system}, Python {python},
 durability `{durability}`. Seconds of the wall, in brackets of the broker's CPU: with more load than cores read the CPU.
@@ -43,7 +43,7 @@ durability `{durability}`. Seconds of the wall, in brackets of the broker's CPU:
 * MB, fds: of the broker after the clean start
 
 """
-BROKER = """
+BROKER_CODE = """
 import json, signal, sys, threading, time
 from kafkaframes.broker import Broker
 end = threading.Event()
@@ -59,12 +59,12 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]), flush
 """
 
 
-class Subject:
+class BrokerProcess:
     """A broker in a process of its own; ``start_costs`` is [wall, CPU] seconds."""
 
     def __init__(self, directory: str, durability: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", BROKER, directory, durability], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", BROKER_CODE, directory, durability], stdout=subprocess.PIPE, text=True
         )
         self.port, *self.start_costs = self._line()
 
@@ -85,23 +85,23 @@ class Subject:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def memory_bytes(self) -> int:
+    def read_memory_bytes(self) -> int:
         """Return its proportional set size."""
         with open(f"/proc/{self.process.pid}/smaps_rollup") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) << 10
 
-    def descriptors(self) -> int:
+    def count_descriptors(self) -> int:
         """Return how many descriptors it has open."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
-class Client:
+class BrokerConnection:
     """A connection that sends a request and reads its answer."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=900)
 
-    def ask(self, name: str, version: int, **fields: Any) -> bytes:
+    def send_request(self, name: str, version: int, **fields: Any) -> bytes:
         """Return the answer's bytes."""
         raw = encode_request(message(f"{name}Request")(**fields), version)
         self._socket.sendall(struct.pack(">i", len(raw)) + raw)
@@ -113,29 +113,29 @@ class Client:
         self._socket.close()
 
 
-def make(port: int, partitions: int) -> tuple[float, float]:
+def create_topics(port: int, partitions: int) -> tuple[float, float]:
     """Make so many partitions; return the seconds, and the slowest answer to another client meanwhile."""
-    waits, end, client = [0.0], threading.Event(), Client(port)
+    waits, end, client = [0.0], threading.Event(), BrokerConnection(port)
 
     def watch() -> None:
-        other = Client(port)
+        other = BrokerConnection(port)
         while not end.wait(0.02):
             began = time.perf_counter()
-            other.ask("Metadata", 9, topics=[])
+            other.send_request("Metadata", 9, topics=[])
             waits.append(time.perf_counter() - began)
         other.close()
 
     thread = threading.Thread(target=watch)
     thread.start()
     began = time.perf_counter()
-    names = topics_of(partitions)
+    names = list_topics(partitions)
     kind = message("CreateTopicsRequest").CreatableTopic
     for first in range(0, len(names), TOPICS_OF_A_REQUEST):
         topics = [
             kind(name=name, num_partitions=PARTITIONS, replication_factor=1)
             for name in names[first : first + TOPICS_OF_A_REQUEST]
         ]
-        client.ask("CreateTopics", 6, topics=topics, timeout_ms=600_000)
+        client.send_request("CreateTopics", 6, topics=topics, timeout_ms=600_000)
     took = time.perf_counter() - began
     end.set()
     thread.join()
@@ -143,39 +143,39 @@ def make(port: int, partitions: int) -> tuple[float, float]:
     return took, max(waits)
 
 
-def topics_of(partitions: int) -> list[str]:
+def list_topics(partitions: int) -> list[str]:
     """Return the names of the topics that so many partitions are in."""
     return [f"topic-{number}" for number in range(partitions // PARTITIONS)]
 
 
-def fill(port: int, partitions: int) -> float:
+def fill_partitions(port: int, partitions: int) -> float:
     """Write a record to each partition; return the seconds."""
-    client, types = Client(port), message("ProduceRequest")
+    client, types = BrokerConnection(port), message("ProduceRequest")
     rows = [
         types.PartitionProduceData(index=number, records=build_records({"value": [b"v" * 100]}))
         for number in range(PARTITIONS)
     ]
     began = time.perf_counter()
-    for name in topics_of(partitions):
+    for name in list_topics(partitions):
         topic = types.TopicProduceData(name=name, partition_data=rows)
-        client.ask("Produce", 7, acks=1, timeout_ms=60_000, topic_data=[topic])
+        client.send_request("Produce", 7, acks=1, timeout_ms=60_000, topic_data=[topic])
     client.close()
     return time.perf_counter() - began
 
 
-def measure(partitions: int, durability: str, *, is_filled: bool) -> list[str]:
+def measure_partitions(partitions: int, durability: str, *, is_filled: bool) -> list[str]:
     """Return the cells of a row."""
     with tempfile.TemporaryDirectory() as directory:
-        subject = Subject(directory, durability)
-        create_s, slowest = make(subject.port, partitions)
-        fill_text = f"{fill(subject.port, partitions):.2f}" if is_filled else ""
+        subject = BrokerProcess(directory, durability)
+        create_s, slowest = create_topics(subject.port, partitions)
+        fill_text = f"{fill_partitions(subject.port, partitions):.2f}" if is_filled else ""
         stop_costs = subject.stop()
-        subject = Subject(directory, durability)
-        clean, memory, descriptors = subject.start_costs, subject.memory_bytes(), subject.descriptors()
+        subject = BrokerProcess(directory, durability)
+        clean, memory, descriptors = subject.start_costs, subject.read_memory_bytes(), subject.count_descriptors()
         if is_filled:
-            fill(subject.port, partitions)
+            fill_partitions(subject.port, partitions)
         subject.kill()
-        subject = Subject(directory, durability)
+        subject = BrokerProcess(directory, durability)
         after_kill = subject.start_costs
         again = subject.stop()
     times = [f"{wall:.2f} ({cpu:.2f})" for wall, cpu in (stop_costs, clean, after_kill, again)]
@@ -195,7 +195,7 @@ def measure(partitions: int, durability: str, *, is_filled: bool) -> list[str]:
 def main() -> None:
     """Measure all, print a table and save it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--counts", type=int, nargs="*", default=COUNTS)
+    parser.add_argument("--counts", type=int, nargs="*", default=PARTITION_COUNTS)
     parser.add_argument("--durability", choices=("log", "fsync"), default="log")
     options = parser.parse_args()
     before = os.getloadavg()[0]
@@ -204,14 +204,14 @@ def main() -> None:
     print(*lines, sep="\n")
     for count in options.counts:
         for is_filled in (False, True):
-            lines.append("| " + " | ".join(measure(count, options.durability, is_filled=is_filled)) + " |")
+            lines.append("| " + " | ".join(measure_partitions(count, options.durability, is_filled=is_filled)) + " |")
             print(lines[-1], flush=True)
-            save(lines, durability=options.durability, before=before)
+            save_results(lines, durability=options.durability, before=before)
 
 
-def save(lines: list[str], *, durability: str, before: float) -> None:
+def save_results(lines: list[str], *, durability: str, before: float) -> None:
     """Write what is measured so far: the last rows take long."""
-    text = ABOUT.format(
+    text = RESULTS_HEAD.format(
         date=time.strftime("%Y-%m-%d %H:%M"),
         cores=os.cpu_count(),
         python=platform.python_version(),
@@ -220,7 +220,7 @@ def save(lines: list[str], *, durability: str, before: float) -> None:
         before=before,
         after=os.getloadavg()[0],
     )
-    RESULTS.write_text(text + "\n".join(lines) + "\n")
+    RESULTS_FILE.write_text(text + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

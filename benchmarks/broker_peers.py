@@ -37,11 +37,11 @@ import google_crc32c
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-RESULTS = Path(__file__).parent / "results" / "broker_peers.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "broker_peers.md"
 OURS, MOCK, FLOOR = "kafkaframes", "librdkafka's mock", "floor"
 TOPIC = "load"
-TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 90.0
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+TIMEOUT_SECONDS = 90.0
 MOCK_CODE = """
 import sys, time
 from confluent_kafka import Producer
@@ -51,7 +51,7 @@ time.sleep(3600)
 """
 
 
-class Load(NamedTuple):
+class ProducerLoad(NamedTuple):
     """What is sent: so many records of a size, with a codec, in batches of at most so many bytes."""
 
     count: int
@@ -65,11 +65,11 @@ class Load(NamedTuple):
         return f"{self.count:,} x {self.size} B, {self.codec}, batches of {self.batch_bytes:,} B"
 
 
-LOADS = (Load(1_000_000, 100, "none", 1_000_000), Load(1_000_000, 100, "lz4", 1_000_000))
-LOADS += (Load(200_000, 1024, "none", 16_384),)
+LOADS = (ProducerLoad(1_000_000, 100, "none", 1_000_000), ProducerLoad(1_000_000, 100, "lz4", 1_000_000))
+LOADS += (ProducerLoad(200_000, 1024, "none", 16_384),)
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """Megabytes of values in a second, and CPU seconds of the broker; None where it did not get so far."""
 
     started: float | None = None
@@ -80,7 +80,7 @@ class Measured(NamedTuple):
     peak_mb: float | None = None
 
 
-def fields_of(pid: int | str) -> list[str]:
+def read_process_fields(pid: int | str) -> list[str]:
     """What the system says of a process, from its state on; nothing if it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -88,36 +88,38 @@ def fields_of(pid: int | str) -> list[str]:
         return []
 
 
-def family(pid: int) -> list[int]:
+def list_processes(pid: int) -> list[int]:
     """A process and those that it started: some brokers are started by a script."""
-    parents = {int(path.name): fields_of(path.name)[1:2] for path in Path("/proc").iterdir() if path.name.isdigit()}
+    parents = {
+        int(path.name): read_process_fields(path.name)[1:2] for path in Path("/proc").iterdir() if path.name.isdigit()
+    }
     pids = [pid]
     for one in pids:
         pids += [child for child, parent in parents.items() if parent == [str(one)]]
     return pids
 
 
-def cpu_seconds(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """The CPU time of a broker's processes."""
-    return sum(sum(map(int, fields_of(one)[11:13])) for one in family(pid)) / TICKS
+    return sum(sum(map(int, read_process_fields(one)[11:13])) for one in list_processes(pid)) / TICKS_PER_SECOND
 
 
-def peak_megabytes(pid: int) -> float:
+def read_peak_megabytes(pid: int) -> float:
     """The most memory that was resident at once."""
-    texts = [Path(f"/proc/{one}/status").read_text() for one in family(pid)]
+    texts = [Path(f"/proc/{one}/status").read_text() for one in list_processes(pid)]
     return sum(int(text.split("VmHWM:")[1].split()[0]) for text in texts) / 1024
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
-def first_metadata(port: int, start_s: float) -> float:
+def time_first_metadata(port: int, start_s: float) -> float:
     """Seconds until the first answer to Metadata 1."""
     request = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
-    while time.perf_counter() - start_s < PATIENCE:
+    while time.perf_counter() - start_s < TIMEOUT_SECONDS:
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as client:
                 client.sendall(request)
@@ -130,21 +132,21 @@ def first_metadata(port: int, start_s: float) -> float:
 
 
 @contextmanager
-def broker(command: str) -> Iterator[tuple[str, int, float]]:
+def start_broker(command: str) -> Iterator[tuple[str, int, float]]:
     """Start a broker; its address, its process and the seconds to its first answer."""
-    port, directory = free_port(), tempfile.mkdtemp()
+    port, directory = find_free_port(), tempfile.mkdtemp()
     words = shlex.split(command.format(port=port, dir=directory))
     start_s = time.perf_counter()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        yield f"127.0.0.1:{port}", process.pid, first_metadata(port, start_s)
+        yield f"127.0.0.1:{port}", process.pid, time_first_metadata(port, start_s)
     finally:
-        _end(process)
+        _end_process(process)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
-def mock() -> Iterator[tuple[str, int, float]]:
+def start_mock() -> Iterator[tuple[str, int, float]]:
     """Start librdkafka's mock in a process of its own."""
     start_s = time.perf_counter()
     process = subprocess.Popen(
@@ -152,12 +154,12 @@ def mock() -> Iterator[tuple[str, int, float]]:
     )
     try:
         address = process.stdout.readline().strip()
-        yield address, process.pid, first_metadata(int(address.rsplit(":", 1)[1]), start_s)
+        yield address, process.pid, time_first_metadata(int(address.rsplit(":", 1)[1]), start_s)
     finally:
-        _end(process)
+        _end_process(process)
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end_process(process: subprocess.Popen) -> None:
     """End a broker, and whatever a script that started it leaves behind."""
     os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
@@ -167,22 +169,22 @@ def _end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def at(address: str) -> dict[str, object]:
+def client_settings(address: str) -> dict[str, object]:
     """What every client is told."""
     return {"bootstrap.servers": address, "broker.address.family": "v4", "log_level": 0}
 
 
-def values_of(size: int) -> list[bytes]:
+def make_values(size: int) -> list[bytes]:
     """Values, half of which can be compressed; the number is put before them."""
     choose, body = random.Random(7), size - 8
     return [choose.randbytes(body // 2) + b"x" * (body - body // 2) for _ in range(1024)]
 
 
-def produce(address: str, load: Load) -> float:
+def produce_load(address: str, load: ProducerLoad) -> float:
     """Send everything; return the seconds until all is acknowledged."""
     producer = Producer(
         {
-            **at(address),
+            **client_settings(address),
             "acks": "all",
             "linger.ms": 5,
             "compression.type": load.codec,
@@ -191,7 +193,7 @@ def produce(address: str, load: Load) -> float:
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1 << 20,
             "max.in.flight.requests.per.connection": 5,
-            "message.timeout.ms": int(PATIENCE * 1000),
+            "message.timeout.ms": int(TIMEOUT_SECONDS * 1000),
         }
     )
     acknowledged_counts = [0, 0]
@@ -199,7 +201,7 @@ def produce(address: str, load: Load) -> float:
     def note(error, _message) -> None:
         acknowledged_counts[error is not None] += 1
 
-    values, pack, start_s = values_of(load.size), struct.Struct(">q").pack, time.perf_counter()
+    values, pack, start_s = make_values(load.size), struct.Struct(">q").pack, time.perf_counter()
     for number in range(load.count):
         while True:
             try:
@@ -209,17 +211,17 @@ def produce(address: str, load: Load) -> float:
                 producer.poll(0.05)
         if not number & 4095:
             producer.poll(0)
-    producer.flush(PATIENCE)
+    producer.flush(TIMEOUT_SECONDS)
     if acknowledged_counts != [load.count, 0]:
         raise RuntimeError(f"{acknowledged_counts[0]} of {load.count} records acknowledged")
     return time.perf_counter() - start_s
 
 
-def consume(address: str, load: Load) -> float:
+def consume_load(address: str, load: ProducerLoad) -> float:
     """Read everything back, in order and each once; return the seconds."""
     consumer = Consumer(
         {
-            **at(address),
+            **client_settings(address),
             "group.id": "load",
             "enable.auto.commit": False,
             "check.crcs": True,
@@ -246,28 +248,28 @@ def consume(address: str, load: Load) -> float:
         consumer.close()
 
 
-def measure(running_broker, load: Load, *, reads: bool) -> Measured:
+def measure_load(running_broker, load: ProducerLoad, *, reads: bool) -> Measurement:
     """Run one load against one broker."""
     with running_broker as (address, pid, seconds):
-        measurement = Measured(started=seconds)
+        measurement = Measurement(started=seconds)
         if reads:  # the mock makes the topic when it is asked for
-            admin = AdminClient(at(address))
+            admin = AdminClient(client_settings(address))
             admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=10)[TOPIC].result(15)
-        megabytes, before = load.count * load.size / 1e6, cpu_seconds(pid)
+        megabytes, before = load.count * load.size / 1e6, read_cpu_seconds(pid)
         try:
-            rate = megabytes / produce(address, load)
-            middle = cpu_seconds(pid)
-            measurement = measurement._replace(in_rate=rate, in_cpu=middle - before, peak_mb=peak_megabytes(pid))
+            rate = megabytes / produce_load(address, load)
+            middle = read_cpu_seconds(pid)
+            measurement = measurement._replace(in_rate=rate, in_cpu=middle - before, peak_mb=read_peak_megabytes(pid))
             if reads:
-                rate = megabytes / consume(address, load)
-                used_cpu_s = cpu_seconds(pid) - middle
-                measurement = measurement._replace(out_rate=rate, out_cpu=used_cpu_s, peak_mb=peak_megabytes(pid))
+                rate = megabytes / consume_load(address, load)
+                used_cpu_s = read_cpu_seconds(pid) - middle
+                measurement = measurement._replace(out_rate=rate, out_cpu=used_cpu_s, peak_mb=read_peak_megabytes(pid))
         except (RuntimeError, KafkaException) as error:
             print(f"    {error}", flush=True)
         return measurement
 
 
-def floor(load: Load) -> Measured:
+def measure_floor(load: ProducerLoad) -> Measurement:
     """Receive, check, write and answer without a broker, in a process of its own."""
     size = min(load.batch_bytes, load.count * load.size)
     count = load.count * load.size // size
@@ -290,7 +292,7 @@ def floor(load: Load) -> Measured:
         used_cpu_s, took = time.process_time() - before, time.perf_counter() - start_s
         client.close()
         os.waitpid(child, 0)
-    return Measured(in_rate=count * size / took / 1e6, in_cpu=used_cpu_s)
+    return Measurement(in_rate=count * size / took / 1e6, in_cpu=used_cpu_s)
 
 
 def _send_bytes(port: int, size: int, count: int) -> None:
@@ -305,13 +307,13 @@ def _send_bytes(port: int, size: int, count: int) -> None:
             pass
 
 
-def middle_of(measurements: list[Measured]) -> Measured:
+def median_measurement(measurements: list[Measurement]) -> Measurement:
     """The median of each figure."""
     columns = ([one for one in column if one is not None] for column in zip(*measurements, strict=True))
-    return Measured(*(statistics.median(column) if column else None for column in columns))
+    return Measurement(*(statistics.median(column) if column else None for column in columns))
 
 
-def row_of(name: str, one: Measured) -> str:
+def format_row(name: str, one: Measurement) -> str:
     """A row of a table."""
     shapes = ("{:.2f} s", "{:.0f} MB/s", "{:.2f} s", "{:.0f} MB/s", "{:.2f} s", "{:.0f} MB")
     cells = ["-" if value is None else shape.format(value) for shape, value in zip(shapes, one, strict=True)]
@@ -334,21 +336,21 @@ def main() -> None:
         "memory is its peak; kafkaframes with `log` durability.",
     ]
     for load in LOADS:
-        measured_by_name: dict[str, list[Measured]] = {name: [] for name in (*commands, MOCK, FLOOR)}
+        measured_by_name: dict[str, list[Measurement]] = {name: [] for name in (*commands, MOCK, FLOOR)}
         for _ in range(options.rounds):
             for name, command in commands.items():
-                measured_by_name[name].append(measure(broker(command), load, reads=True))
-                print(row_of(f"{load.name}: {name}", measured_by_name[name][-1]), flush=True)
-            measured_by_name[MOCK].append(measure(mock(), load, reads=False))  # it keeps the last 5 MiB only
-            measured_by_name[FLOOR].append(floor(load))
+                measured_by_name[name].append(measure_load(start_broker(command), load, reads=True))
+                print(format_row(f"{load.name}: {name}", measured_by_name[name][-1]), flush=True)
+            measured_by_name[MOCK].append(measure_load(start_mock(), load, reads=False))  # it keeps the last 5 MiB only
+            measured_by_name[FLOOR].append(measure_floor(load))
         lines += ["", f"## {load.name}", "", "| | first answer | in | CPU in | out | CPU out | memory |"]
         lines += [
             "|---|---|---|---|---|---|---|",
-            *(row_of(name, middle_of(ones)) for name, ones in measured_by_name.items()),
+            *(format_row(name, median_measurement(ones)) for name, ones in measured_by_name.items()),
         ]
     lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."]
     print("\n".join(lines))
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,20 +24,22 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
 from kafkaframes.records.build import build_records
 
-RESULTS = Path(__file__).parent / "results" / "captures.md"
-DATA = Path(__file__).parent.parent / "tests" / "data" / "captures"
-SEGMENT = 1448
+RESULTS_FILE = Path(__file__).parent / "results" / "captures.md"
+DATA_FOLDER = Path(__file__).parent.parent / "tests" / "data" / "captures"
+SEGMENT_BYTES = 1448
 CONNECTIONS = 8
-ALL = tuple(column.name for column in CALLS_TABLE_COLUMNS if column.default)
-NO_JSON = tuple(name for name in ALL if name not in ("requestHeader", "request", "responseHeader", "response"))
-PLAIN = ("requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes")
+ALL_COLUMNS = tuple(column.name for column in CALLS_TABLE_COLUMNS if column.default)
+COLUMNS_WITHOUT_JSON = tuple(
+    name for name in ALL_COLUMNS if name not in ("requestHeader", "request", "responseHeader", "response")
+)
+PLAIN_COLUMNS = ("requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes")
 START_NS = 1_700_000_000_000_000_000
 
 
-def real_calls(*, small: bool) -> list[tuple[bytes, bytes]]:
+def load_calls(*, small: bool) -> list[tuple[bytes, bytes]]:
     """Return requests and responses to repeat."""
     rows = read_capture(
-        str(DATA / ("mangled-loss.pcapng.zst" if small else "share-groups-broker43.pcap.zst")),
+        str(DATA_FOLDER / ("mangled-loss.pcapng.zst" if small else "share-groups-broker43.pcap.zst")),
         CaptureOptions(
             columns=("apiKey", "requestBytes", "responseBytes", "requestState", "responseState"), secrets=True
         ),
@@ -45,10 +47,10 @@ def real_calls(*, small: bool) -> list[tuple[bytes, bytes]]:
     whole = [row for row in rows.to_pylist() if row["requestState"] == row["responseState"] == "whole"]
     if small:
         return [(row["requestBytes"], row["responseBytes"]) for row in whole if row["apiKey"] not in (0, 1, 18)]
-    return [large_produce()]
+    return [build_large_produce()]
 
 
-def large_produce() -> tuple[bytes, bytes]:
+def build_large_produce() -> tuple[bytes, bytes]:
     """Return a Produce request of about a megabyte, and its answer."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -62,9 +64,9 @@ def large_produce() -> tuple[bytes, bytes]:
     return encode_request(body, 9, client_id="bench"), encode_response(message("ProduceResponse")(), 9)
 
 
-def make(path: Path, size_bytes: int, *, small: bool) -> None:
+def write_capture(path: Path, size_bytes: int, *, small: bool) -> None:
     """Write a capture."""
-    calls = real_calls(small=small)
+    calls = load_calls(small=small)
     talks = [ConversationWriter(("10.0.0.1", 40000 + n), ("10.0.0.2", 9092)) for n in range(CONNECTIONS)]
     with path.open("wb") as file:
         file.write(file_header("bench") + b"".join(talk.build_handshake(START_NS) for talk in talks))
@@ -77,9 +79,9 @@ def make(path: Path, size_bytes: int, *, small: bool) -> None:
                 request_bytes = request[:4] + correlation + request[8:]
                 for side, data in ((0, request_bytes), (1, correlation + response[4:])):
                     framed_bytes = len(data).to_bytes(4, "big") + data
-                    for at in range(0, len(framed_bytes), SEGMENT):
+                    for at in range(0, len(framed_bytes), SEGMENT_BYTES):
                         for packet in talk.build_data_packets(
-                            side, framed_bytes[at : at + SEGMENT], START_NS + number * 1000
+                            side, framed_bytes[at : at + SEGMENT_BYTES], START_NS + number * 1000
                         ):
                             file.write(packet)
 
@@ -92,7 +94,7 @@ def time_second_run(work: Callable[[], int]) -> tuple[float, int]:
     return time.process_time() - start, answer
 
 
-def by_dpkt(path: Path) -> int:
+def reassemble_with_dpkt(path: Path) -> int:
     """Do with dpkt what reassembly needs at least: parse, sort by sequence number, join."""
     import dpkt
 
@@ -109,7 +111,7 @@ def by_dpkt(path: Path) -> int:
     return len(flows)
 
 
-def measure(path: Path) -> list[tuple[str, float, str]]:
+def measure_capture(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
     from kafkaframes.jobs.analyze.proposals import ProposalSettings
     from kafkaframes.jobs.analyze.traffic import TrafficTask
@@ -120,9 +122,9 @@ def measure(path: Path) -> list[tuple[str, float, str]]:
     ways: list[tuple[str, Callable[[], int]]] = [
         ("packet headers, file read included", lambda: sum(len(one.rows) for one in PacketReader([name]))),
         ("reassembly, framing, pairing", lambda: sum(len(one.calls) for one in Streams(PacketReader([name])))),
-        ("calls, 7 columns", lambda: _rows(name, PLAIN)),
-        ("calls, all columns but JSON", lambda: _rows(name, NO_JSON)),
-        ("calls, all columns", lambda: _rows(name, ALL)),
+        ("calls, 7 columns", lambda: _rows(name, PLAIN_COLUMNS)),
+        ("calls, all columns but JSON", lambda: _rows(name, COLUMNS_WITHOUT_JSON)),
+        ("calls, all columns", lambda: _rows(name, ALL_COLUMNS)),
         (
             "spec propose kip-636",
             lambda: sum(
@@ -139,7 +141,7 @@ def measure(path: Path) -> list[tuple[str, float, str]]:
         seconds, count = time_second_run(work)
         rows.append((what, megabytes / seconds, f"{count / seconds:,.0f}/s"))
     try:
-        seconds, _ = time_second_run(lambda: by_dpkt(path))
+        seconds, _ = time_second_run(lambda: reassemble_with_dpkt(path))
         rows.append(("dpkt: parse, sort, join", megabytes / seconds, ""))
     except ImportError:
         pass
@@ -159,14 +161,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for small in (False, True):
             path = Path(folder) / "x.pcapng"
-            make(path, options.megabytes * 1_000_000, small=small)
+            write_capture(path, options.megabytes * 1_000_000, small=small)
             lines += [f"## {'Small calls' if small else 'Large frames'}", "", "| | MB/s | rows |", "|---|---|---|"]
-            lines += [f"| {what} | {speed:,.0f} | {remark} |" for what, speed, remark in measure(path)]
+            lines += [f"| {what} | {speed:,.0f} | {remark} |" for what, speed, remark in measure_capture(path)]
             lines.append("")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     lines.append(f"Largest resident memory of the process: {peak:,.0f} MB (dpkt holds the whole capture).")
     text = "\n".join(lines) + "\n"
-    RESULTS.write_text(text)
+    RESULTS_FILE.write_text(text)
     print(text)
 
 

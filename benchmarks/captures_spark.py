@@ -19,16 +19,18 @@ from typing import Any
 from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
 from kafkaframes.spark.sessions.builder import session
 
-RESULTS = Path(__file__).parent / "results" / "captures_spark.md"
-TICKS = os.sysconf("SC_CLK_TCK")
+RESULTS_FILE = Path(__file__).parent / "results" / "captures_spark.md"
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = 2
 ROUNDS = 3
-ALL = [column.name for column in CALLS_TABLE_COLUMNS if column.default]
-NO_JSON = [name for name in ALL if name not in ("requestHeader", "request", "responseHeader", "response")]
-FEW = ["requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes"]
+ALL_COLUMNS = [column.name for column in CALLS_TABLE_COLUMNS if column.default]
+COLUMNS_WITHOUT_JSON = [
+    name for name in ALL_COLUMNS if name not in ("requestHeader", "request", "responseHeader", "response")
+]
+PLAIN_COLUMNS = ["requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes"]
 
 
-def cpu_seconds() -> float:
+def read_cpu_seconds() -> float:
     """Return the CPU seconds so far of all processes that this one has started, and of those that they have."""
     parents, spent = {}, {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -36,7 +38,7 @@ def cpu_seconds() -> float:
             fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        parents[int(name)], spent[int(name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS
+        parents[int(name)], spent[int(name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
     total = 0.0
     for process, seconds in spent.items():
         ancestor = process
@@ -46,13 +48,13 @@ def cpu_seconds() -> float:
     return total
 
 
-def best_of(work: Callable[[], Any]) -> tuple[float, float]:
+def time_best_round(work: Callable[[], Any]) -> tuple[float, float]:
     """Return the CPU and wall seconds of the round that took the least CPU."""
     rounds = []
     for _ in range(ROUNDS):
-        cpu, wall = cpu_seconds(), time.monotonic()
+        cpu, wall = read_cpu_seconds(), time.monotonic()
         work()
-        rounds.append((cpu_seconds() - cpu, time.monotonic() - wall))
+        rounds.append((read_cpu_seconds() - cpu, time.monotonic() - wall))
     return min(rounds)
 
 
@@ -70,21 +72,25 @@ def main() -> None:
     for kind, path in zip(("small calls", "Produce and Fetch"), sys.argv[1:3], strict=True):
         source = spark.read.format("kafka-capture")
         count = source.option("columns", "apiKey").load(path).count()
-        for name, columns in (("7 columns", FEW), ("all but JSON", NO_JSON), ("all", ALL)):
+        for name, columns in (
+            ("7 columns", PLAIN_COLUMNS),
+            ("all but JSON", COLUMNS_WITHOUT_JSON),
+            ("all", ALL_COLUMNS),
+        ):
             frame = source.option("columns", ",".join(columns)).load(path)
             queries = {
                 "grouped": lambda frame=frame: frame.groupBy("apiName").count().collect(),
                 "every row to the JVM": lambda frame=frame: frame.write.format("noop").mode("overwrite").save(),
             }
             for query, work in queries.items():
-                cpu, wall = best_of(work)
+                cpu, wall = time_best_round(work)
                 rates = CORES * count / cpu, CORES * os.path.getsize(path) / 1e6 / cpu
                 lines.append(
                     f"| {kind} | {name}, {query} | {cpu:.1f} | {wall:.1f} | {rates[0]:,.0f} | {rates[1]:,.0f} |"
                 )
                 print(lines[-1], flush=True)
     spark.stop()
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

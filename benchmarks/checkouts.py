@@ -29,16 +29,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trips import NOW_MS, RECORDS, SMALL, columns, drain, log_directory, small_log, tasks, trips
+from trips import (
+    NOW_MS,
+    RECORDS,
+    SMALL_COLUMNS,
+    create_small_log,
+    make_columns,
+    measure_trips,
+    plan_task,
+    read_all,
+    write_log_directory,
+)
 
-HERE = Path(__file__).resolve()
-RESULTS = HERE.parent / "results" / "checkouts.md"
+THIS_FILE = Path(__file__).resolve()
+RESULTS_FILE = THIS_FILE.parent / "results" / "checkouts.md"
 MEBIBYTE = 1 << 20
-TURNS = 7
+ROUNDS = 7
 Row = tuple[str, float]
 
 
-def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> float:
+def time_call(call: Callable[[], object], *, count: int = 1, turns: int = ROUNDS) -> float:
     """Return the microseconds of CPU of one call, the least of some turns of ``count`` calls."""
     best_us = float("inf")
     for _ in range(turns):
@@ -49,20 +59,20 @@ def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> 
     return best_us
 
 
-def reading(folder: Path) -> Iterator[Row]:
+def measure_reading(folder: Path) -> Iterator[Row]:
     """Segments to Arrow."""
     import kafkaframes
     from kafkaframes.scan.arrow import rebatch
     from kafkaframes.scan.log.reading import read_work
 
     for codec in ("none", "lz4"):
-        directory = log_directory(folder, codec, codec=codec)
+        directory = write_log_directory(folder, codec, codec=codec)
         path = str(directory / "orders-0" / f"{0:020}.log")
-        yield f"read {RECORDS:,} records, {codec}", least(lambda: drain(kafkaframes.read_records(path)))  # noqa: B023
-        yield f"a Spark task of them, {codec}", least(lambda: drain(rebatch(read_work(*tasks(directory)))))  # noqa: B023
+        yield f"read {RECORDS:,} records, {codec}", time_call(lambda: read_all(kafkaframes.read_records(path)))  # noqa: B023
+        yield f"a Spark task of them, {codec}", time_call(lambda: read_all(rebatch(read_work(*plan_task(directory)))))  # noqa: B023
 
 
-def appending(folder: Path) -> Iterator[Row]:
+def measure_appending(folder: Path) -> Iterator[Row]:
     """Produced bytes to a log, and back."""
     from kafkaframes.records.append import AppendSettings, validate_and_assign
     from kafkaframes.records.build import build_records
@@ -72,32 +82,35 @@ def appending(folder: Path) -> Iterator[Row]:
         ("5,000 records", 5000, "none", "producer", 20),
         ("5,000 records, LZ4 to gzip", 5000, "lz4", "gzip", 3),
     ):
-        raw = build_records(columns(count), codec=codec, batch_bytes=1 << 24)
+        raw = build_records(make_columns(count), codec=codec, batch_bytes=1 << 24)
         settings = AppendSettings(codec=to, now_ms=NOW_MS)
         call = partial(validate_and_assign, raw, 0, settings)
-        yield f"`validate_and_assign` of {name}", least(call, count=calls)
-    log, batch = small_log(folder / "log"), build_records(SMALL)
+        yield f"`validate_and_assign` of {name}", time_call(call, count=calls)
+    log, batch = create_small_log(folder / "log"), build_records(SMALL_COLUMNS)
     append = partial(log.append_as_leader, batch, leader_epoch=0, now_ms=NOW_MS)
-    yield "`append_as_leader` of one small batch", least(append, count=300, turns=15)
+    yield "`append_as_leader` of one small batch", time_call(append, count=300, turns=15)
     log.update_high_watermark(log.log_end_offset)
-    yield "the same, idempotent", idempotent(log)
-    yield "`PartitionLog.read` of one small batch", least(partial(log.read, 150, max_bytes=150), count=300, turns=15)
+    yield "the same, idempotent", time_idempotent_append(log)
+    yield (
+        "`PartitionLog.read` of one small batch",
+        time_call(partial(log.read, 150, max_bytes=150), count=300, turns=15),
+    )
 
 
-def idempotent(log: Any) -> float:
+def time_idempotent_append(log: Any) -> float:
     """Return the microseconds of an append of a producer with an id; the batches are made before."""
     from kafkaframes.records.build import build_records
 
     best_us, count = float("inf"), 300
-    for turn in range(TURNS):
+    for turn in range(ROUNDS):
         fields = {"producer_id": turn, "producer_epoch": 0}
-        ready = iter([build_records(SMALL, base_sequence=number, **fields) for number in range(count)])
+        ready = iter([build_records(SMALL_COLUMNS, base_sequence=number, **fields) for number in range(count)])
         call = lambda: log.append_as_leader(next(ready), leader_epoch=0, now_ms=NOW_MS)  # noqa: B023, E731
-        best_us = min(best_us, least(call, count=count, turns=1))
+        best_us = min(best_us, time_call(call, count=count, turns=1))
     return best_us
 
 
-def broker(folder: Path) -> Iterator[Row]:
+def measure_broker(folder: Path) -> Iterator[Row]:
     """Frames of requests to those of answers, without sockets."""
     from kafkaframes.broker.dispatch.dispatch import Dispatcher
     from kafkaframes.broker.lifecycle.assembly import open_broker
@@ -108,21 +121,21 @@ def broker(folder: Path) -> Iterator[Row]:
     state = open_broker(data_dir=str(folder / "broker"))
     for topic in ("small", "large"):
         state.create_topic(topic, 1)
-    session, files, dispatcher = Session(), file_session(), Dispatcher(state)
-    answer = answering(dispatcher)
-    batch = build_records(SMALL)
+    session, files, dispatcher = Session(), make_file_session(), Dispatcher(state)
+    answer = make_answer_function(dispatcher)
+    batch = build_records(SMALL_COLUMNS)
     large = build_records({"value": [bytes(1000)] * 1000, "timestamp": [NOW_MS] * 1000}, batch_bytes=1 << 22)
-    answer(produce_frame("large", large), session)
-    produce, fetch = produce_frame("small", batch), fetch_frame("small", 100, len(batch))
+    answer(build_produce_frame("large", large), session)
+    produce, fetch = build_produce_frame("small", batch), build_fetch_frame("small", 100, len(batch))
     for _ in range(200):
         answer(produce, session)
-    yield "Produce of one small batch, frame to frame", least(lambda: answer(produce, session), count=300, turns=15)
-    yield "Fetch of one small batch, frame to frame", least(lambda: answer(fetch, session), count=300, turns=15)
-    whole = fetch_frame("large", 0, MEBIBYTE)
-    yield "Fetch of 1 MB, frame to what is sent", least(lambda: answer(whole, files), count=30, turns=15)
+    yield "Produce of one small batch, frame to frame", time_call(lambda: answer(produce, session), count=300, turns=15)
+    yield "Fetch of one small batch, frame to frame", time_call(lambda: answer(fetch, session), count=300, turns=15)
+    whole = build_fetch_frame("large", 0, MEBIBYTE)
+    yield "Fetch of 1 MB, frame to what is sent", time_call(lambda: answer(whole, files), count=30, turns=15)
     request = dispatcher.decode_request(whole, session)
     body = dispatcher.answer(request)
-    yield "of it encoding and framing", least(lambda: dispatcher.encode(request, body), count=100)
+    yield "of it encoding and framing", time_call(lambda: dispatcher.encode(request, body), count=100)
     state.logs.abandon()
     memory, names = open_broker(), iter(range(10**6))
 
@@ -130,10 +143,10 @@ def broker(folder: Path) -> Iterator[Row]:
         key = TopicPartition(f"t{next(names)}", 0)
         memory.logs.create(key, topic_id="AAAAAAAAAAAAAAAAAAAAAQ", now_ms=NOW_MS)
 
-    yield "a partition is made, in memory", least(create, count=20, turns=15)
+    yield "a partition is made, in memory", time_call(create, count=20, turns=15)
 
 
-def file_session() -> Any:
+def make_file_session() -> Any:
     """Return a session that files are sent on as such, where the checkout knows of it."""
     from kafkaframes.broker.requests.request import Session
 
@@ -143,7 +156,7 @@ def file_session() -> Any:
         return Session()
 
 
-def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
+def make_answer_function(dispatcher: Any) -> Callable[[bytes, Any], object]:
     """Return what answers a frame as the broker's server does: the short way first, where there is one."""
     try:
         from kafkaframes.broker.dispatch.fast_path import FastPath
@@ -162,7 +175,7 @@ def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
     return answer
 
 
-def produce_frame(topic: str, records: bytes) -> bytes:
+def build_produce_frame(topic: str, records: bytes) -> bytes:
     """A request to append one batch, without its size."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request
@@ -173,7 +186,7 @@ def produce_frame(topic: str, records: bytes) -> bytes:
     return bytes(encode_request(types(acks=-1, timeout_ms=1000, topic_data=[data]), 9, client_id="bench"))
 
 
-def fetch_frame(topic: str, offset: int, size: int) -> bytes:
+def build_fetch_frame(topic: str, offset: int, size: int) -> bytes:
     """A request for records, without its size."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request
@@ -184,7 +197,7 @@ def fetch_frame(topic: str, offset: int, size: int) -> bytes:
     return bytes(encode_request(types(max_bytes=1 << 22, session_epoch=-1, topics=topics), 11, client_id="bench"))
 
 
-def rewriting(folder: Path) -> Iterator[Row]:
+def measure_rewriting(folder: Path) -> Iterator[Row]:
     """Whole partitions written anew."""
     from kafkaframes.jobs import settings
     from kafkaframes.jobs.convert.job import convert
@@ -192,30 +205,30 @@ def rewriting(folder: Path) -> Iterator[Row]:
     from kafkaframes.storage.log.discover import discover
 
     kind: Any = getattr(settings, "ConvertSettings", settings.RewriteSettings)  # one class before convert had its own
-    old, numbers = log_directory(folder, "old", codec="gzip", record_format=1), iter(range(1000))
+    old, numbers = write_log_directory(folder, "old", codec="gzip", record_format=1), iter(range(1000))
 
     def rewrite() -> None:
         convert(str(old), folder / f"new{next(numbers)}", kind(record_format=2))
 
-    yield f"`convert`, {RECORDS:,} records of format 1 to format 2", least(rewrite, turns=4)
-    (directory,) = discover([str(log_directory(folder, "dirty", codec="lz4"))])
+    yield f"`convert`, {RECORDS:,} records of format 1 to format 2", time_call(rewrite, turns=4)
+    (directory,) = discover([str(write_log_directory(folder, "dirty", codec="lz4"))])
 
     def clean() -> None:
         target = folder / f"clean{next(numbers)}"
         clean_partition(directory.filesystem, directory.partitions[0], CleanerSettings(now_ms=NOW_MS * 2), target)
 
-    yield f"`clean_partition` of {RECORDS:,} records", least(clean, turns=4)
+    yield f"`clean_partition` of {RECORDS:,} records", time_call(clean, turns=4)
 
 
-def weighing(folder: Path) -> Iterator[Row]:
+def measure_proposals(folder: Path) -> Iterator[Row]:
     """Proposals on small calls."""
     path = folder / "small.pcapng"
     make = f"from captures import make; make(Path({str(path)!r}), {20 * MEBIBYTE}, small=True)"
-    own = os.pathsep.join((str(HERE.parent), str(HERE.parent.parent / "src")))  # this checkout's, for both
+    own = os.pathsep.join((str(THIS_FILE.parent), str(THIS_FILE.parent.parent / "src")))  # this checkout's, for both
     command = [sys.executable, "-c", f"from pathlib import Path; {make}"]
     subprocess.run(command, env=os.environ | {"PYTHONPATH": own}, check=True)
     for name in ("kip-636", "flexible", "tag-header"):
-        yield f"20 MiB of small calls weighed for {name}", least(partial(weigh_proposal, str(path), name), turns=3)
+        yield f"20 MiB of small calls weighed for {name}", time_call(partial(weigh_proposal, str(path), name), turns=3)
 
 
 def weigh_proposal(path: str, name: str) -> object:
@@ -227,9 +240,9 @@ def weigh_proposal(path: str, name: str) -> object:
     return weigh_share(WeighingTask(TrafficTask((path,)), ProposalSettings(name)))
 
 
-def starting(folder: Path) -> Iterator[Row]:
+def measure_starts(folder: Path) -> Iterator[Row]:
     """Commands as processes: user and system time of each."""
-    directory = log_directory(folder, "started", codec="lz4")
+    directory = write_log_directory(folder, "started", codec="lz4")
     segment = directory / "orders-0" / f"{0:020}.log"
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -244,7 +257,7 @@ def starting(folder: Path) -> Iterator[Row]:
         yield f"`kafkaframes {arguments.split()[0]}`, the process", best_s * 1e6
 
 
-def sizes(folder: Path) -> Iterator[Row]:
+def measure_sizes(folder: Path) -> Iterator[Row]:
     """The package's sources in git: files, lines, and lines without empty ones, comments and docstrings."""
     import kafkaframes
 
@@ -254,10 +267,10 @@ def sizes(folder: Path) -> Iterator[Row]:
     texts = [(checkout / name).read_text(encoding="utf-8") for name in names]
     yield "`src`: files", len(texts)
     yield "`src`: lines", sum(text.count("\n") for text in texts)
-    yield "`src`: lines of code", sum(map(code_lines, texts))
+    yield "`src`: lines of code", sum(map(count_code_lines, texts))
 
 
-def code_lines(text: str) -> int:
+def count_code_lines(text: str) -> int:
     """Return how many lines of a source have a token that is no comment; docstrings are not counted."""
     quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     lines: set[int] = set()
@@ -271,15 +284,24 @@ def code_lines(text: str) -> int:
     return len(lines)
 
 
-PARTS = (reading, appending, broker, rewriting, weighing, starting, trips, sizes)
+MEASURED_PARTS = {
+    "reading": measure_reading,
+    "appending": measure_appending,
+    "broker": measure_broker,
+    "rewriting": measure_rewriting,
+    "weighing": measure_proposals,
+    "starting": measure_starts,
+    "trips": measure_trips,
+    "sizes": measure_sizes,
+}
 
 
-def measure(only: list[str]) -> dict[str, float]:
+def measure_checkout(only: list[str]) -> dict[str, float]:
     """Measure the checkout that this process imports."""
     figures: dict[str, float] = {}
-    for part in [part for part in PARTS if not only or part.__name__ in only]:
+    for name in only or MEASURED_PARTS:
         with tempfile.TemporaryDirectory() as folder:
-            figures.update(part(Path(folder)))
+            figures.update(MEASURED_PARTS[name](Path(folder)))
     return figures
 
 
@@ -289,7 +311,9 @@ def measure_in_turn(checkouts: list[Path], rounds: int, only: list[str]) -> list
     for _ in range(rounds):
         for place, checkout in enumerate(checkouts):
             environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
-            script = checkout / "benchmarks" / HERE.name  # its own, because the modules that it imports may have moved
+            script = (
+                checkout / "benchmarks" / THIS_FILE.name
+            )  # its own, because the modules that it imports may have moved
             command = [sys.executable, str(script), "--measure", *(f"--only={name}" for name in only)]
             out = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
             for name, figure in json.loads(out.splitlines()[-1]).items():
@@ -297,7 +321,7 @@ def measure_in_turn(checkouts: list[Path], rounds: int, only: list[str]) -> list
     return best
 
 
-def commit_of(checkout: Path) -> str:
+def find_commit(checkout: Path) -> str:
     """Return the short name of a checkout's commit."""
     out = subprocess.run(
         ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True
@@ -305,18 +329,18 @@ def commit_of(checkout: Path) -> str:
     return out.stdout.strip() or checkout.name
 
 
-def table(before: dict[str, float], after: dict[str, float]) -> list[str]:
+def format_table(before: dict[str, float], after: dict[str, float]) -> list[str]:
     """Return the rows of the report."""
     lines = []
     for name in after:
         old, new = before[name], after[name]
         is_count = any(f": {what}" in name for what in ("files", "returns", "lines"))
-        cells = [f"{one:,.0f}" if is_count else time_text(one) for one in (old, new)]
+        cells = [f"{one:,.0f}" if is_count else format_time(one) for one in (old, new)]
         lines.append(f"| {name} | {cells[0]} | {cells[1]} | {new / old:.2f} |")
     return lines
 
 
-def time_text(microseconds: float) -> str:
+def format_time(microseconds: float) -> str:
     """Return a time with its unit."""
     return f"{microseconds / 1e3:.1f} ms" if microseconds >= 1000 else f"{microseconds:.1f} us"
 
@@ -326,17 +350,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--only", action="append", default=[], choices=[part.__name__ for part in PARTS])
+    parser.add_argument("--only", action="append", default=[], choices=MEASURED_PARTS)
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(options.only)))
+        print(json.dumps(measure_checkout(options.only)))
         return
-    checkouts = [*options.checkouts, HERE.resolve().parents[1]][:2]
+    checkouts = [*options.checkouts, THIS_FILE.resolve().parents[1]][:2]
     figures_by_checkout = measure_in_turn(checkouts, options.rounds, options.only)
     before, after = figures_by_checkout[0], figures_by_checkout[-1]
-    names = [commit_of(checkout) for checkout in (checkouts[0], checkouts[-1])]
+    names = [find_commit(checkout) for checkout in (checkouts[0], checkouts[-1])]
     lines = [
         "# Two checkouts compared",
         "",
@@ -346,11 +370,11 @@ def main() -> None:
         "",
         "| what | before | after | ratio |",
         "|---|---|---|---|",
-        *table(before, after),
+        *format_table(before, after),
     ]
     print("\n".join(lines))
     if options.save:
-        RESULTS.write_text("\n".join(lines) + "\n")
+        RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

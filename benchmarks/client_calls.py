@@ -26,13 +26,13 @@ from typing import Any
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
-RESULTS = Path(__file__).resolve().parent / "results" / "client_calls.md"
+RESULTS_FILE = Path(__file__).resolve().parent / "results" / "client_calls.md"
 TOPIC, RECORDS, FIRST_MS, MIDDLE = "calls", 1_000, 1_700_000_000_000, 500
-CALLS = ("commit", "committed", "end_offsets", "offsets_for_times")
-PEERS = ("confluent-kafka", "kafka-python")
+CALL_NAMES = ("commit", "committed", "end_offsets", "offsets_for_times")
+PEER_NAMES = ("confluent-kafka", "kafka-python")
 
 
-class Client:
+class CallClient:
     """A consumer, with the calls that our client and kafka-python have in common.
 
     Attributes:
@@ -63,7 +63,7 @@ class Client:
         self.consumer.close()
 
 
-class Ours(Client):
+class OurClient(CallClient):
     """Our consumer."""
 
     def __init__(self, servers: str) -> None:
@@ -78,7 +78,7 @@ class Ours(Client):
         return self.consumer.committed([self.partition])[self.partition].offset
 
 
-class Confluent(Client):
+class ConfluentClient(CallClient):
     """confluent-kafka's consumer."""
 
     def __init__(self, servers: str) -> None:
@@ -108,7 +108,7 @@ class Confluent(Client):
         return self.consumer.offsets_for_times([self.time], timeout=30)[0].offset
 
 
-class KafkaPython(Client):
+class KafkaPythonClient(CallClient):
     """kafka-python's consumer."""
 
     def __init__(self, servers: str) -> None:
@@ -126,13 +126,17 @@ class KafkaPython(Client):
         return self.consumer.committed(self.partition)
 
 
-CLIENTS: dict[str, Callable[[str], Client]] = {"ours": Ours, "confluent-kafka": Confluent, "kafka-python": KafkaPython}
-RESULTS_OF_CALLS = {"commit": None, "committed": RECORDS, "end_offsets": RECORDS, "offsets_for_times": MIDDLE}
+CLIENT_CLASSES: dict[str, Callable[[str], CallClient]] = {
+    "ours": OurClient,
+    "confluent-kafka": ConfluentClient,
+    "kafka-python": KafkaPythonClient,
+}
+EXPECTED_RESULTS = {"commit": None, "committed": RECORDS, "end_offsets": RECORDS, "offsets_for_times": MIDDLE}
 
 
-def open_client(name: str, servers: str) -> Client:
+def open_client(name: str, servers: str) -> CallClient:
     """Return a client that has read to the end of the topic."""
-    client = CLIENTS[name](servers)
+    client = CLIENT_CLASSES[name](servers)
     count = 0
     while count < RECORDS:
         count += client.poll()
@@ -140,7 +144,7 @@ def open_client(name: str, servers: str) -> Client:
     return client
 
 
-def time_of(call: Callable[[], object], expected_result: object) -> float:
+def time_call(call: Callable[[], object], expected_result: object) -> float:
     """Return the milliseconds of a call."""
     start = time.perf_counter()
     result = call()
@@ -149,35 +153,37 @@ def time_of(call: Callable[[], object], expected_result: object) -> float:
     return seconds * 1000
 
 
-def time_of_close(name: str, servers: str) -> float:
+def time_close(name: str, servers: str) -> float:
     """Return the milliseconds that a consumer takes to close after its first poll."""
-    client = CLIENTS[name](servers)
+    client = CLIENT_CLASSES[name](servers)
     while not client.poll():
         pass
-    return time_of(client.close, None)
+    return time_call(client.close, None)
 
 
-def measure(servers: str, rounds: int, calls: int) -> dict[str, dict[str, list[float]]]:
+def measure_calls(servers: str, rounds: int, calls: int) -> dict[str, dict[str, list[float]]]:
     """Return the milliseconds of every call, by client and name of the call."""
-    times: dict[str, dict[str, list[float]]] = {name: {call: [] for call in (*CALLS, "close")} for name in CLIENTS}
-    clients = {name: open_client(name, servers) for name in CLIENTS}
+    times: dict[str, dict[str, list[float]]] = {
+        name: {call: [] for call in (*CALL_NAMES, "close")} for name in CLIENT_CLASSES
+    }
+    clients = {name: open_client(name, servers) for name in CLIENT_CLASSES}
     for client in clients.values():
         client.commit()
     for _ in range(rounds):
         for name, client in clients.items():
             client.poll()
-            for call in CALLS:
-                times[name][call] += [time_of(getattr(client, call), RESULTS_OF_CALLS[call]) for _ in range(calls)]
-            times[name]["close"].append(time_of_close(name, servers))
+            for call in CALL_NAMES:
+                times[name][call] += [time_call(getattr(client, call), EXPECTED_RESULTS[call]) for _ in range(calls)]
+            times[name]["close"].append(time_close(name, servers))
     for client in clients.values():
         client.close()
     return times
 
 
-def table(times: dict[str, dict[str, list[float]]]) -> list[str]:
+def format_table(times: dict[str, dict[str, list[float]]]) -> list[str]:
     """Return the rows of the report: median and ninth decile of each call."""
     lines = ["| call | " + " | ".join(times) + " |", "|---|" + "---|" * len(times)]
-    for call in (*CALLS, "close"):
+    for call in (*CALL_NAMES, "close"):
         cells = []
         for rows in times.values():
             deciles = statistics.quantiles(rows[call], n=10)
@@ -206,12 +212,12 @@ def main() -> None:
         with Producer(servers) as producer:
             for number in range(RECORDS):
                 producer.send(TOPIC, b"v" * 100, timestamp_ms=FIRST_MS + number)
-        times = measure(servers, options.rounds, options.calls)
+        times = measure_calls(servers, options.rounds, options.calls)
     finally:
         if broker is not None:
             broker.terminate()
             broker.wait(10)
-    versions = ", ".join(f"{name} {version(name)}" for name in PEERS)
+    versions = ", ".join(f"{name} {version(name)}" for name in PEER_NAMES)
     lines = [
         "# Short calls of a consumer",
         "",
@@ -221,11 +227,11 @@ def main() -> None:
         f"Milliseconds of a clock: median (ninth decile) of {options.rounds * options.calls} calls, and of "
         f"{options.rounds} for `close`, which includes the end of the membership. The clients take turns in one run.",
         "",
-        *table(times),
+        *format_table(times),
     ]
     print("\n".join(lines))
     if options.save:
-        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        RESULTS_FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

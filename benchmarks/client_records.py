@@ -24,7 +24,7 @@ from kafkaframes.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Ne
 VALUE = b"v" * 100
 
 
-def ours_sync(servers: str, topic: str, count: int) -> None:
+def produce_with_ours(servers: str, topic: str, count: int) -> None:
     """Queue records; wait at the end; look at each result, as programs that want to know do."""
     with Producer(servers, acks=1) as producer:
         futures = [producer.send(topic, VALUE) for _ in range(count)]
@@ -32,7 +32,7 @@ def ours_sync(servers: str, topic: str, count: int) -> None:
     assert all(future.exception() is None for future in futures)
 
 
-def ours_callback(servers: str, topic: str, count: int) -> None:
+def produce_with_callbacks(servers: str, topic: str, count: int) -> None:
     """Queue records with a function that is called for each."""
     seen_count = 0
 
@@ -46,7 +46,7 @@ def ours_callback(servers: str, topic: str, count: int) -> None:
     assert seen_count == count
 
 
-def ours_async(servers: str, topic: str, count: int) -> None:
+def produce_with_asyncio(servers: str, topic: str, count: int) -> None:
     """Queue records on an event loop."""
 
     async def run() -> None:
@@ -58,7 +58,7 @@ def ours_async(servers: str, topic: str, count: int) -> None:
     asyncio.run(run())
 
 
-def kafka_python(servers: str, topic: str, count: int) -> None:
+def produce_with_kafka_python(servers: str, topic: str, count: int) -> None:
     """Queue records with kafka-python."""
     from kafka import KafkaProducer
 
@@ -69,7 +69,7 @@ def kafka_python(servers: str, topic: str, count: int) -> None:
     assert all(future.succeeded() for future in futures)
 
 
-def confluent(servers: str, topic: str, count: int) -> None:
+def produce_with_confluent(servers: str, topic: str, count: int) -> None:
     """Queue records with librdkafka, and a function that is called for each."""
     from confluent_kafka import Producer as Peer
 
@@ -87,7 +87,7 @@ def confluent(servers: str, topic: str, count: int) -> None:
     assert seen_count == count
 
 
-def aiokafka(servers: str, topic: str, count: int) -> None:
+def produce_with_aiokafka(servers: str, topic: str, count: int) -> None:
     """Queue records with aiokafka."""
     from aiokafka import AIOKafkaProducer
 
@@ -102,7 +102,7 @@ def aiokafka(servers: str, topic: str, count: int) -> None:
     asyncio.run(run())
 
 
-def ours_iterated(servers: str, topic: str, count: int) -> None:
+def consume_with_ours(servers: str, topic: str, count: int) -> None:
     """Read with a plain loop."""
     with Consumer(servers, max_partition_fetch_bytes=8 << 20) as consumer:
         consumer.assign({TopicPartition(topic, 0): 0})
@@ -114,7 +114,7 @@ def ours_iterated(servers: str, topic: str, count: int) -> None:
     assert size == count * len(VALUE)
 
 
-def ours_iterated_async(servers: str, topic: str, count: int) -> None:
+def consume_with_asyncio(servers: str, topic: str, count: int) -> None:
     """Read with `async for`."""
 
     async def run() -> int:
@@ -131,7 +131,7 @@ def ours_iterated_async(servers: str, topic: str, count: int) -> None:
     assert asyncio.run(run()) == count * len(VALUE)
 
 
-def aiokafka_iterated(servers: str, topic: str, count: int) -> None:
+def consume_with_aiokafka(servers: str, topic: str, count: int) -> None:
     """Read with aiokafka's `async for`."""
     from aiokafka import AIOKafkaConsumer
 
@@ -150,7 +150,7 @@ def aiokafka_iterated(servers: str, topic: str, count: int) -> None:
     assert asyncio.run(run()) == count * len(VALUE)
 
 
-def confluent_consumed(servers: str, topic: str, count: int) -> None:
+def consume_with_confluent(servers: str, topic: str, count: int) -> None:
     """Read with librdkafka's consume(500)."""
     from confluent_kafka import Consumer as Peer
 
@@ -166,23 +166,23 @@ def confluent_consumed(servers: str, topic: str, count: int) -> None:
 
 
 Work = Callable[[str, str, int], None]
-PRODUCE: dict[str, Work] = {
-    "ours, futures": ours_sync,
-    "ours, on_delivery": ours_callback,
-    "ours, asyncio": ours_async,
-    "kafka-python": kafka_python,
-    "confluent-kafka": confluent,
-    "aiokafka": aiokafka,
+PRODUCE_WORKS: dict[str, Work] = {
+    "ours, futures": produce_with_ours,
+    "ours, on_delivery": produce_with_callbacks,
+    "ours, asyncio": produce_with_asyncio,
+    "kafka-python": produce_with_kafka_python,
+    "confluent-kafka": produce_with_confluent,
+    "aiokafka": produce_with_aiokafka,
 }
-CONSUME: dict[str, Work] = {
-    "ours, for": ours_iterated,
-    "ours, async for": ours_iterated_async,
-    "aiokafka, async for": aiokafka_iterated,
-    "confluent-kafka, consume(500)": confluent_consumed,
+CONSUME_WORKS: dict[str, Work] = {
+    "ours, for": consume_with_ours,
+    "ours, async for": consume_with_asyncio,
+    "aiokafka, async for": consume_with_aiokafka,
+    "confluent-kafka, consume(500)": consume_with_confluent,
 }
 
 
-def measure(works: dict[str, Work], servers: str, topic: str, count: int, runs: int) -> None:
+def measure_works(works: dict[str, Work], servers: str, topic: str, count: int, runs: int) -> None:
     """Print a line for each client: microseconds of CPU and of a clock for a record, records a second."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for work in works.values():  # kernels, caches, imports
@@ -221,12 +221,12 @@ def main() -> None:
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name=name, num_partitions=1) for name in ("produce", "consume")])
         if options.only != "consume":
-            works = {name: work for name, work in PRODUCE.items() if not any(word in name for word in left_out)}
-            measure(works, servers, "produce", options.records, options.runs)
+            works = {name: work for name, work in PRODUCE_WORKS.items() if not any(word in name for word in left_out)}
+            measure_works(works, servers, "produce", options.records, options.runs)
         if options.only != "produce":
-            ours_sync(servers, "consume", options.records)
-            works = {name: work for name, work in CONSUME.items() if not any(word in name for word in left_out)}
-            measure(works, servers, "consume", options.records, options.runs)
+            produce_with_ours(servers, "consume", options.records)
+            works = {name: work for name, work in CONSUME_WORKS.items() if not any(word in name for word in left_out)}
+            measure_works(works, servers, "consume", options.records, options.runs)
         print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     finally:
         if broker is not None:

@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 
-SIZES = {"100 B": 100, "1 KiB": 1024}
+VALUE_SIZES = {"100 B": 100, "1 KiB": 1024}
 
 
-def values(count: int, size: int) -> pa.Array:
+def make_values(count: int, size: int) -> pa.Array:
     """Return values of words, 500 different ones in any order, which LZ4 makes half as large, as it does text."""
     random = np.random.default_rng(1)
     words = [random.integers(97, 123, length, np.uint8).tobytes() + b" " for length in random.integers(2, 11, 500)]
@@ -48,7 +48,7 @@ def measure_in_turn(works: dict[str, Callable[[], int]], runs: int) -> dict[str,
     return spent
 
 
-def rate_line(label: str, count: int, spent: dict[str, list[tuple[float, float]]]) -> str:
+def format_rates(label: str, count: int, spent: dict[str, list[tuple[float, float]]]) -> str:
     """Return a line: records of a CPU second and of a second, and how many times as much CPU the others took."""
     ours = spent.pop("ours")
     line = f"{label:30} {_spread([count / cpu / 1e6 for cpu, _ in ours])} M rec/CPU s"
@@ -64,13 +64,13 @@ def _spread(numbers: list[float]) -> str:
     return f"{statistics.median(numbers):.2f} ({min(numbers):.2f}-{max(numbers):.2f})"
 
 
-def ours_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
+def write_with_ours(servers: str, topic: str, data: pa.Array, codec: str) -> int:
     """Write an Arrow table."""
     with Producer(servers, compression_type=codec, batch_size=1_000_000) as producer:
         return sum(producer.send_arrow(pa.table({"value": data}), topic=topic)["count"].to_pylist())
 
 
-def ours_out(servers: str, topic: str, count: int) -> int:
+def read_with_ours(servers: str, topic: str, count: int) -> int:
     """Read to Arrow."""
     seen_count = 0
     settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 8 << 20}
@@ -81,7 +81,7 @@ def ours_out(servers: str, topic: str, count: int) -> int:
     return seen_count
 
 
-def confluent_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
+def write_with_confluent(servers: str, topic: str, data: pa.Array, codec: str) -> int:
     """Write with librdkafka."""
     from confluent_kafka import Producer as Peer
 
@@ -98,7 +98,7 @@ def confluent_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
     return len(data)
 
 
-def confluent_out(servers: str, topic: str, count: int) -> int:
+def read_with_confluent(servers: str, topic: str, count: int) -> int:
     """Read with librdkafka's consume()."""
     from confluent_kafka import Consumer as Peer
 
@@ -119,7 +119,7 @@ def confluent_out(servers: str, topic: str, count: int) -> int:
     return seen_count
 
 
-def aiokafka_out(servers: str, topic: str, count: int) -> int:
+def read_with_aiokafka(servers: str, topic: str, count: int) -> int:
     """Read with aiokafka's getmany()."""
     from aiokafka import AIOKafkaConsumer
 
@@ -136,7 +136,7 @@ def aiokafka_out(servers: str, topic: str, count: int) -> int:
     return asyncio.run(read())
 
 
-def kafka_python_out(servers: str, topic: str, count: int) -> int:
+def read_with_kafka_python(servers: str, topic: str, count: int) -> int:
     """Read with kafka-python's poll()."""
     from kafka import KafkaConsumer
 
@@ -149,24 +149,28 @@ def kafka_python_out(servers: str, topic: str, count: int) -> int:
     return seen_count
 
 
-READERS = {"confluent-kafka": confluent_out, "aiokafka": aiokafka_out, "kafka-python": kafka_python_out}
+READERS = {
+    "confluent-kafka": read_with_confluent,
+    "aiokafka": read_with_aiokafka,
+    "kafka-python": read_with_kafka_python,
+}
 
 
-def measure(servers: str, name: str, size: int, count: int, codec: str, *, runs: int, peers: list[str]) -> None:
+def measure_clients(servers: str, name: str, size: int, count: int, codec: str, *, runs: int, peers: list[str]) -> None:
     """Print one size and codec."""
-    data = values(count, size)
+    data = make_values(count, size)
     ours_topic, peers_topic = f"ours-{size}-{codec}", f"peers-{size}-{codec}"
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=one, num_partitions=1) for one in (ours_topic, peers_topic)])
-    writers = {"ours": lambda: ours_in(servers, ours_topic, data, codec)}
-    writers["confluent-kafka"] = lambda: confluent_in(servers, peers_topic, data, codec)
-    ours_in(servers, ours_topic, data, codec)  # kernels, caches
-    print(rate_line(f"{name} {codec} produce from Arrow", count, measure_in_turn(writers, runs)), flush=True)
-    readers = {"ours": lambda: ours_out(servers, ours_topic, count)}
+    writers = {"ours": lambda: write_with_ours(servers, ours_topic, data, codec)}
+    writers["confluent-kafka"] = lambda: write_with_confluent(servers, peers_topic, data, codec)
+    write_with_ours(servers, ours_topic, data, codec)  # kernels, caches
+    print(format_rates(f"{name} {codec} produce from Arrow", count, measure_in_turn(writers, runs)), flush=True)
+    readers = {"ours": lambda: read_with_ours(servers, ours_topic, count)}
     for peer in peers:
         readers[peer] = lambda read_all=READERS[peer]: read_all(servers, ours_topic, count)
-    ours_out(servers, ours_topic, count)
-    print(rate_line(f"{name} {codec} consume to Arrow", count, measure_in_turn(readers, runs)), flush=True)
+    read_with_ours(servers, ours_topic, count)
+    print(format_rates(f"{name} {codec} consume to Arrow", count, measure_in_turn(readers, runs)), flush=True)
 
 
 def main() -> None:
@@ -188,10 +192,10 @@ def main() -> None:
             servers = broker.stderr.readline().split()[-1]
         if options.core is not None:
             os.sched_setaffinity(0, {options.core})
-        for name, size in SIZES.items():
+        for name, size in VALUE_SIZES.items():
             count = options.records if size == 100 else options.records // 4
             for codec in ("none", "lz4"):
-                measure(servers, name, size, count, codec, runs=options.runs, peers=peers)
+                measure_clients(servers, name, size, count, codec, runs=options.runs, peers=peers)
         print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     finally:
         if broker is not None:

@@ -28,8 +28,8 @@ from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.client.consumer import AsyncConsumer
 from kafkaframes.client.network import Connection, _ConnectionProtocol
 
-RESULTS = Path(__file__).resolve().parent / "results" / "commit_phases.md"
-STAGES = {
+RESULTS_FILE = Path(__file__).resolve().parent / "results" / "commit_phases.md"
+STAGE_TEXTS = {
     ("call", "commit"): "from the caller's thread to the event loop",
     ("commit", "post"): "offsets, coordinator, request object",
     ("post", "posted"): "encoding and `send` of the socket",
@@ -41,19 +41,19 @@ STAGES = {
 marks: list[tuple[str, float]] = []
 
 
-def mark(name: str) -> None:
+def mark_stage(name: str) -> None:
     """Store the time at which a stage ends."""
     marks.append((name, time.perf_counter()))
 
 
-def wrap(cls: type, name: str, before: str, after: str) -> None:
+def wrap_method(cls: type, name: str, before: str, after: str) -> None:
     """Mark the start and the end of a method."""
     method: Callable[..., Any] = getattr(cls, name)
 
     def call(*arguments: Any, **options: Any) -> Any:
-        mark(before)
+        mark_stage(before)
         result = method(*arguments, **options)
-        mark(after)
+        mark_stage(after)
         return result
 
     setattr(cls, name, call)
@@ -64,29 +64,29 @@ def wrap_commit() -> None:
     method = AsyncConsumer.commit
 
     async def commit(*arguments: Any) -> None:
-        mark("commit")
+        mark_stage("commit")
         await method(*arguments)
-        mark("committed")
+        mark_stage("committed")
 
     AsyncConsumer.commit = commit  # type: ignore[method-assign]
 
 
-def measure(servers: str, calls: int) -> tuple[dict[tuple[str, str], list[float]], list[float], list[float]]:
+def measure_commits(servers: str, calls: int) -> tuple[dict[tuple[str, str], list[float]], list[float], list[float]]:
     """Return the microseconds of each stage, of the commits, and of the peer's commits."""
     client, peer = (client_calls.open_client(name, servers) for name in ("ours", "confluent-kafka"))
     stages: dict[tuple[str, str], list[float]] = defaultdict(list)
     totals, peer_totals = [], []
     for _ in range(calls):
         marks.clear()
-        mark("call")
+        mark_stage("call")
         client.commit()
-        mark("returned")
+        mark_stage("returned")
         borders = list(pairwise(marks))
-        if [(start[0], end[0]) for start, end in borders] == list(STAGES):  # no other request in the meantime
+        if [(start[0], end[0]) for start, end in borders] == list(STAGE_TEXTS):  # no other request in the meantime
             for start, end in borders:
                 stages[start[0], end[0]].append((end[1] - start[1]) * 1e6)
             totals.append((marks[-1][1] - marks[0][1]) * 1e6)
-        peer_totals.append(client_calls.time_of(peer.commit, None) * 1000)
+        peer_totals.append(client_calls.time_call(peer.commit, None) * 1000)
     client.close()
     peer.close()
     return stages, totals, peer_totals
@@ -99,8 +99,8 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     wrap_commit()
-    wrap(Connection, "_post", "post", "posted")
-    wrap(_ConnectionProtocol, "buffer_updated", "arrived", "decoded")
+    wrap_method(Connection, "_post", "post", "posted")
+    wrap_method(_ConnectionProtocol, "buffer_updated", "arrived", "decoded")
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as broker:
         assert broker.stderr is not None
@@ -111,10 +111,10 @@ def main() -> None:
             with Producer(servers) as producer:
                 for number in range(client_calls.RECORDS):
                     producer.send(client_calls.TOPIC, b"v" * 100, timestamp_ms=client_calls.FIRST_MS + number)
-            stages, totals, peer_totals = measure(servers, options.calls)
+            stages, totals, peer_totals = measure_commits(servers, options.calls)
         finally:
             broker.terminate()
-    rows = [(STAGES[stage], times) for stage, times in stages.items()]
+    rows = [(STAGE_TEXTS[stage], times) for stage, times in stages.items()]
     rows += [("whole commit", totals), ("whole commit of confluent-kafka", peer_totals)]
     lines = [
         "# Stages of a commit",
@@ -129,7 +129,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if options.save:
-        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        RESULTS_FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

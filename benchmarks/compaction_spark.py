@@ -36,14 +36,14 @@ from kafkaframes.spark.runtime import jobs
 from kafkaframes.storage.cleaner import CleanerSettings
 
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)
-ALONE: dict[str, dict[str, Any]] = {
+RUN_OPTIONS: dict[str, dict[str, Any]] = {
     "in memory": {},
     "in steps": {"work_split": SplitSettings(secret=(0x5EED, -0x5EED), above_bytes=0)},
 }
-RECORDS_OF_A_SEGMENT = 500_000
+SEGMENT_RECORDS = 500_000
 
 
-def log_of(logs: Path, megabytes: int) -> Path:
+def create_log(logs: Path, megabytes: int) -> Path:
     source = logs / str(megabytes) / "t-0"
     if not source.exists():
         source.parent.mkdir(parents=True, exist_ok=True)
@@ -51,14 +51,14 @@ def log_of(logs: Path, megabytes: int) -> Path:
     return source
 
 
-def log_of_keys(logs: Path, count: int) -> Path:
+def write_log_of_keys(logs: Path, count: int) -> Path:
     """Write records of which each has another key of 100 bytes."""
     source = logs / f"keys-{count}" / "t-0"
     if source.exists():
         return source
     source.mkdir(parents=True)
-    for first in range(0, count, RECORDS_OF_A_SEGMENT):
-        numbers = range(first, min(first + RECORDS_OF_A_SEGMENT, count))
+    for first in range(0, count, SEGMENT_RECORDS):
+        numbers = range(first, min(first + SEGMENT_RECORDS, count))
         keys = pa.array([b"%0100d" % (number * 7919) for number in numbers])
         columns = {"offset": pa.array(np.asarray(numbers)), "key": keys, "value": pa.array([b"v"] * len(numbers))}
         (source / f"{first:020}.log").write_bytes(kafkaframes.build_records(columns, codec="lz4"))
@@ -66,14 +66,14 @@ def log_of_keys(logs: Path, count: int) -> Path:
     return source
 
 
-def seconds_of(source: Path, target: Path, **how: Any) -> float:
+def time_compaction(source: Path, target: Path, **how: Any) -> float:
     shutil.rmtree(target, ignore_errors=True)
     begin = time.perf_counter()
     compact(str(source), target, SETTINGS, **how)
     return time.perf_counter() - begin
 
 
-def peak_mb_of_workers() -> int:
+def read_worker_peak_mb() -> int:
     """Return the largest peak of a Python worker of Spark's, in MB."""
     peaks = [0]
     for status in Path("/proc").glob("[0-9]*/status"):
@@ -86,7 +86,7 @@ def peak_mb_of_workers() -> int:
     return max(peaks)
 
 
-def assert_same(one: Path, other: Path) -> None:
+def assert_same_logs(one: Path, other: Path) -> None:
     comparison = filecmp.dircmp(one, other, ignore=["_SUCCESS"])
     assert not comparison.left_only
     assert not comparison.right_only
@@ -94,35 +94,35 @@ def assert_same(one: Path, other: Path) -> None:
     assert not same[1] + same[2]
 
 
-def compare(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
+def compare_runs(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
     spark = kafkaframes.spark.session("compaction", master="local[2]")
-    ways = dict(ALONE)
+    ways = dict(RUN_OPTIONS)
     ways["Spark"] = {"run": jobs.create_runner(spark), "work_split": replace(jobs.create_split(spark), above_bytes=0)}
     warm = ways["Spark"] | {"work_split": replace(ways["Spark"]["work_split"], here_bytes=0)}
-    for how in (*ALONE.values(), warm):
-        seconds_of(log_of(logs, 100), targets / "warm", **how)
+    for how in (*RUN_OPTIONS.values(), warm):
+        time_compaction(create_log(logs, 100), targets / "warm", **how)
     print("| MB | " + " | ".join(f"{name}, s | MB/s" for name in ways) + " | to memory | to steps | worker, MB |")
     for megabytes in sizes:
-        source, best = log_of(logs, megabytes), dict.fromkeys(ways, float("inf"))
+        source, best = create_log(logs, megabytes), dict.fromkeys(ways, float("inf"))
         for _ in range(repeat):
             for name, how in ways.items():
-                best[name] = min(best[name], seconds_of(source, targets / name, **how))
+                best[name] = min(best[name], time_compaction(source, targets / name, **how))
         for name in list(ways)[1:]:
-            assert_same(targets / "in memory", targets / name)
+            assert_same_logs(targets / "in memory", targets / name)
         cells = [f"{best[name]:.2f} | {megabytes / best[name]:.0f}" for name in ways]
-        ratios = [f"{best[name] / best['Spark']:.2f}" for name in ALONE]
-        print(f"| {megabytes} | {' | '.join(cells)} | {' | '.join(ratios)} | {peak_mb_of_workers()} |", flush=True)
+        ratios = [f"{best[name] / best['Spark']:.2f}" for name in RUN_OPTIONS]
+        print(f"| {megabytes} | {' | '.join(cells)} | {' | '.join(ratios)} | {read_worker_peak_mb()} |", flush=True)
     spark.stop()
 
 
-def memory(sources: list[Path], targets: Path) -> None:
+def print_memory(sources: list[Path], targets: Path) -> None:
     print("| log | way | s | peak of the process, MB |")
     for source in sources:
-        for name in ALONE:
+        for name in RUN_OPTIONS:
             command = [sys.executable, __file__, "--child", name, str(source), str(targets / name)]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             print(f"| {source.parent.name} | {name} | {output.strip()} |", flush=True)
-        assert_same(*(targets / name for name in ALONE))
+        assert_same_logs(*(targets / name for name in RUN_OPTIONS))
 
 
 def main() -> None:
@@ -136,18 +136,18 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         name, source, target = options.child
-        seconds = seconds_of(Path(source), Path(target), **ALONE[name])
+        seconds = time_compaction(Path(source), Path(target), **RUN_OPTIONS[name])
         print(f"{seconds:.2f} | {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}")
         return
     sizes = [int(size) for size in options.sizes.split(",")]
     with tempfile.TemporaryDirectory() as temporary:
         logs = Path(options.keep or temporary)
         if options.keys:
-            memory([log_of_keys(logs, options.keys)], Path(temporary))
+            print_memory([write_log_of_keys(logs, options.keys)], Path(temporary))
         elif options.memory:
-            memory([log_of(logs, size) for size in sizes], Path(temporary))
+            print_memory([create_log(logs, size) for size in sizes], Path(temporary))
         else:
-            compare(logs, sizes, options.repeat, Path(temporary))
+            compare_runs(logs, sizes, options.repeat, Path(temporary))
 
 
 if __name__ == "__main__":

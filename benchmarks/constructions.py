@@ -28,8 +28,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from checkouts import least
-from trips import log_directory
+from checkouts import time_call
+from trips import write_log_directory
 
 RESULTS = Path(__file__).parent / "results" / "constructions.md"
 READS = (0, 1, 4, 16)
@@ -66,7 +66,7 @@ def context_variable(folder: Path) -> Iterator[Row]:
     import kafkaframes
     from kafkaframes.records.limits import current_budget, limit_budget
 
-    directory = log_directory(folder, "budget", count=2000, codec="lz4")
+    directory = write_log_directory(folder, "budget", count=2000, codec="lz4")
     jobs: dict[str, Callable[[], object]] = {
         "verify_log(deep=True)": lambda: kafkaframes.verify_log(directory, deep=True),
         "convert_log": lambda: kafkaframes.convert_log(directory, folder / "converted", record_format=1),
@@ -75,7 +75,7 @@ def context_variable(folder: Path) -> Iterator[Row]:
         with limit_budget(1 << 24):
             count = functions_on_the_way(job)
         yield f"budget: functions from `{name}` to a look-up", str(count)
-    yield "budget: a look-up", f"{least(current_budget, count=10_000) * 1000:.0f} ns"
+    yield "budget: a look-up", f"{time_call(current_budget, count=10_000) * 1000:.0f} ns"
 
 
 class Store:
@@ -150,12 +150,12 @@ def generators() -> Iterator[Row]:
     def nested() -> Generator[None, None, int]:
         return (yield from steps())
 
-    yield "generator: a plain function", f"{least(plain, count=10_000) * 1000:.0f} ns"
+    yield "generator: a plain function", f"{time_call(plain, count=10_000) * 1000:.0f} ns"
     yield (
         "generator: `finish_steps` of a generator",
-        f"{least(lambda: finish_steps(steps()), count=10_000) * 1000:.0f} ns",
+        f"{time_call(lambda: finish_steps(steps()), count=10_000) * 1000:.0f} ns",
     )
-    yield "generator: of one in another", f"{least(lambda: finish_steps(nested()), count=10_000) * 1000:.0f} ns"
+    yield "generator: of one in another", f"{time_call(lambda: finish_steps(nested()), count=10_000) * 1000:.0f} ns"
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ CASES = (
 )
 
 
-def segment(mebibytes: int, magic: int, codec: Codec) -> bytes:
+def build_segment(mebibytes: int, magic: int, codec: Codec) -> bytes:
     """Return batches of 16 KiB of JSON-like records, so many MiB of values."""
     chance = random.Random(7)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 9))) for _ in range(2000)]
@@ -48,14 +48,14 @@ def segment(mebibytes: int, magic: int, codec: Codec) -> bytes:
     return build_records({"timestamp": stamps, "key": keys, "value": values}, record_format=magic, codec=codec)
 
 
-def seconds(work: Callable[[], object]) -> float:
+def time_work(work: Callable[[], object]) -> float:
     """Return the CPU seconds of one round."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
-def payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
+def list_payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
     """Return each batch's format, codec and compressed bytes; and each batch's decompressed records."""
     data = as_array(raw)
     batches = scan_all(data)
@@ -85,8 +85,8 @@ def main() -> None:
     options = parser.parse_args()
     print("| from | to | uncompressed MB/s | bound MB/s | of the bound |\n|---|---|---|---|---|")
     for magic, codec, target in (CASES[number] for number in options.case or range(len(CASES))):
-        raw = segment(options.mebibytes, magic, codec)
-        size, whole, bound_s = measure(raw, target, options.repeats)
+        raw = build_segment(options.mebibytes, magic, codec)
+        size, whole, bound_s = measure_conversion(raw, target, options.repeats)
         print(
             f"| v{magic} {codec.name.lower()} | v2 {target.name.lower()} | {size / whole / 1e6:.0f} "
             f"| {size / bound_s / 1e6:.0f} | {bound_s / whole:.0%} |",
@@ -94,7 +94,7 @@ def main() -> None:
         )
 
 
-def measure(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]:
+def measure_conversion(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]:
     """Return the uncompressed bytes, the seconds of a conversion, and those of its bound."""
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
@@ -102,15 +102,15 @@ def measure(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]
         (top / "in-0" / f"{0:020}.log").write_bytes(raw)
         settings = ConvertSettings(record_format=2, codec=target.name.lower())
         convert(str(top / "in-0"), top / "out", settings)
-        compressed_batches, plain = payloads(raw)
-        _, new_plain = payloads((top / "out" / f"{0:020}.log").read_bytes())
+        compressed_batches, plain = list_payloads(raw)
+        _, new_plain = list_payloads((top / "out" / f"{0:020}.log").read_bytes())
         rounds = []
         for number in range(repeats):  # side by side: the machine's speed changes
-            whole = seconds(partial(convert, str(top / "in-0"), top / f"out-{number}", settings))
-            bound_s = seconds(
+            whole = time_work(partial(convert, str(top / "in-0"), top / f"out-{number}", settings))
+            bound_s = time_work(
                 lambda: [decompress(codec, piece, magic=magic) for magic, codec, piece in compressed_batches]
             )
-            bound_s += seconds(lambda: [compress(target, piece) for piece in new_plain])
+            bound_s += time_work(lambda: [compress(target, piece) for piece in new_plain])
             rounds.append((whole, bound_s))
     whole, bound_s = (min(one) for one in zip(*rounds, strict=True))
     return sum(map(len, plain)), whole, bound_s

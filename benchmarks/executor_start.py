@@ -23,7 +23,7 @@ import kafkaframes
 from kafkaframes.spark import session
 
 
-def processes() -> dict[int, list[int]]:
+def list_processes() -> dict[int, list[int]]:
     """Return the numbers of ``/proc/PID/stat`` from the parent's on (proc(5), field 4)."""
     stat_by_pid = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -33,9 +33,9 @@ def processes() -> dict[int, list[int]]:
     return stat_by_pid
 
 
-def executors() -> set[int]:
+def list_executors() -> set[int]:
     """Return the processes of executors that this process, or the JVM that it started, has started."""
-    stat_by_pid = processes()
+    stat_by_pid = list_processes()
     return {pid for pid in stat_by_pid if is_below(pid, {os.getpid()}, stat_by_pid) and is_executor(pid)}
 
 
@@ -47,9 +47,9 @@ def is_below(pid: int, tops: set[int], stat_by_pid: dict[int, list[int]]) -> boo
     return False
 
 
-def cpu_seconds() -> float:
+def read_cpu_seconds() -> float:
     """Return the CPU time of the executors and of all that they have started."""
-    stat_by_pid, tops = processes(), executors()
+    stat_by_pid, tops = list_processes(), list_executors()
     ticks = sum(
         sum(times[10:14]) for pid, times in stat_by_pid.items() if pid in tops or is_below(pid, tops, stat_by_pid)
     )
@@ -65,11 +65,11 @@ def is_executor(pid: int) -> bool:
 
 def replace_executor(spark) -> None:
     """Kill the executor, and wait for a job of the JVM's own on the next one."""
-    before = executors()
+    before = list_executors()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while not executors() - before and time.monotonic() < deadline:
+    while not list_executors() - before and time.monotonic() < deadline:
         time.sleep(0.1)
     spark.range(1000).selectExpr("sum(id)").collect()
 
@@ -88,11 +88,11 @@ def main(count: int) -> None:
         clock, cpu = [], []
         for number in range(count):
             replace_executor(spark)
-            times = [time.perf_counter()], [cpu_seconds()]
+            times = [time.perf_counter()], [read_cpu_seconds()]
             for _ in range(2):
                 assert len(frame.limit(1).collect()) == 1
                 times[0].append(time.perf_counter())
-                times[1].append(cpu_seconds())
+                times[1].append(read_cpu_seconds())
             (first, second), (busy, again) = ((b - a, c - b) for a, b, c in times)
             clock.append(first - second)
             cpu.append(busy - again)

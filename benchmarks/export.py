@@ -39,10 +39,10 @@ from kafkaframes.jobs.tables.run import TableRun
 from kafkaframes.jobs.tables.state import stored_table_settings
 from kafkaframes.spark.options import parse_log_options
 from kafkaframes.spark.runtime.jobs import create_runner as spark_runner
-from spark_source import cpu_seconds, write_log
+from spark_source import read_cpu_seconds, write_log
 
 CODECS = ("none", "zstd")
-_PEAK = """
+_PEAK_CODE = """
 import resource, sys
 from kafkaframes.cli.main import cli
 cli(["export", sys.argv[1], "--to", sys.argv[2], "--workers", "1", "--json"], standalone_mode=False)
@@ -50,7 +50,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
-def segments(folder, codec, megabytes, count):
+def write_segments(folder, codec, megabytes, count):
     """Write a log of ``count`` segments with so many bytes of values in all; return its records."""
     one = folder / "one"
     rows = write_log(one, codec, (megabytes << 20) // count)
@@ -63,7 +63,7 @@ def segments(folder, codec, megabytes, count):
     return rows * count
 
 
-def fresh(folder):
+def make_destination(folder):
     """Return a destination that is not there."""
     to = folder / "out"
     shutil.rmtree(to, ignore_errors=True)
@@ -74,24 +74,24 @@ def export_log(log, folder, runner):
     """Export as Parquet; return the records."""
     tasks = plan_export(parse_log_options({"path": str(log)})).tasks
     with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
-        return export_segments(tasks, ExportTaskSettings(str(fresh(folder))), run=run).summary.records
+        return export_segments(tasks, ExportTaskSettings(str(make_destination(folder))), run=run).summary.records
 
 
-def by_spark(spark, log, folder):
+def write_with_spark(spark, log, folder):
     """Let Spark's writer write; return the records that arrived."""
-    to = fresh(folder)
+    to = make_destination(folder)
     spark.read.format("kafka-log").load(str(log)).write.parquet(str(to))
     return spark.read.parquet(str(to)).count
 
 
-def best(rounds, rows, **sides):
+def time_best_rounds(rounds, rows, **sides):
     """Run the sides in turn; return each one's best wall and CPU seconds."""
     times = {name: [float("inf")] * 2 for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
-            start_s, spent = time.perf_counter(), cpu_seconds() + time.process_time()
+            start_s, spent = time.perf_counter(), read_cpu_seconds() + time.process_time()
             answer = side()
-            pair = time.perf_counter() - start_s, cpu_seconds() + time.process_time() - spent
+            pair = time.perf_counter() - start_s, read_cpu_seconds() + time.process_time() - spent
             times[name] = [min(both) for both in zip(times[name], pair, strict=True)]
             answer = answer() if callable(answer) else answer
             if answer != rows:
@@ -99,17 +99,17 @@ def best(rounds, rows, **sides):
     return times
 
 
-def formats(spark, folder, options):
+def measure_formats(spark, folder, options):
     """Return the lines of the first table."""
     for codec in CODECS:
         place = folder / codec
         place.mkdir()
-        rows = segments(place, codec, options.megabytes, 8)
+        rows = write_segments(place, codec, options.megabytes, 8)
         log = place / "bench-0"
-        times = best(
+        times = time_best_rounds(
             options.rounds,
             rows,
-            spark=partial(by_spark, spark, log, place),
+            spark=partial(write_with_spark, spark, log, place),
             on_spark=partial(export_log, log, place, spark_runner(spark)),
             pool=partial(export_log, log, place, None),
         )
@@ -121,43 +121,43 @@ def formats(spark, folder, options):
         )
 
 
-def small(spark, folder, options):
+def measure_small_exports(spark, folder, options):
     """Return the line of 1,000 small segments against 8."""
     sides, rows = {}, 0
     for count in (8, 1000):
         place = folder / str(count)
         place.mkdir()
-        rows = segments(place, "zstd", options.megabytes, count)
+        rows = write_segments(place, "zstd", options.megabytes, count)
         sides[str(count)] = (rows, partial(export_log, place / "bench-0", place, spark_runner(spark)))
     walls = {}
     for _ in range(options.rounds):
         for name, (rows, side) in sides.items():
-            walls[name] = min(walls.get(name, float("inf")), *best(1, rows, side=side)["side"][:1])
+            walls[name] = min(walls.get(name, float("inf")), *time_best_rounds(1, rows, side=side)["side"][:1])
     shutil.rmtree(folder / "8")
     shutil.rmtree(folder / "1000")
     return f"| {walls['8']:.1f} | {walls['1000']:.1f} | {walls['1000'] / walls['8']:.2f}x | 1.5x |"
 
 
-def to_table(make, log, folder):
+def export_to_table(make, log, folder):
     """Export into a new table; return the records."""
     options = parse_log_options({"path": str(log)})
-    settings = ExportTaskSettings(str(fresh(folder)))
+    settings = ExportTaskSettings(str(make_destination(folder)))
     job = TableRun(make(settings.to), settings, stored_table_settings(settings, isolation=options.isolation))
     return job.add_new_offsets(make_log_planner(options)).summary.records
 
 
-def tables(folder, options):
+def measure_tables(folder, options):
     """Return the line of files against tables."""
     place = folder / "tables"
     place.mkdir()
-    rows = segments(place, "zstd", options.megabytes, 8)
+    rows = write_segments(place, "zstd", options.megabytes, 8)
     log = place / "bench-0"
-    times = best(
+    times = time_best_rounds(
         options.rounds,
         rows,
         files=partial(export_log, log, place, run_here),
-        delta=partial(to_table, DeltaTable, log, place),
-        iceberg=partial(to_table, lambda to: IcebergTable(open_catalog(None, to)), log, place),
+        delta=partial(export_to_table, DeltaTable, log, place),
+        iceberg=partial(export_to_table, lambda to: IcebergTable(open_catalog(None, to)), log, place),
     )
     shutil.rmtree(place)
     (files, files_cpu), (delta, delta_cpu), (iceberg, iceberg_cpu) = (times[name] for name in times)
@@ -167,13 +167,13 @@ def tables(folder, options):
     )
 
 
-def peaks(folder, options):
+def measure_peaks(folder, options):
     """Return the lines of the memory's table."""
     for megabytes in (options.large // 8, options.large):
         place = folder / "large"
         write_log(place / "bench-0", "zstd", megabytes << 20)
         size = (place / "bench-0" / f"{0:020}.log").stat().st_size >> 20
-        command = [sys.executable, "-c", _PEAK, str(place / "bench-0"), str(place / "out")]
+        command = [sys.executable, "-c", _PEAK_CODE, str(place / "bench-0"), str(place / "out")]
         output_words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         shutil.rmtree(place)
         yield f"| {megabytes} | {size} | {output_words[-1]} |"
@@ -189,8 +189,8 @@ def main():
     lines = [f"# Export to Parquet, {datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}", ""]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        warm = _warm(folder)
-        by_spark(spark, warm, folder)
+        warm = _warm_up(folder)
+        write_with_spark(spark, warm, folder)
         export_log(warm, folder, spark_runner(spark))
         lines += [
             f"{options.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
@@ -198,33 +198,33 @@ def main():
             "| codec | write.parquet | export, Spark | processes | ratio | ratio, processes | ratio of CPU | asked |",
             "|---|---|---|---|---|---|---|---|",
         ]
-        for line in formats(spark, folder, options):
+        for line in measure_formats(spark, folder, options):
             print(line, flush=True)
             lines.append(line)
-        _save(lines)
+        _save_results(lines)
         lines += ["", "The same bytes (zstd) in 8 and in 1,000 segments, on Spark, seconds.", ""]
-        lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", small(spark, folder, options)]
+        lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", measure_small_exports(spark, folder, options)]
         spark.stop()
-        _save(lines)
+        _save_results(lines)
         lines += ["", "The same bytes (zstd) to files and to new tables, one process, seconds; nothing is asked.", ""]
         lines += [
             "| files | Delta | Iceberg | Delta / files | Iceberg / files | CPU, Delta | CPU, Iceberg |",
             "|---|---|---|---|---|---|---|",
-            tables(folder, options),
+            measure_tables(folder, options),
         ]
-        _save(lines)
+        _save_results(lines)
         lines += ["", "Peak memory of the process that exports one segment (zstd).", ""]
-        lines += ["| MB of values | MB of segment | peak, MiB |", "|---|---|---|", *peaks(folder, options)]
-    print(_save(lines))
+        lines += ["| MB of values | MB of segment | peak, MiB |", "|---|---|---|", *measure_peaks(folder, options)]
+    print(_save_results(lines))
 
 
-def _save(lines):
+def _save_results(lines):
     text = "\n".join([*lines, ""])
     (Path(__file__).parent / "results" / "export.md").write_text(text)
     return text
 
 
-def _warm(folder):
+def _warm_up(folder):
     write_log(folder / "warm" / "bench-0", "zstd", 1 << 20)
     return folder / "warm"
 

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.broker.test_short import PairedBrokers, repeat_request
 
-from append import batches as append_sets
+from append import build_sets
 from kafkaframes.broker.dispatch.fast_path import FastPath
 from kafkaframes.broker.dispatch.fast_produce import RequestCache
 from kafkaframes.broker.requests.api import DeferredResponse
@@ -39,14 +39,14 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.append import AppendSettings, entry, validate_and_assign
 from kafkaframes.records.build import build_records
-from messages_columns import metadata, to_fetch
+from messages_columns import build_fetch_request, build_metadata
 from messages_objects import CASES as MESSAGES
 
 Side = Callable[[], Any]
 Without = Callable[[], AbstractContextManager[Any]]
 
 
-def measure(rounds: int, work: Side, without: Without) -> tuple[float, float]:
+def measure_path(rounds: int, work: Side, without: Without) -> tuple[float, float]:
     """Return the best CPU milliseconds with the fast path and without it, in turns."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
@@ -60,7 +60,7 @@ def measure(rounds: int, work: Side, without: Without) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def appends() -> Iterator[tuple[str, Side, Without]]:
+def list_appends() -> Iterator[tuple[str, Side, Without]]:
     """Yield appends of sets whose codec or format the topic does not keep."""
     general = partial(patch.object, entry, "_rebuild_with_kernels", lambda *arguments: None)
     for magic, codec, settings in [
@@ -72,7 +72,7 @@ def appends() -> Iterator[tuple[str, Side, Without]]:
         (1, "snappy", {}),
         (1, "none", {}),
     ]:
-        sets, _ = append_sets(magic, codec, 100, 0)
+        sets, _ = build_sets(magic, codec, 100, 0)
         options = AppendSettings(**settings)
 
         def run(sets: list[bytes] = sets, options: AppendSettings = options) -> None:
@@ -83,7 +83,7 @@ def appends() -> Iterator[tuple[str, Side, Without]]:
 
 
 @contextmanager
-def without_shapes() -> Iterator[None]:
+def ignore_shapes() -> Iterator[None]:
     """Forget the functions of shapes, and make none."""
     shapes = [(one, dict(one)) for one in gc.get_objects() if isinstance(one, HotShapes)]
     with patch.object(HotShapes, "MIN_OCCURRENCES", 1 << 60):
@@ -95,30 +95,34 @@ def without_shapes() -> Iterator[None]:
         one.update(saved_entries)
 
 
-def shapes() -> Iterator[tuple[str, Side, Without]]:
+def list_shapes() -> Iterator[tuple[str, Side, Without]]:
     """Yield decoding and encoding of one message, with and without functions for an element's shape."""
     for name, make in MESSAGES.items():
         value, version = make()
         data, cls = value.encode(version), type(value)
-        yield f"shapes: {name} decode", partial(_often, 20, partial(cls.decode, data, version)), without_shapes
-        yield f"shapes: {name} encode", partial(_often, 20, partial(value.encode, version)), without_shapes
+        yield f"shapes: {name} decode", partial(_repeat_work, 20, partial(cls.decode, data, version)), ignore_shapes
+        yield f"shapes: {name} encode", partial(_repeat_work, 20, partial(value.encode, version)), ignore_shapes
 
 
-def _often(times: int, work: Side) -> None:
+def _repeat_work(times: int, work: Side) -> None:
     for _ in range(times):
         work()
 
 
-def repeats() -> Iterator[tuple[str, Side, Without]]:
+def list_repeats() -> Iterator[tuple[str, Side, Without]]:
     """Yield a producer's requests in the same words, in front of the broker's own work."""
     general = partial(patch.multiple, RequestCache, take=lambda *_: None, add=lambda *_: None)
     for size in (100, 1000, 10_000):
         pair, session = PairedBrokers(), Session()
         frame = memoryview(repeat_request(9, build_records({"value": [b"v" * 100] * (size // 100)})))
-        yield f"repeats: Produce, {size:,} bytes", partial(_often, 1000, partial(pair.short, frame, session)), general
+        yield (
+            f"repeats: Produce, {size:,} bytes",
+            partial(_repeat_work, 1000, partial(pair.short, frame, session)),
+            general,
+        )
 
 
-def fetches() -> Iterator[tuple[str, Side, Without]]:
+def list_fetches() -> Iterator[tuple[str, Side, Without]]:
     """Yield a consumer's request without a session, from frame to frame, in front of the dispatcher."""
     pair, session, fetch = PairedBrokers(), Session(), message("FetchRequest")
     partition_row = fetch.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
@@ -137,54 +141,54 @@ def fetches() -> Iterator[tuple[str, Side, Without]]:
 
     yield (
         "short: Fetch v12",
-        partial(_often, 1000, answer),
+        partial(_repeat_work, 1000, answer),
         partial(patch.object, FastPath, "__call__", lambda *_: None),
     )
 
 
-def ten_partitions(index: str = "partitionIndex", rows: str = "partitions", **fields: Any) -> dict[str, Any]:
+def build_partitions(index: str = "partitionIndex", rows: str = "partitions", **fields: Any) -> dict[str, Any]:
     """Rows of ten partitions of one topic."""
     return {"name": "orders", rows: [{index: number, **fields} for number in range(10)]}
 
 
 # What a hot message holds; a name that its version lacks is left out.
-HOT = {
+HOT_MESSAGES = {
     "MetadataRequest": {"topics": [{"topicId": b"t" * 16, "name": f"orders-{number}"} for number in range(3)]},
-    "MetadataResponse": metadata(),
-    "ProduceResponse": {"responses": [ten_partitions("index", "partitionResponses", baseOffset=7)]},
-    "FetchRequest": to_fetch(),
-    "ListOffsetsRequest": {"replicaId": -1, "topics": [ten_partitions(timestamp=-1)]},
-    "ListOffsetsResponse": {"topics": [ten_partitions(offset=5)]},
-    "OffsetCommitRequest": {"groupId": "g", "memberId": "m", "topics": [ten_partitions(committedOffset=5)]},
-    "OffsetCommitResponse": {"topics": [ten_partitions()]},
-    "OffsetFetchResponse": {"groups": [{"groupId": "g", "topics": [ten_partitions(committedOffset=5)]}]},
+    "MetadataResponse": build_metadata(),
+    "ProduceResponse": {"responses": [build_partitions("index", "partitionResponses", baseOffset=7)]},
+    "FetchRequest": build_fetch_request(),
+    "ListOffsetsRequest": {"replicaId": -1, "topics": [build_partitions(timestamp=-1)]},
+    "ListOffsetsResponse": {"topics": [build_partitions(offset=5)]},
+    "OffsetCommitRequest": {"groupId": "g", "memberId": "m", "topics": [build_partitions(committedOffset=5)]},
+    "OffsetCommitResponse": {"topics": [build_partitions()]},
+    "OffsetFetchResponse": {"groups": [{"groupId": "g", "topics": [build_partitions(committedOffset=5)]}]},
     "ApiVersionsResponse": {"apiKeys": [{"apiKey": key, "maxVersion": 3} for key in range(60)]},
 }
 
 
-def decoders() -> Iterator[tuple[str, Side, Without]]:
+def list_decoders() -> Iterator[tuple[str, Side, Without]]:
     """Yield columns of many messages, by straight-line code and by the table."""
     for name, version in hot_messages():
         plan = plan_message(catalog.load_spec(name), version)
         if not columns.is_specialized(plan):
             print(f"{name} v{version} is not compiled: kafkaframes kernels warm --decoders", file=sys.stderr)
             continue
-        data = columns.encode_columns(plan, pa.array([HOT[name]]))[0].as_py()
+        data = columns.encode_columns(plan, pa.array([HOT_MESSAGES[name]]))[0].as_py()
         messages = pa.array([data] * max(100, min(10_000, 2_000_000 // len(data))), pa.binary())
         general = partial(patch.object, columns, "_run_specialized", columns._run_table_driven)
         yield (
             f"decoder: {name} v{version}",
-            partial(_often, 5, partial(columns.decode_columns, plan, messages, specialized=True)),
+            partial(_repeat_work, 5, partial(columns.decode_columns, plan, messages, specialized=True)),
             general,
         )
 
 
-PATHS = {
-    "append": appends,
-    "shapes": shapes,
-    "repeats": repeats,
-    "fetches": fetches,
-    "decoders": decoders,
+FAST_PATHS = {
+    "append": list_appends,
+    "shapes": list_shapes,
+    "repeats": list_repeats,
+    "fetches": list_fetches,
+    "decoders": list_decoders,
 }
 
 
@@ -192,14 +196,14 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--path", action="append", choices=PATHS, help="by default all")
+    parser.add_argument("--path", action="append", choices=FAST_PATHS, help="by default all")
     options = parser.parse_args()
     gc.disable()
     print(f"CPU milliseconds, best of {options.rounds} rounds in turns; load {os.getloadavg()[0]:.1f}\n")
     print("| path | with | without | times |\n|---|---|---|---|")
-    for path in options.path or PATHS:
-        for name, work, without in PATHS[path]():
-            fast, general = measure(options.rounds, work, without)
+    for path in options.path or FAST_PATHS:
+        for name, work, without in FAST_PATHS[path]():
+            fast, general = measure_path(options.rounds, work, without)
             print(f"| {name} | {fast:.1f} | {general:.1f} | {general / fast:.2f} |", flush=True)
 
 

@@ -19,14 +19,14 @@ from kafkaframes.scan.values.columns import decode_to_struct
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 
 
-class OneByOne:
+class ValueByValueDecoder:
     """A decoder without its columns."""
 
     def __init__(self, decoder):
         self.decode, self.fields = decoder.decode, decoder.fields
 
 
-def orders(count):
+def make_orders(count):
     rng = random.Random(7)
     for number in range(count):
         order = {"id": rng.randrange(10**8), "customer": f"c{rng.randrange(10**5)}", "cents": rng.randrange(10**6)}
@@ -34,7 +34,7 @@ def orders(count):
         yield json.dumps(order | {"city": rng.choice(("Oslo", "Lima")), "price": rng.random(), "lines": lines}).encode()
 
 
-def best_cpu_seconds(values, decoders, rounds):
+def time_decoders(values, decoders, rounds):
     best = [float("inf")] * len(decoders)
     for _ in range(rounds):
         for side, decoder in enumerate(decoders):
@@ -49,12 +49,12 @@ def main():
     parser.add_argument("--values", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    values = pa.array(orders(options.values), pa.binary())
+    values = pa.array(make_orders(options.values), pa.binary())
     schema = infer_schema(values[:1000].to_pylist())
     subset = {**schema, "properties": {name: schema["properties"][name] for name in ("id", "customer", "cents")}}
     for name, decoder_schema, keeps in (("whole", schema, True), ("subset", subset, False)):
         decoder = JsonDecoder(decoder_schema, other_fields=keeps)
-        slow, fast = best_cpu_seconds(values, (OneByOne(decoder), decoder), options.rounds)
+        slow, fast = time_decoders(values, (ValueByValueDecoder(decoder), decoder), options.rounds)
         rates = f"{options.values / slow:,.0f} and {options.values / fast:,.0f} values a CPU second"
         print(f"{name}: one by one and as columns: {rates}: ratio {slow / fast:.1f}")
 

@@ -19,17 +19,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-LOG = next((ROOT / "examples" / "logs").glob("*/*/*.log"))
+ROOT_FOLDER = Path(__file__).parents[1]
+LOG_FILE = next((ROOT_FOLDER / "examples" / "logs").glob("*/*/*.log"))
 ROUNDS = 7
-FEATURES = "+sse4.2,+avx2,+bmi,+bmi2,+fma,+f16c,+lzcnt,+movbe,+pclmul"
-FIXED = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": FEATURES}
-WAYS: dict[str, dict[str, str]] = {
+CPU_FEATURES = "+sse4.2,+avx2,+bmi,+bmi2,+fma,+f16c,+lzcnt,+movbe,+pclmul"
+FIXED_TARGET = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": CPU_FEATURES}
+TARGET_SETTINGS: dict[str, dict[str, str]] = {
     "libraries, fixed processor": {},
     "numba's cache, this processor": {"KAFKAFRAMES_TARGET": "this-machine"},
-    "numba's cache, fixed processor": {"KAFKAFRAMES_TARGET": "this-machine", **FIXED},
+    "numba's cache, fixed processor": {"KAFKAFRAMES_TARGET": "this-machine", **FIXED_TARGET},
 }
-READ = """
+READ_CODE = """
 import json, sys, time
 import numpy as np, pyarrow as pa
 import kafkaframes
@@ -53,7 +53,7 @@ print(json.dumps([rows / min(best) / 1e6, min(calls), "numba" in sys.modules]))
 """
 
 
-def run(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
+def time_process(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
     """Run a process; return its CPU seconds and what it printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -61,30 +61,31 @@ def run(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, process.stdout
 
 
-def size_of(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """Return the bytes in all files under a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def main() -> None:
     """Compile each way, then start and read in turns."""
-    dump = [sys.executable, "-m", "kafkaframes", "dump-log", "--print-data-log", str(LOG)]
+    dump = [sys.executable, "-m", "kafkaframes", "dump-log", "--print-data-log", str(LOG_FILE)]
     with tempfile.TemporaryDirectory() as base:
         environments, compile_s = {}, {}
-        for number, (way, settings) in enumerate(WAYS.items()):
+        for number, (way, settings) in enumerate(TARGET_SETTINGS.items()):
             folder = Path(base) / str(number)
             environments[way] = {**os.environ, "KAFKAFRAMES_CACHE_DIR": str(folder), **settings}
-            compile_s[way], _ = run(dump, environments[way])
-        starts: dict[str, list[float]] = {way: [] for way in WAYS}
+            compile_s[way], _ = time_process(dump, environments[way])
+        starts: dict[str, list[float]] = {way: [] for way in TARGET_SETTINGS}
         for _ in range(ROUNDS):
-            for way in WAYS:
-                starts[way].append(run(dump, environments[way])[0])
+            for way in TARGET_SETTINGS:
+                starts[way].append(time_process(dump, environments[way])[0])
         print("| way | compiling, s | starting dump-log, s | size, KB | records, M/s: none, lz4 | a call, ns |")
         print("|---|---|---|---|---|---|")
-        for number, way in enumerate(WAYS):
-            size = size_of(Path(base) / str(number)) / 1000
+        for number, way in enumerate(TARGET_SETTINGS):
+            size = folder_bytes(Path(base) / str(number)) / 1000
             speeds = [
-                json.loads(run([sys.executable, "-c", READ, codec], environments[way])[1]) for codec in ("none", "lz4")
+                json.loads(time_process([sys.executable, "-c", READ_CODE, codec], environments[way])[1])
+                for codec in ("none", "lz4")
             ]
             speed, call = ", ".join(f"{speed[0]:.1f}" for speed in speeds), min(speed[1] for speed in speeds)
             start = statistics.median(starts[way])

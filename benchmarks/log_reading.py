@@ -42,12 +42,12 @@ from kafkaframes.storage.log.lookup import offset_for_timestamp
 
 START_MS = 1_760_000_000_000
 SEGMENT_BYTES = 1 << 30
-PER_BATCH = 150
-INTERVAL = 4096
+RECORDS_PER_BATCH = 150
+INDEX_INTERVAL_BYTES = 4096
 SCANNED_BYTES = 256 << 20
 
 
-def batch_of(size_bytes: int, *, records: int = PER_BATCH) -> bytes:
+def build_batch(size_bytes: int, *, records: int = RECORDS_PER_BATCH) -> bytes:
     """One real batch of about so many bytes, first offset 0, one millisecond a record."""
     value = size_bytes // records - 12
     rows = [{"key": b"k", "value": bytes([97 + i % 26]) * value, "timestamp": START_MS + i} for i in range(records)]
@@ -69,13 +69,13 @@ def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, spa
     with open(directory / segment_file_name(base, "log"), "wb") as file:
         for number in range(batches):
             position = number * share
-            if position - last_entry > INTERVAL:
-                entries.append((base + (number + 1) * PER_BATCH - 1, position, number))
+            if position - last_entry > INDEX_INTERVAL_BYTES:
+                entries.append((base + (number + 1) * RECORDS_PER_BATCH - 1, position, number))
                 last_entry = position
-            raw = bytearray(at_offset(batch, base + number * PER_BATCH))
+            raw = bytearray(at_offset(batch, base + number * RECORDS_PER_BATCH))
             struct.pack_into(">i", raw, 8, share - 12)
-            first = START_MS + (base + number * PER_BATCH)
-            struct.pack_into(">qq", raw, 27, first, first + PER_BATCH - 1)
+            first = START_MS + (base + number * RECORDS_PER_BATCH)
+            struct.pack_into(">qq", raw, 27, first, first + RECORDS_PER_BATCH - 1)
             file.seek(position)
             file.write(raw if share == len(batch) else raw[:61])
         file.truncate(batches * share)
@@ -83,14 +83,14 @@ def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, spa
     positions = np.array([entry[1] for entry in entries], np.int64)
     index = write_offset_index(OffsetIndex(base, offsets, positions))
     (directory / segment_file_name(base, "index")).write_bytes(index)
-    end = base + batches * PER_BATCH
+    end = base + batches * RECORDS_PER_BATCH
     closing = np.append(offsets, end - 1) if len(offsets) == 0 or offsets[-1] != end - 1 else offsets
     times = write_time_index(TimeIndex(base, START_MS + closing, closing))
     (directory / segment_file_name(base, "timeindex")).write_bytes(times)
     return end
 
 
-def milliseconds(question: Callable[[int], object], wanted_values: list[int]) -> tuple[float, float]:
+def time_lookups(question: Callable[[int], object], wanted_values: list[int]) -> tuple[float, float]:
     """Return the median and the worst time of one question."""
     question(wanted_values[0])
     took = []
@@ -101,11 +101,11 @@ def milliseconds(question: Callable[[int], object], wanted_values: list[int]) ->
     return sorted(took)[len(took) // 2], max(took)
 
 
-def look_ups(scratch: Path) -> dict[str, float]:
+def measure_lookups(scratch: Path) -> dict[str, float]:
     """Time look-ups in a log of 10 GB: ten segments of 1 GiB and 4,096 batches each."""
     directory = scratch / "large-0"
     directory.mkdir()
-    batch = batch_of(16 << 10)
+    batch = build_batch(16 << 10)
     end = 0
     for _ in range(10):
         end = write_segment(directory, end, SEGMENT_BYTES // (256 << 10), batch, sparse_to=SEGMENT_BYTES)
@@ -115,29 +115,29 @@ def look_ups(scratch: Path) -> dict[str, float]:
     results: dict[str, float] = {}
     for name, use_indexes, count in (("with indexes", True, 40), ("without", False, 3)):
         question = partial(find_offset, files, partition, use_indexes=use_indexes)
-        median, worst = milliseconds(question, wanted_offsets[:count])
+        median, worst = time_lookups(question, wanted_offsets[:count])
         results[f"offset, {name}, median ms"], results[f"offset, {name}, worst ms"] = median, worst
-    stamps = real_timestamps(scratch)
+    stamps = measure_real_timestamps(scratch)
     results |= stamps
     return results | {"log size GB": sum(segment.size_bytes for segment in partition.segments) / 1e9}
 
 
-def real_timestamps(scratch: Path) -> dict[str, float]:
+def measure_real_timestamps(scratch: Path) -> dict[str, float]:
     """Time look-ups by timestamp, which read records, in 1,000 real segments of 256 KiB."""
     directory = scratch / "times-0"
     directory.mkdir()
-    batch, end = batch_of(16 << 10), 0
+    batch, end = build_batch(16 << 10), 0
     for _ in range(1000):
         end = write_crc_segment(directory, end, 16, batch)
     ((partition,),) = ([*one.partitions] for one in discover(str(directory)))
     files = LocalFileSystem()
     wanted_times = [START_MS + offset for offset in random.Random(2).sample(range(end), 40)]
-    check(partition, wanted_times[0])
-    median, worst = milliseconds(lambda stamp: offset_for_timestamp(files, partition, stamp), wanted_times)
+    check_lookup(partition, wanted_times[0])
+    median, worst = time_lookups(lambda stamp: offset_for_timestamp(files, partition, stamp), wanted_times)
     return {"timestamp, 1,000 segments, median ms": median, "timestamp, 1,000 segments, worst ms": worst}
 
 
-def check(partition: Partition, stamp: int) -> None:
+def check_lookup(partition: Partition, stamp: int) -> None:
     offset_found = offset_for_timestamp(LocalFileSystem(), partition, stamp)
     assert offset_found is not None
     assert offset_found.offset == stamp - START_MS
@@ -156,12 +156,12 @@ def write_crc_segment(directory: Path, base: int, batches: int, batch: bytes) ->
     return end
 
 
-def headers(scratch: Path) -> dict[str, float]:
+def measure_headers(scratch: Path) -> dict[str, float]:
     """Time a walk over all headers, and beside it one that also checks each CRC, of 256 MB; three sizes of batches."""
     results = {}
-    for size, records in ((1 << 10, 10), (16 << 10, PER_BATCH), (256 << 10, 2000)):
+    for size, records in ((1 << 10, 10), (16 << 10, RECORDS_PER_BATCH), (256 << 10, 2000)):
         path = scratch / "scan.log"
-        batch = batch_of(size, records=records)
+        batch = build_batch(size, records=records)
         count = SCANNED_BYTES // len(batch)
         with open(path, "wb") as file:
             for number in range(count):
@@ -183,9 +183,9 @@ def headers(scratch: Path) -> dict[str, float]:
     return results
 
 
-def many_segments(scratch: Path) -> dict[str, float]:
+def measure_many_segments(scratch: Path) -> dict[str, float]:
     """Time `kafkaframes info` on 10,000 segments, the process and all."""
-    batch = batch_of(4 << 10)
+    batch = build_batch(4 << 10)
     for topic in range(20):
         end = 0
         directory = scratch / "many" / f"topic-{topic}-0"
@@ -208,7 +208,7 @@ def main() -> None:
     """Print the table and keep it beside the other results."""
     results: dict[str, float] = {"load average": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as name:
-        for part in (many_segments, look_ups, headers):
+        for part in (measure_many_segments, measure_lookups, measure_headers):
             start_s = time.perf_counter()
             figures = part(Path(name))
             print(*(f"{what:55} {value:10.2f}" for what, value in figures.items()), sep="\n", flush=True)

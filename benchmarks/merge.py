@@ -21,9 +21,9 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options import parse_log_options
-from spark_source import BATCH_BYTES, QUERY, build_batches
+from spark_source import BATCH_BYTES, QUERY_COLUMNS, build_batches
 
-ASKED = 1.3
+TARGET_RATIO = 1.3
 SEGMENT_BYTES = 64 << 20
 
 
@@ -47,7 +47,7 @@ def write_copy(directory: Path, log_bytes: int) -> None:
     (directory / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
 
 
-def plan(paths: list[str]):
+def plan_read(paths: list[str]):
     """Plan a read, as the planner process of Spark does."""
     options = parse_log_options({"paths": json.dumps(paths)})
     return options, plan_log(options, cores=2)
@@ -55,17 +55,17 @@ def plan(paths: list[str]):
 
 def read_here(paths: list[str]) -> int:
     """Plan and read everything in this process; return how many records there were."""
-    options, read_plan = plan(paths)
+    options, read_plan = plan_read(paths)
     columns = choose_columns(["value", "offset", "timestamp"])
     return sum(batch.num_rows for work in read_plan.works for batch in read_work(work, columns, options))
 
 
 def read_on_spark(spark, paths: list[str]) -> int:
     """Aggregate everything in Spark; return how many records there were."""
-    return spark.read.format("kafka-log").load(paths).selectExpr(*QUERY).collect()[0]["records"]
+    return spark.read.format("kafka-log").load(paths).selectExpr(*QUERY_COLUMNS).collect()[0]["records"]
 
 
-def compare(question, one: list[str], three: list[str], rounds: int) -> tuple[float, float]:
+def compare_reads(question, one: list[str], three: list[str], rounds: int) -> tuple[float, float]:
     """Return the best times of one copy and of three, which have to give the same."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds + 1):  # the first one warms up
@@ -74,7 +74,7 @@ def compare(question, one: list[str], three: list[str], rounds: int) -> tuple[fl
             start_s = time.perf_counter()
             answers.append(question(paths))
             best[side] = min(best[side], time.perf_counter() - start_s)
-        assert answers[0] == answers[1] or question is plan
+        assert answers[0] == answers[1] or question is plan_read
     return best[0], best[1]
 
 
@@ -94,7 +94,7 @@ def main() -> None:
             shutil.copytree(copies[0], copy)
         print(f"{options.megabytes} MB of log a copy, batches of {BATCH_BYTES >> 10} KiB, lz4\n")
         print("| what | one copy | three merged | ratio | asked |\n|---|---|---|---|---|")
-        questions = {"planned and read in one process": read_here, "planned only": plan}
+        questions = {"planned and read in one process": read_here, "planned only": plan_read}
         if not options.no_spark:
             import kafkaframes
 
@@ -102,8 +102,8 @@ def main() -> None:
             spark.sparkContext.setLogLevel("ERROR")
             questions = {"aggregate in Spark, local[2]": lambda paths: read_on_spark(spark, paths)} | questions
         for name, question in questions.items():
-            one, three = compare(question, copies[:1], copies, options.rounds)
-            goal = "" if question is plan else f"<= {ASKED}"
+            one, three = compare_reads(question, copies[:1], copies, options.rounds)
+            goal = "" if question is plan_read else f"<= {TARGET_RATIO}"
             print(f"| {name} | {one:.3f} s | {three:.3f} s | {three / one:.2f} | {goal} |", flush=True)
     finally:
         shutil.rmtree(root)

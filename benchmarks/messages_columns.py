@@ -24,7 +24,7 @@ from kafkaframes.protocol.messages.plan import MessagePlan, plan_message
 from kafkaframes.protocol.spec import catalog
 
 # What was asked: (subject, peer, at least so many times faster).
-ASKED = {
+TARGET_RATIOS = {
     "MetadataResponse": (("special", "kio", 12), ("special", "kafka-python", 70), ("table", "kio", 4)),
     "FetchRequest": (("special", "kio", 10),),
     "HeartbeatRequest": (("table", "kio", 10),),
@@ -32,7 +32,7 @@ ASKED = {
 }
 
 
-def metadata() -> dict[str, Any]:
+def build_metadata() -> dict[str, Any]:
     def partition(index: int) -> dict[str, Any]:
         nodes = [(index + k) % 3 for k in range(3)]
         return {
@@ -55,7 +55,7 @@ def metadata() -> dict[str, Any]:
     return {"brokers": brokers, "clusterId": "abcdefghijklmnopqrstuv", "controllerId": 1, "topics": topics}
 
 
-def fetch_response() -> dict[str, Any]:
+def build_fetch_response() -> dict[str, Any]:
     partitions = [
         {
             "partitionIndex": index,
@@ -69,22 +69,22 @@ def fetch_response() -> dict[str, Any]:
     return {"sessionId": 7, "responses": [{"topicId": b"t" * 16, "partitions": partitions}]}
 
 
-def produce_request() -> dict[str, Any]:
+def build_produce_request() -> dict[str, Any]:
     partitions = [{"index": index, "records": b"x" * 1024} for index in range(50)]
     return {"acks": -1, "timeoutMs": 30000, "topicData": [{"topicId": b"t" * 16, "partitionData": partitions}]}
 
 
-def to_fetch() -> dict[str, Any]:
+def build_fetch_request() -> dict[str, Any]:
     partitions = [{"partition": index, "fetchOffset": 1000, "partitionMaxBytes": 1 << 20} for index in range(3)]
     return {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topicId": b"t" * 16, "partitions": partitions}]}
 
 
 # message, version, value, how many a batch; kio's module, kafka-python's module
 CASES = (
-    ("MetadataResponse", 13, metadata(), 100, "metadata.v13.response", "metadata"),
-    ("FetchResponse", 18, fetch_response(), 100, "fetch.v18.response", "consumer"),
-    ("ProduceRequest", 13, produce_request(), 100, "produce.v13.request", "producer"),
-    ("FetchRequest", 18, to_fetch(), 10_000, "fetch.v18.request", "consumer"),
+    ("MetadataResponse", 13, build_metadata(), 100, "metadata.v13.response", "metadata"),
+    ("FetchResponse", 18, build_fetch_response(), 100, "fetch.v18.response", "consumer"),
+    ("ProduceRequest", 13, build_produce_request(), 100, "produce.v13.request", "producer"),
+    ("FetchRequest", 18, build_fetch_request(), 10_000, "fetch.v18.request", "consumer"),
     ("HeartbeatRequest", 4, {"groupId": "orders", "generationId": 3, "memberId": "consumer-1-0c9f3f2e"}, 10_000,
      "heartbeat.v4.request", "consumer"),
     ("ApiVersionsRequest", 4, {"clientSoftwareName": "kafkaframes", "clientSoftwareVersion": "0.1.0"}, 10_000,
@@ -92,7 +92,7 @@ CASES = (
 )  # fmt: skip
 
 
-def by_kio(name: str, module: str, data: bytes) -> Callable[[], object]:
+def decode_with_kio(name: str, module: str, data: bytes) -> Callable[[], object]:
     from kio.serial import entity_reader
 
     read = entity_reader(getattr(importlib.import_module(f"kio.schema.{module}"), name))
@@ -101,12 +101,12 @@ def by_kio(name: str, module: str, data: bytes) -> Callable[[], object]:
     return lambda: read(data, 0)
 
 
-def by_kafka_python(name: str, version: int, module: str, data: bytes) -> Callable[[], object]:
+def decode_with_kafka_python(name: str, version: int, module: str, data: bytes) -> Callable[[], object]:
     message_type = getattr(importlib.import_module(f"kafka.protocol.{module}"), name)
     return lambda: message_type.decode(data, version=version)
 
 
-def by_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[], object]:
+def decode_to_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[], object]:
     def run() -> object:
         return columns.decode_columns(plan, messages, specialized=special)
 
@@ -116,7 +116,7 @@ def by_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[
     return run
 
 
-def best(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> dict[str, tuple[float, float]]:
+def time_subjects(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> dict[str, tuple[float, float]]:
     """Return microseconds a message as (best, median) of interleaved rounds."""
     times: dict[str, list[float]] = {name: [] for name in subjects}
     for _ in range(rounds):
@@ -127,28 +127,28 @@ def best(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> 
     return {name: (min(figures), statistics.median(figures)) for name, figures in times.items()}
 
 
-def measure(case: tuple[Any, ...], rounds: int) -> None:
+def measure_case(case: tuple[Any, ...], rounds: int) -> None:
     name, version, value, count, kio_module, kafka_module = case
     plan = plan_message(catalog.load_spec(name), version)
     data = columns.encode_columns(plan, pa.array([value]))[0].as_py()
     messages = pa.array([data] * count, pa.binary())
-    many = by_kio(name, kio_module, data), by_kafka_python(name, version, kafka_module, data)
+    many = decode_with_kio(name, kio_module, data), decode_with_kafka_python(name, version, kafka_module, data)
     loops = 1 if count == 100 else 100
     subjects: dict[str, tuple[Callable[[], object], int]] = {
         "kio": (lambda: [many[0]() for _ in range(loops)], loops),
         "kafka-python": (lambda: [many[1]() for _ in range(loops)], loops),
-        "table": (by_columns(plan, messages, special=False), count),
+        "table": (decode_to_columns(plan, messages, special=False), count),
     }
     if columns.is_specialized(plan):
-        subjects["special"] = (by_columns(plan, messages, special=True), count)
+        subjects["special"] = (decode_to_columns(plan, messages, special=True), count)
     if count == 100:
-        subjects["one"] = (by_columns(plan, messages[:1], special=True), 1)
-    best_by_subject = best(rounds, subjects)
+        subjects["one"] = (decode_to_columns(plan, messages[:1], special=True), 1)
+    best_by_subject = time_subjects(rounds, subjects)
     print(f"{name} v{version}, {len(data)} bytes, {count} a batch; microseconds a message")
     for subject, (least, median) in best_by_subject.items():
         ratios = "  ".join(f"{best_by_subject[peer][0] / least:7.1f}x {peer}" for peer in ("kio", "kafka-python"))
         print(f"  {subject:<13}{least:10.2f} best {median:10.2f} median   {ratios}")
-    for subject, peer, times in ASKED.get(name, ()):
+    for subject, peer, times in TARGET_RATIOS.get(name, ()):
         ratio = best_by_subject[peer][1] / best_by_subject[subject][1] if subject in best_by_subject else 0.0
         verdict = "reached" if ratio >= times else "missed"
         print(f"  asked of the medians: {subject} {times}x {peer}: {verdict}, {ratio:.1f}x")
@@ -158,7 +158,7 @@ def main() -> None:
     gc.disable()
     rounds = 5 if "--quick" in sys.argv else 40
     for case in CASES:
-        measure(case, rounds)
+        measure_case(case, rounds)
 
 
 if __name__ == "__main__":

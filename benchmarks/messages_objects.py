@@ -20,13 +20,13 @@ from uuid import UUID
 
 import kafkaframes
 
-GROUPS = {  # what each peer must be beaten by, where something is asked
+MESSAGE_GROUPS = {  # what each peer must be beaten by, where something is asked
     ("Metadata 100x10", "decode"): {"kafka-python": 3.0},
     ("Metadata 100x10", "encode"): {"kafka-python": 4.0, "kio": 8.0},
 }
 
 
-def _metadata():
+def _build_metadata():
     cls = kafkaframes.message_class("MetadataResponse")
     topic, partition = cls.MetadataResponseTopic, cls.MetadataResponsePartition
     brokers = [cls.MetadataResponseBroker(node_id=i, host=f"broker-{i}.example.com", port=9092) for i in range(3)]
@@ -46,32 +46,32 @@ def _metadata():
     return cls(brokers=brokers, cluster_id="abcdefghijklmnopqrstuv", controller_id=1, topics=topics), 13
 
 
-def _api_versions():
+def _build_api_versions():
     cls = kafkaframes.message_class("ApiVersionsResponse")
     return cls(api_keys=[cls.ApiVersion(api_key=key, max_version=12) for key in range(76)]), 4
 
 
-def _fetch():
+def _build_fetch():
     cls = kafkaframes.message_class("FetchResponse")
     parts = [cls.PartitionData(partition_index=p, high_watermark=9, records=bytes(1024)) for p in range(50)]
     return cls(responses=[cls.FetchableTopicResponse(partitions=parts)]), 17
 
 
-def _produce():
+def _build_produce():
     cls = kafkaframes.message_class("ProduceRequest")
     parts = [cls.PartitionProduceData(index=p, records=bytes(1024)) for p in range(50)]
     return cls(acks=-1, timeout_ms=30000, topic_data=[cls.TopicProduceData(partition_data=parts)]), 13
 
 
 CASES = {
-    "Metadata 100x10": _metadata,
-    "ApiVersions 76": _api_versions,
-    "Fetch 50x1KiB": _fetch,
-    "Produce 50x1KiB": _produce,
+    "Metadata 100x10": _build_metadata,
+    "ApiVersions 76": _build_api_versions,
+    "Fetch 50x1KiB": _build_fetch,
+    "Produce 50x1KiB": _build_produce,
 }
 
 
-def _kafka_python(name, version, data):
+def _make_kafka_python_calls(name, version, data):
     from kafka.protocol.consumer import fetch
     from kafka.protocol.metadata import api_versions, metadata
     from kafka.protocol.producer import produce
@@ -83,7 +83,7 @@ def _kafka_python(name, version, data):
     return lambda: cls.decode(data, version=version), lambda: value.encode(version=version)
 
 
-def _kio(name, version, data):
+def _make_kio_calls(name, version, data):
     import importlib
     import re
 
@@ -104,13 +104,13 @@ def _kio(name, version, data):
     return lambda: read(data, 0), encode
 
 
-def _ours(value, version, data):
+def _make_our_calls(value, version, data):
     cls = type(value)
     assert cls.decode(data, version) == value
     return lambda: cls.decode(data, version), lambda: value.encode(version)
 
 
-def _medians(functions, rounds):
+def _time_medians(functions, rounds):
     """Take turns; return the median of each in microseconds."""
     times = [[] for _ in functions]
     for function in functions * 3:
@@ -124,7 +124,7 @@ def _medians(functions, rounds):
     return [median(time) * 1e6 for time in times]
 
 
-def _cold():
+def _time_cold_start():
     """Return the milliseconds (CPU and wall) from before the import to the end of a first decode, the best of five."""
     code = (
         "import time; wall, cpu = time.perf_counter(), time.process_time(); import kafkaframes\n"
@@ -155,19 +155,19 @@ def main() -> int:
         value, version = make()
         data = value.encode(version)
         sides = [
-            _ours(value, version, data),
-            _kafka_python(type(value).__name__, version, data),
-            _kio(type(value).__name__, version, data),
+            _make_our_calls(value, version, data),
+            _make_kafka_python_calls(type(value).__name__, version, data),
+            _make_kio_calls(type(value).__name__, version, data),
         ]
         for index, verb in enumerate(("decode", "encode")):
-            ours, python, kio = _medians([side[index] for side in sides], options.rounds)
+            ours, python, kio = _time_medians([side[index] for side in sides], options.rounds)
             print(f"{name:16} {verb:7} {ours:8.1f} {python:13.1f} {kio:8.1f} {python / ours:15.2f} {kio / ours:7.2f}")
-            for peer, wanted_ratio in GROUPS.get((name, verb), {}).items():
+            for peer, wanted_ratio in MESSAGE_GROUPS.get((name, verb), {}).items():
                 ratio = (python if peer == "kafka-python" else kio) / ours
                 missed_count += ratio < wanted_ratio
                 verdict = "reached" if ratio >= wanted_ratio else "MISSED"
                 print(f"{'':16} {'':7} asked: {wanted_ratio:.0f}x {peer}: {verdict}")
-    cpu, wall = _cold()
+    cpu, wall = _time_cold_start()
     print(f"import kafkaframes and a first decode: {cpu:.0f} ms of CPU, {wall:.0f} ms on the clock (asked: 60)")
     del ballast
     return 1 if missed_count else 0

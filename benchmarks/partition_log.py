@@ -26,14 +26,14 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.storage.partition import LogSettings, create_log
 from kafkaframes.wire.checksum import crc32c
 
-RESULTS = Path(__file__).parent / "results" / "partition_log.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "partition_log.md"
 NOW_MS = 1_795_255_143_423
 BATCH_RECORDS, VALUE_BYTES, KINDS = 120, 100, 64
 SEGMENT_BYTES = 64 << 20
 CpuAndWall = tuple[float, float]
 
 
-def batches(*, idempotent: bool = False) -> list[bytes]:
+def build_batches(*, idempotent: bool = False) -> list[bytes]:
     """Build some different batches of about 16 KiB before compression."""
     choose = np.random.default_rng(5)
     batch_list = []
@@ -63,7 +63,7 @@ def place_batches(pieces: list[bytes], count: int) -> list[bytes]:
     return [struct.pack(">q", number * BATCH_RECORDS) + pieces[number % KINDS][8:] for number in range(count)]
 
 
-def plain(directory: Path, ready: list[bytes]) -> None:
+def write_plain_file(directory: Path, ready: list[bytes]) -> None:
     """Write the batches, and nothing else; fsync where a segment would end."""
     number, written_bytes = 0, 0
     out = os.open(directory / "0", os.O_CREAT | os.O_WRONLY)
@@ -78,7 +78,7 @@ def plain(directory: Path, ready: list[bytes]) -> None:
     os.close(out)
 
 
-def follow(directory: Path, ready: list[bytes], at_once: int) -> None:
+def append_as_follower(directory: Path, ready: list[bytes], at_once: int) -> None:
     """Append as a follower, so many batches at once."""
     log = create_log(str(directory / "bench-0"), settings=LogSettings(segment_bytes=SEGMENT_BYTES), now_ms=NOW_MS)
     for start in range(0, len(ready), at_once):
@@ -86,7 +86,7 @@ def follow(directory: Path, ready: list[bytes], at_once: int) -> None:
     log.close(now_ms=NOW_MS)
 
 
-def lead(directory: Path, ready: list[bytes]) -> None:
+def append_as_leader(directory: Path, ready: list[bytes]) -> None:
     """Append as a leader, a batch at a time."""
     log = create_log(str(directory / "bench-0"), settings=LogSettings(segment_bytes=SEGMENT_BYTES), now_ms=NOW_MS)
     for piece in ready:
@@ -94,7 +94,7 @@ def lead(directory: Path, ready: list[bytes]) -> None:
     log.close(now_ms=NOW_MS)
 
 
-def with_sequences(pieces: list[bytes], count: int) -> list[bytes]:
+def set_sequences(pieces: list[bytes], count: int) -> list[bytes]:
     """Return batches of one idempotent producer; only the header differs (its CRC is made again)."""
     batch_list = []
     for number in range(count):
@@ -122,18 +122,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=256)
     options = parser.parse_args()
-    pieces, clients = batches(), batches(idempotent=True)
+    pieces, clients = build_batches(), build_batches(idempotent=True)
     mean = sum(map(len, pieces)) / KINDS
     count = int(options.megabytes * 1e6 / mean)
     ready, client = place_batches(pieces, count), [pieces[number % KINDS] for number in range(count)]
-    sequences = with_sequences(clients, count)
-    lead(Path(tempfile.mkdtemp()), sequences[:100])  # kernels are loaded
+    sequences = set_sequences(clients, count)
+    append_as_leader(Path(tempfile.mkdtemp()), sequences[:100])  # kernels are loaded
     figures = {
-        "plain write": time_best(lambda path: plain(path, ready)),
-        "append_as_follower, 64 batches at once": time_best(lambda path: follow(path, ready, 64)),
-        "append_as_follower, one batch at once": time_best(lambda path: follow(path, ready, 1)),
-        "append_as_leader": time_best(lambda path: lead(path, client)),
-        "append_as_leader, idempotent": time_best(lambda path: lead(path, sequences)),
+        "plain write": time_best(lambda path: write_plain_file(path, ready)),
+        "append_as_follower, 64 batches at once": time_best(lambda path: append_as_follower(path, ready, 64)),
+        "append_as_follower, one batch at once": time_best(lambda path: append_as_follower(path, ready, 1)),
+        "append_as_leader": time_best(lambda path: append_as_leader(path, client)),
+        "append_as_leader, idempotent": time_best(lambda path: append_as_leader(path, sequences)),
     }
     size = sum(map(len, ready)) / 1e6
     records = count * BATCH_RECORDS * (VALUE_BYTES + 8) / 1e6
@@ -153,7 +153,7 @@ def main() -> None:
         ),
     ]
     print("\n".join(lines))
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ from statistics import median
 import pyspark
 
 ROUNDS = 7
-ROOT = Path(__file__).parents[1]
-CLIENT = '{"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}'
-READ = '{"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}'
-VALUE = "StructType([StructField('value', BinaryType())])"
-STEPS = {  # what Spark does: PySpark's module, what of ours is called
+ROOT_FOLDER = Path(__file__).parents[1]
+CLIENT_OPTIONS = '{"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}'
+READ_OPTIONS = '{"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}'
+VALUE_SCHEMA = "StructType([StructField('value', BinaryType())])"
+PLANNER_STEPS = {  # what Spark does: PySpark's module, what of ours is called
     "find sources": ("lookup_data_sources", "import pyspark_kafka_capture, pyspark_kafka_log, pyspark_kafka_topic"),
     "load kafka-log": (
         "create_data_source",
@@ -34,18 +34,19 @@ STEPS = {  # what Spark does: PySpark's module, what of ours is called
     ),
     "load kafka-topic": (
         "create_data_source",
-        f"from pyspark_kafka_topic import DefaultSource as S; S({READ}).schema()",
+        f"from pyspark_kafka_topic import DefaultSource as S; S({READ_OPTIONS}).schema()",
     ),
     "write kafka-topic": (
         "write_into_data_source",
-        f"from pyspark_kafka_topic import DefaultSource as S; S({CLIENT}).writer({VALUE}, False)",
+        f"from pyspark_kafka_topic import DefaultSource as S; S({CLIENT_OPTIONS}).writer({VALUE_SCHEMA}, False)",
     ),
     "commit a micro-batch to kafka-topic": (
         "python_streaming_sink_runner",
-        f"from pyspark_kafka_topic import DefaultSource as S; S({CLIENT}).streamWriter({VALUE}, False).commit([], 0)",
+        "from pyspark_kafka_topic import DefaultSource as S; "
+        f"S({CLIENT_OPTIONS}).streamWriter({VALUE_SCHEMA}, False).commit([], 0)",
     ),
 }
-SCRIPT = """
+STEP_CODE = """
 import json, sys, time
 from pyspark.sql.types import BinaryType, StructField, StructType
 import pyspark.sql.worker.{worker}
@@ -55,10 +56,10 @@ print(json.dumps([*bare, time.process_time(), len(sys.modules)]))
 """
 
 
-def measure(step: str, source: Path, *ahead: Path) -> list[float]:
+def measure_step(step: str, source: Path, *ahead: Path) -> list[float]:
     """Return CPU seconds and modules of the bare process, and of the whole; ``ahead`` stands first on the path."""
-    worker, ours = STEPS[step]
-    command = [sys.executable, "-c", SCRIPT.format(worker=worker, ours=ours)]
+    worker, ours = PLANNER_STEPS[step]
+    command = [sys.executable, "-c", STEP_CODE.format(worker=worker, ours=ours)]
     process = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*ahead, source]))},
@@ -70,20 +71,23 @@ def measure(step: str, source: Path, *ahead: Path) -> list[float]:
 
 
 def main() -> None:
-    sources = [ROOT / "src", *map(Path, sys.argv[1:2])]
+    sources = [ROOT_FOLDER / "src", *map(Path, sys.argv[1:2])]
     zips = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
-    bare_runs = [(measure(step, sources[0], *zips)[0], measure(step, sources[0])[0]) for step in list(STEPS)[:2] * 3]
+    bare_runs = [
+        (measure_step(step, sources[0], *zips)[0], measure_step(step, sources[0])[0])
+        for step in list(PLANNER_STEPS)[:2] * 3
+    ]
     zipped_s, installed_s = (median(values) for values in zip(*bare_runs, strict=True))
     print(
         f"bare, PySpark from the zip: {zipped_s:.2f} s; installed: {installed_s:.2f} s;"
         f" {zipped_s / installed_s:.1f} times\n"
     )
     print("| step | checkout | bare, CPU s | whole, CPU s | times | modules of ours |\n|---|---|---|---|---|---|")
-    for step in STEPS:
+    for step in PLANNER_STEPS:
         runs: dict[Path, list[list[float]]] = {source: [] for source in sources}
         for _ in range(ROUNDS + 1):  # the first compiles Python files
             for source in sources:
-                runs[source].append(measure(step, source))
+                runs[source].append(measure_step(step, source))
         for source in sources:
             bare, before, whole, after = (median(values) for values in zip(*runs[source][1:], strict=True))
             cells = f"{bare:.2f} | {whole:.2f} | {whole / bare:.1f} | {after - before:.0f}"

@@ -41,10 +41,10 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.native import load_functions
 from kafkaframes.records.scan import FILE, MemorySource, as_array, check_crcs, scan_all
 
-RESULTS = Path(__file__).parent / "results" / "producers.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "producers.md"
 BATCH_RECORDS = 120
 ROUNDS = 60
-CLOSE = 0.85  # of our own frames' speed
+MIN_RATIO = 0.85  # of our own frames' speed
 LZ4_TABLE = (
     "LZ4: what the C function alone takes for the blocks (called from Python, which costs each the same), and opening",
     "the batches with all that belongs to it. Where the last two columns agree, what a writer costs beyond ours is the",
@@ -55,7 +55,7 @@ LZ4_TABLE = (
 )
 
 
-def values(count: int) -> list[bytes]:
+def make_values(count: int) -> list[bytes]:
     """Make JSON values of 100 bytes, no two alike."""
     choose = random.Random(7)
     value_list = []
@@ -65,7 +65,7 @@ def values(count: int) -> list[bytes]:
     return value_list
 
 
-def ours(codec: Codec, some: list[bytes], level: int | None = None) -> bytes:
+def write_with_ours(codec: Codec, some: list[bytes], level: int | None = None) -> bytes:
     """Write with this package."""
     columns = {"key": [b"k%d" % n for n in range(len(some))], "value": some, "timestamp": [10**12] * len(some)}
     return kafkaframes.build_records(
@@ -73,7 +73,7 @@ def ours(codec: Codec, some: list[bytes], level: int | None = None) -> bytes:
     )
 
 
-def _build(make: Callable[[], Any], some: list[bytes]) -> bytes:
+def _build_batch(make: Callable[[], Any], some: list[bytes]) -> bytes:
     parts = []
     for start in range(0, len(some), BATCH_RECORDS):
         builder = make()
@@ -84,23 +84,23 @@ def _build(make: Callable[[], Any], some: list[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def aiokafka(codec: Codec, some: list[bytes]) -> bytes:
+def write_with_aiokafka(codec: Codec, some: list[bytes]) -> bytes:
     """Write with aiokafka's builder."""
-    return _build(lambda: DefaultRecordBatchBuilder(2, int(codec), 0, -1, -1, -1, 1 << 20), some)
+    return _build_batch(lambda: DefaultRecordBatchBuilder(2, int(codec), 0, -1, -1, -1, 1 << 20), some)
 
 
-def kafka_python(codec: Codec, some: list[bytes]) -> bytes:
+def write_with_kafka_python(codec: Codec, some: list[bytes]) -> bytes:
     """Write with kafka-python's builder."""
-    return _build(lambda: KafkaPythonBuilder(2, int(codec), False, -1, -1, -1, 1 << 20), some)
+    return _build_batch(lambda: KafkaPythonBuilder(2, int(codec), False, -1, -1, -1, 1 << 20), some)
 
 
-WRITERS = {"kafkaframes": ours, "aiokafka": aiokafka, "kafka-python": kafka_python}
+WRITERS = {"kafkaframes": write_with_ours, "aiokafka": write_with_aiokafka, "kafka-python": write_with_kafka_python}
 
 
-class Counted:
+class GeneralPathCounter:
     """Counts the batches that did not take the short way while it is entered."""
 
-    def __enter__(self) -> Counted:
+    def __enter__(self) -> GeneralPathCounter:
         self.odd, self._careful = 0, FusedReader._decompress_general
 
         def careful(maker: FusedReader, *arguments: Any) -> Any:
@@ -114,12 +114,12 @@ class Counted:
         FusedReader._decompress_general = self._careful  # type: ignore[method-assign]
 
 
-def read(data: bytes) -> int:
+def read_all_records(data: bytes) -> int:
     """Read all records with the default columns, each Arrow batch dropped at once."""
     return sum(batch.num_rows for batch in RecordReader(MemorySource(as_array(data)), ReadOptions()))
 
 
-def read_by_aiokafka(data: bytes) -> int:
+def read_with_aiokafka(data: bytes) -> int:
     """Read all records into five lists a batch, CRC checked, with aiokafka."""
     count, position = 0, 0
     while position < len(data):
@@ -134,7 +134,7 @@ def read_by_aiokafka(data: bytes) -> int:
     return count
 
 
-class Costs(NamedTuple):
+class ReadCosts(NamedTuple):
     """CPU nanoseconds a record: of reading it into columns, of decompressing alone, and of aiokafka's reading."""
 
     read: float
@@ -142,20 +142,24 @@ class Costs(NamedTuple):
     aiokafka: float
 
 
-def costs(data: dict[str, bytes], records: int) -> dict[str, Costs]:
+def measure_costs(data: dict[str, bytes], records: int) -> dict[str, ReadCosts]:
     """Measure each in turns: what disturbs a round disturbs all."""
     scanned_batches = {name: (as_array(raw), scan_all(as_array(raw), rules=FILE)) for name, raw in data.items()}
     costs_by_name = {name: [math.inf] * 3 for name in data}
     for number in range(ROUNDS):
         for name, raw in data.items():
-            calls = [partial(read, raw), partial(open_sections, *scanned_batches[name]), partial(read_by_aiokafka, raw)]
+            calls = [
+                partial(read_all_records, raw),
+                partial(open_sections, *scanned_batches[name]),
+                partial(read_with_aiokafka, raw),
+            ]
             for place, call in enumerate(calls[: 3 if number < 2 else 2]):
                 start = time.process_time()
                 call()
                 costs_by_name[name][place] = min(
                     costs_by_name[name][place], (time.process_time() - start) / records * 1e9
                 )
-    return {name: Costs(*some) for name, some in costs_by_name.items()}
+    return {name: ReadCosts(*some) for name, some in costs_by_name.items()}
 
 
 def write_with_clients(codec: Codec, some: list[bytes], directory: Path | None) -> Iterator[tuple[str, bytes]]:
@@ -167,26 +171,26 @@ def write_with_clients(codec: Codec, some: list[bytes], directory: Path | None) 
             print(f"{name} does not write {codec.name.lower()}: {type(error).__name__}")
     for partition in sorted(directory.glob(f"*-{codec.name.lower()}-0")) if directory else []:
         raw = b"".join(path.read_bytes() for path in sorted(partition.glob("*.log")))
-        if raw and read(raw) == len(some):
+        if raw and read_all_records(raw) == len(some):
             yield partition.name.removesuffix(f"-{codec.name.lower()}-0"), raw
         elif raw:
-            print(f"{partition.name} has {read(raw)} records, not {len(some)}: left out")
+            print(f"{partition.name} has {read_all_records(raw)} records, not {len(some)}: left out")
 
 
-def speed_rows(count: int, directory: Path | None) -> Iterator[str]:
+def measure_speeds(count: int, directory: Path | None) -> Iterator[str]:
     """Measure each writer's batches beside ours, codec by codec."""
-    some = values(count)
+    some = make_values(count)
     for codec in Codec:
         data = dict(write_with_clients(codec, some, directory))
-        costs_by_name = costs(data, count)
+        costs_by_name = measure_costs(data, count)
         own = costs_by_name["kafkaframes"]
         for name, raw in data.items():
-            with Counted() as counter:
-                read(raw)
+            with GeneralPathCounter() as counter:
+                read_all_records(raw)
             share, client_costs = 1 - counter.odd / len(scan_all(as_array(raw), rules=FILE)), costs_by_name[name]
             streams = f"{client_costs.opened:.0f} / {own.opened:.0f}" if codec else "-"
             beside = own.read / client_costs.read
-            is_slow = "" if beside >= CLOSE else " (decompressing)" if _is_stream(client_costs, own) else " (!)"
+            is_slow = "" if beside >= MIN_RATIO else " (decompressing)" if _is_stream(client_costs, own) else " (!)"
             yield (
                 f"| {name} | {codec.name.lower()} | {len(raw) / count:.0f} | {share:.1%} "
                 f"| {1e3 / client_costs.read:.1f} | {client_costs.read:.0f} / {own.read:.0f} "
@@ -194,21 +198,24 @@ def speed_rows(count: int, directory: Path | None) -> Iterator[str]:
             )
 
 
-def _is_stream(client_costs: Costs, own: Costs) -> bool:
+def _is_stream(client_costs: ReadCosts, own: ReadCosts) -> bool:
     """Tell whether what lacks is what the streams themselves take longer to decompress."""
-    return own.read / (client_costs.read - (client_costs.opened - own.opened)) >= CLOSE
+    return own.read / (client_costs.read - (client_costs.opened - own.opened)) >= MIN_RATIO
 
 
-def lz4_rows(count: int, directory: Path | None) -> Iterator[str]:
+def measure_lz4(count: int, directory: Path | None) -> Iterator[str]:
     """Measure what the C function of LZ4 itself takes for each writer's blocks: no reader can be faster than that."""
-    some = values(count)
+    some = make_values(count)
     data = dict(write_with_clients(Codec.LZ4, some, directory))
-    data["kafkaframes, level 3"] = ours(Codec.LZ4, some, level=3)
-    blocks_by_name, costs_by_name = {name: _lz4_blocks(raw) for name, raw in data.items()}, costs(data, count)
+    data["kafkaframes, level 3"] = write_with_ours(Codec.LZ4, some, level=3)
+    blocks_by_name, costs_by_name = (
+        {name: _list_lz4_blocks(raw) for name, raw in data.items()},
+        measure_costs(data, count),
+    )
     alone = dict.fromkeys(data, math.inf)
     for _ in range(ROUNDS):
         for name, (blocks, _) in blocks_by_name.items():
-            alone[name] = min(alone[name], _lz4_seconds(blocks) / count * 1e9)
+            alone[name] = min(alone[name], _time_lz4(blocks) / count * 1e9)
     for name, raw in data.items():
         open_s, own = costs_by_name[name].opened, costs_by_name["kafkaframes"].opened
         yield (
@@ -217,7 +224,7 @@ def lz4_rows(count: int, directory: Path | None) -> Iterator[str]:
         )
 
 
-def _lz4_seconds(blocks: list[tuple[int, int]]) -> float:
+def _time_lz4(blocks: list[tuple[int, int]]) -> float:
     """Call the function that the reader's kernels call, block by block, from Python; return the CPU time."""
     call = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int] * 2)(load_functions()[LZ4_DECOMPRESS])
     out = ctypes.create_string_buffer(1 << 22)
@@ -227,7 +234,7 @@ def _lz4_seconds(blocks: list[tuple[int, int]]) -> float:
     return time.process_time() - start
 
 
-def _lz4_blocks(raw: bytes) -> tuple[list[tuple[int, int]], int]:
+def _list_lz4_blocks(raw: bytes) -> tuple[list[tuple[int, int]], int]:
     """Return address and size of each compressed block, and how many sequences they have."""
     data, blocks, sequences = as_array(raw), [], 0
     table = scan_all(data, rules=FILE)
@@ -237,24 +244,24 @@ def _lz4_blocks(raw: bytes) -> tuple[list[tuple[int, int]], int]:
             size = word & 0x7FFF_FFFF
             if word == size:  # else it is stored as it is
                 blocks.append((data.ctypes.data + place + 4, size))
-                sequences += _sequences(raw[place + 4 : place + 4 + size])
+                sequences += _count_sequences(raw[place + 4 : place + 4 + size])
             place += 4 + size + (4 if raw[position + BATCH_V2.size + 4] & 16 else 0)
     return blocks, sequences
 
 
-def _sequences(block: bytes) -> int:
+def _count_sequences(block: bytes) -> int:
     """Count the sequences of a block of LZ4: a token, literals, the place of a match, its length."""
     count, place = 0, 0
     while place < len(block):
         token, count = block[place], count + 1
-        literals, place = _lz4_length(block, token >> 4, place + 1)
+        literals, place = _read_lz4_length(block, token >> 4, place + 1)
         place += literals + 2
         if place < len(block):
-            _, place = _lz4_length(block, token & 15, place)
+            _, place = _read_lz4_length(block, token & 15, place)
     return count
 
 
-def _lz4_length(block: bytes, length: int, place: int) -> tuple[int, int]:
+def _read_lz4_length(block: bytes, length: int, place: int) -> tuple[int, int]:
     """Return a length and where it ends: with a token's four bits full it goes on in bytes, up to one below 255."""
     more = 255 if length == 15 else 0
     while more == 255:
@@ -263,14 +270,14 @@ def _lz4_length(block: bytes, length: int, place: int) -> tuple[int, int]:
     return length, place
 
 
-def _unpack(path: Path) -> bytes:
+def _unpack_file(path: Path) -> bytes:
     raw = path.read_bytes()
     if path.suffix == ".gz":
         return gzip.decompress(raw)
     return zstandard.ZstdDecompressor().stream_reader(raw).read() if path.suffix == ".zst" else raw
 
 
-def batches_in(raw: bytes) -> Iterator[bytes]:
+def find_batches(raw: bytes) -> Iterator[bytes]:
     """Find batches of format 2 with right CRCs, wherever they lie whole."""
     place = raw.find(b"\x02", 16)
     while place >= 0:
@@ -285,26 +292,26 @@ def batches_in(raw: bytes) -> Iterator[bytes]:
         place = raw.find(b"\x02", place + 1)
 
 
-def share_rows(sources: dict[str, list[bytes]]) -> Iterator[str]:
+def measure_shares(sources: dict[str, list[bytes]]) -> Iterator[str]:
     """Tell of each source and codec how many batches took the short way."""
     for name, batches in sources.items():
         by_codec: dict[int, list[bytes]] = {}
         for batch in batches:
             by_codec.setdefault(batch[22] & 7, []).append(batch)
         for codec, some in sorted(by_codec.items()):
-            with Counted() as counter:
-                count = sum(read(batch) for batch in some)
+            with GeneralPathCounter() as counter:
+                count = sum(read_all_records(batch) for batch in some)
             share = 1 - counter.odd / len(some)
             yield f"| {name} | {Codec(codec).name.lower()} | {len(some)} | {count} | {share:.1%} |"
 
 
-def sources_of(captures: Path | None, logs: Path | None) -> dict[str, list[bytes]]:
+def collect_sources(captures: Path | None, logs: Path | None) -> dict[str, list[bytes]]:
     """Collect batches of captures by file, and of logs by case."""
     batches_by_source: dict[str, list[bytes]] = {}
     for path in sorted(captures.glob("*.pcap*")) if captures else []:
         name = path.name.split(".")[0]
         if not name.startswith(("mangled", "snaplen", "rotated", "one-direction")):
-            batches_by_source[f"capture {name}"] = list(batches_in(_unpack(path)))
+            batches_by_source[f"capture {name}"] = list(find_batches(_unpack_file(path)))
     for case in sorted(logs.iterdir()) if logs else []:
         if case.is_dir() and not case.name.startswith(("unclean", "preallocated")):
             batches = []
@@ -327,31 +334,31 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=60_000)
     options = parser.parse_args()
     if options.values:
-        options.values.write_bytes(b"\n".join(values(options.records)))
+        options.values.write_bytes(b"\n".join(make_values(options.records)))
         return
     lines = [
         "# Batches of real producers",
         "",
         f"Made by `benchmarks/producers.py`; {options.records:,} records with 100-byte values, 120 a batch, six",
         "columns, CPU time of one core of a shared machine (2026-11-22). Beside ours: the same records in our batches,",
-        f"read in turns in the same run. Below {CLOSE:.0%} it says why: `decompressing`, where the C library itself",
-        "takes longer for the other compressor's stream (and its checksums), and the rest is as fast; `(!)`: anything",
-        "else. aiokafka reads the same bytes into five lists a batch.",
+        f"read in turns in the same run. Below {MIN_RATIO:.0%} the column has the reason: `decompressing` if only the",
+        "C library takes longer for the other compressor's stream (and its checksums), otherwise `(!)`. aiokafka reads",
+        "the same bytes into five lists per batch.",
         "",
         "| written by | codec | bytes a record | short way | M records/s | ns a record / ours | beside ours "
         "| decompressing, ns / ours | times aiokafka |",
         "|---|---|---|---|---|---|---|---|---|",
-        *speed_rows(options.records, options.written),
+        *measure_speeds(options.records, options.written),
         "",
         *LZ4_TABLE,
-        *lz4_rows(options.records, options.written),
+        *measure_lz4(options.records, options.written),
         "",
         "| found in | codec | batches | records | short way |",
         "|---|---|---|---|---|",
-        *share_rows(sources_of(options.captures, options.logs)),
+        *measure_shares(collect_sources(options.captures, options.logs)),
     ]
     print("\n".join(lines))
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

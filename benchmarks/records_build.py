@@ -28,16 +28,16 @@ from aiokafka.record.memory_records import MemoryRecords
 import kafkaframes
 from kafkaframes.records.codecs import codec_of
 
-RESULTS = Path(__file__).parent / "results" / "records_build.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "records_build.md"
 DATE, MACHINE = "2026-11-21", "2 cores shared"
 BATCH_RECORDS, PIECE_ROWS, FIRST_MS = 120, 16_384, 1_700_000_000_000
-KINDS = [(2, codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
-KINDS += [(magic, codec) for magic in (1, 0) for codec in ("none", "snappy")]
+BATCH_KINDS = [(2, codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
+BATCH_KINDS += [(magic, codec) for magic in (1, 0) for codec in ("none", "snappy")]
 
 Row = tuple[bytes, bytes]
 
 
-def make(count: int) -> list[Row]:
+def make_rows(count: int) -> list[Row]:
     choose = random.Random(7)
     rows = []
     for number in range(count):
@@ -49,7 +49,7 @@ def make(count: int) -> list[Row]:
     return rows
 
 
-def pieces_of(rows: list[Row]) -> list[pa.Table]:
+def make_pieces(rows: list[Row]) -> list[pa.Table]:
     tables = []
     for first in range(0, len(rows), PIECE_ROWS):
         keys, values = zip(*rows[first : first + PIECE_ROWS], strict=True)
@@ -60,7 +60,7 @@ def pieces_of(rows: list[Row]) -> list[pa.Table]:
     return tables
 
 
-def ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
+def build_with_ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
     return sum(
         len(
             kafkaframes.build_records(
@@ -71,7 +71,7 @@ def ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
     )
 
 
-def peer(module_v2: Any, module_old: Any, rows: list[Row], magic: int, codec: str) -> int:
+def build_with_peer(module_v2: Any, module_old: Any, rows: list[Row], magic: int, codec: str) -> int:
     number, total = int(codec_of(codec)), 0
     for first in range(0, len(rows), BATCH_RECORDS):
         if magic == 2:
@@ -87,7 +87,7 @@ def peer(module_v2: Any, module_old: Any, rows: list[Row], magic: int, codec: st
     return total
 
 
-def best_seconds(call: Callable[[], int], rounds: int) -> float | None:
+def time_call(call: Callable[[], int], rounds: int) -> float | None:
     best = None
     for _ in range(rounds):
         began = time.process_time()
@@ -102,7 +102,7 @@ def best_seconds(call: Callable[[], int], rounds: int) -> float | None:
     return best
 
 
-def check(pieces: list[pa.Table], rows: list[Row], magic: int, codec: str) -> None:
+def check_batches(pieces: list[pa.Table], rows: list[Row], magic: int, codec: str) -> None:
     """Let aiokafka read our bytes: every key and value must come back."""
     raw = b"".join(kafkaframes.build_records(piece, record_format=magic, codec=codec) for piece in pieces)
     log, records = MemoryRecords(raw), []
@@ -119,8 +119,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer records, and no file written")
     quick = parser.parse_args().quick
-    rows = make(20_000 if quick else 200_000)
-    pieces = pieces_of(rows)
+    rows = make_rows(20_000 if quick else 200_000)
+    pieces = make_pieces(rows)
     lines = [
         f"Records written a second, in millions (MB/s of keys and values); {DATE}, {MACHINE}.",
         "",
@@ -129,13 +129,16 @@ def main() -> None:
     ]
     size = sum(len(key) + len(value) for key, value in rows)
     few = rows[: len(rows) // 4]
-    for magic, codec in KINDS:
-        check(pieces_of(few), few, magic, codec)
+    for magic, codec in BATCH_KINDS:
+        check_batches(make_pieces(few), few, magic, codec)
         rates = [
-            rate(best_seconds(lambda m=magic, c=codec: ours(pieces, m, c), 3), len(rows)),
-            rate(best_seconds(lambda m=magic, c=codec: peer(aiokafka_v2, aiokafka_old, few, m, c), 3), len(few)),
+            rate(time_call(lambda m=magic, c=codec: build_with_ours(pieces, m, c), 3), len(rows)),
             rate(
-                best_seconds(lambda m=magic, c=codec: peer(kafka_python_v2, kafka_python_old, few, m, c), 2), len(few)
+                time_call(lambda m=magic, c=codec: build_with_peer(aiokafka_v2, aiokafka_old, few, m, c), 3), len(few)
+            ),
+            rate(
+                time_call(lambda m=magic, c=codec: build_with_peer(kafka_python_v2, kafka_python_old, few, m, c), 2),
+                len(few),
             ),
         ]
         cells = ["-" if rate is None else f"{rate:.2f} ({rate * size / len(rows):.0f})" for rate in rates]
@@ -144,8 +147,8 @@ def main() -> None:
         print(lines[-1], flush=True)
     print("\n".join(lines))
     if not quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text("\n".join(lines) + "\n")
+        RESULTS_FILE.parent.mkdir(exist_ok=True)
+        RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 def rate(seconds: float | None, count: int) -> float | None:

@@ -35,12 +35,12 @@ import kafkaframes
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import scan_batches
 
-RESULTS = Path(__file__).parent / "results" / "records_read.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "records_read.md"
 DATE, MACHINE = "2026-11-21", "2 cores shared"
-TARGETS = {"none": 20.0, "gzip": 4.3, "snappy": 7.0, "lz4": 10.0, "zstd": 4.9}
-TIMES_AIOKAFKA = {"none": 9.0, "gzip": 4.0, "snappy": 4.0, "lz4": 5.0, "zstd": 2.5}
-OF_BOUND = {"none": 0.45, "gzip": 0.90, "snappy": 0.70, "lz4": 0.70, "zstd": 0.85}
-OLD_TIMES_AIOKAFKA = {"none": 4.0, "gzip": 2.5, "snappy": 2.0, "lz4": 2.7}
+TARGET_RATES = {"none": 20.0, "gzip": 4.3, "snappy": 7.0, "lz4": 10.0, "zstd": 4.9}
+TARGET_AIOKAFKA_RATIOS = {"none": 9.0, "gzip": 4.0, "snappy": 4.0, "lz4": 5.0, "zstd": 2.5}
+TARGET_BOUND_SHARES = {"none": 0.45, "gzip": 0.90, "snappy": 0.70, "lz4": 0.70, "zstd": 0.85}
+OLD_TARGET_AIOKAFKA_RATIOS = {"none": 4.0, "gzip": 2.5, "snappy": 2.0, "lz4": 2.7}
 
 
 class DataSet(NamedTuple):
@@ -64,7 +64,7 @@ DATA_SETS = (
 )
 
 
-def make(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
+def build_data(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
     """Build the bytes; values are JSON of exactly ``value_bytes``, no two alike."""
     random_ = random.Random(7)
     count = max(int(data_set.megabytes * share * 1e6 / data_set.value_bytes), 2 * data_set.batch_records)
@@ -93,12 +93,12 @@ def make(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
 # ------------------------------------------------------------------------------------------------ readers
 
 
-def ours(data: bytes) -> Iterator[list[Any]]:
+def read_with_ours(data: bytes) -> Iterator[list[Any]]:
     for batch in kafkaframes.read_records(data, on_damage="fail"):
         yield [batch]
 
 
-def _lists(records: Any) -> list[Any]:
+def _make_lists(records: Any) -> list[Any]:
     offsets, stamps, keys, values, headers = [], [], [], [], []
     for record in records:
         offsets.append(record.offset)
@@ -109,7 +109,7 @@ def _lists(records: Any) -> list[Any]:
     return [offsets, stamps, keys, values, headers]
 
 
-def _client(module: Any, data: bytes) -> Iterator[Any]:
+def _read_with_client(module: Any, data: bytes) -> Iterator[Any]:
     records = module.MemoryRecords(data)
     while records.has_next():
         batch = records.next_batch()
@@ -118,46 +118,46 @@ def _client(module: Any, data: bytes) -> Iterator[Any]:
         yield batch
 
 
-def aiokafka(data: bytes) -> Iterator[list[Any]]:
+def read_with_aiokafka(data: bytes) -> Iterator[list[Any]]:
     from aiokafka.record import memory_records
 
-    return map(_lists, _client(memory_records, data))
+    return map(_make_lists, _read_with_client(memory_records, data))
 
 
-def aiokafka_dropped(data: bytes) -> Iterator[list[Any]]:
+def read_with_aiokafka_without_lists(data: bytes) -> Iterator[list[Any]]:
     from aiokafka.record import memory_records
 
-    for batch in _client(memory_records, data):
+    for batch in _read_with_client(memory_records, data):
         for _ in batch:
             pass
         yield []
 
 
-def kafka_python(data: bytes) -> Iterator[list[Any]]:
+def read_with_kafka_python(data: bytes) -> Iterator[list[Any]]:
     from kafka.record import memory_records
 
-    return map(_lists, _client(memory_records, data))
+    return map(_make_lists, _read_with_client(memory_records, data))
 
 
-def kio(data: bytes) -> Iterator[list[Any]]:
+def read_with_kio(data: bytes) -> Iterator[list[Any]]:
     from kio.records.readers import read_batch
 
     position = 0
     while position < len(data):
         batch, size = read_batch(data, position)
         position += size
-        yield _lists(batch.records)
+        yield _make_lists(batch.records)
 
 
-PEERS: dict[str, Callable[[bytes], Iterator[list[Any]]]] = {
-    "aiokafka lists": aiokafka,
-    "aiokafka dropped": aiokafka_dropped,
-    "kafka-python": kafka_python,
-    "kio": kio,
+PEER_READERS: dict[str, Callable[[bytes], Iterator[list[Any]]]] = {
+    "aiokafka lists": read_with_aiokafka,
+    "aiokafka dropped": read_with_aiokafka_without_lists,
+    "kafka-python": read_with_kafka_python,
+    "kio": read_with_kio,
 }
 
 
-def can(peer: str, data_set: DataSet, codec: str) -> bool:
+def is_readable(peer: str, data_set: DataSet, codec: str) -> bool:
     """Tell whether the peer reads this at all (kio: only uncompressed format 2)."""
     return peer != "kio" or (data_set.magic == 2 and codec == "none")
 
@@ -165,12 +165,12 @@ def can(peer: str, data_set: DataSet, codec: str) -> bool:
 # -------------------------------------------------------------------------------------------------- bound
 
 
-def _gunzip(payload: bytes) -> bytes:
+def _decompress_gzip(payload: bytes) -> bytes:
     """libdeflate: a quarter faster here than ISA-L (``isal_zlib.decompress``), three times as fast as zlib."""
     return deflate.gzip_decompress(payload, int.from_bytes(payload[-4:], "little"))
 
 
-def _unsnappy(payload: bytes) -> bytes:
+def _decompress_snappy(payload: bytes) -> bytes:
     out = bytearray()
     position = 16  # after xerial's header
     while position < len(payload):
@@ -180,12 +180,12 @@ def _unsnappy(payload: bytes) -> bytes:
     return bytes(out)
 
 
-def bound(data: bytes, codec: str) -> Callable[[], None]:
+def make_bound_run(data: bytes, codec: str) -> Callable[[], None]:
     unzstd = zstandard.ZstdDecompressor().decompress
     steps: dict[str, Callable[[bytes], bytes]] = {
         "none": lambda payload: payload,
-        "gzip": _gunzip,
-        "snappy": _unsnappy,
+        "gzip": _decompress_gzip,
+        "snappy": _decompress_snappy,
         "lz4": lz4.frame.decompress,
         "zstd": lambda payload: unzstd(payload, max_output_size=4 << 20),
     }
@@ -204,13 +204,13 @@ def bound(data: bytes, codec: str) -> Callable[[], None]:
 # ------------------------------------------------------------------------------------------------ measure
 
 
-def seconds(run: Callable[[], None]) -> float:
+def time_run(run: Callable[[], None]) -> float:
     start_s = time.process_time()
     run()
     return time.process_time() - start_s
 
 
-def drain(reader: Callable[[bytes], Iterator[list[Any]]], data: bytes) -> Callable[[], None]:
+def make_drain_run(reader: Callable[[bytes], Iterator[list[Any]]], data: bytes) -> Callable[[], None]:
     def run() -> None:
         for _ in reader(data):
             pass
@@ -218,12 +218,14 @@ def drain(reader: Callable[[bytes], Iterator[list[Any]]], data: bytes) -> Callab
     return run
 
 
-def compare(peer: str, data: bytes, magic: int) -> None:
+def compare_values(peer: str, data: bytes, magic: int) -> None:
     """Compare a peer's records with ours, all of them."""
     mine = [
-        row for (batch,) in ours(data) for row in zip(*(column.to_pylist() for column in _plain(batch)), strict=True)
+        row
+        for (batch,) in read_with_ours(data)
+        for row in zip(*(column.to_pylist() for column in _plain(batch)), strict=True)
     ]
-    theirs = [row for lists in PEERS[peer](data) for row in zip(*lists, strict=True)]
+    theirs = [row for lists in PEER_READERS[peer](data) for row in zip(*lists, strict=True)]
     assert len(mine) == len(theirs), (peer, len(mine), len(theirs))
     for (offset, stamp, key, value, headers), other in zip(mine, theirs, strict=True):
         assert (offset, key, value) == (other[0], other[2], other[3]), (peer, offset)
@@ -236,30 +238,30 @@ def _plain(batch: Any) -> list[Any]:
     return [batch["offset"], batch["timestamp"].cast("int64"), batch["key"], batch["value"], batch["headers"]]
 
 
-def measure(data_set: DataSet, codec: str, *, rounds: int, share: float) -> dict[str, float]:
+def measure_rates(data_set: DataSet, codec: str, *, rounds: int, share: float) -> dict[str, float]:
     """Return M records a second by reader, ``bytes``, and ``bound``."""
-    data, count = make(data_set, codec, share)
-    small, _ = make(data_set._replace(megabytes=0), codec, share)
+    data, count = build_data(data_set, codec, share)
+    small, _ = build_data(data_set._replace(megabytes=0), codec, share)
     rates = {"bytes": float(len(data))}
-    runs = {"ours": drain(ours, data)}
+    runs = {"ours": make_drain_run(read_with_ours, data)}
     if data_set.magic == 2 and data_set.batch_records > 1:
-        runs["bound"] = bound(data, codec)
-    for peer, reader in PEERS.items():
-        if not can(peer, data_set, codec):
+        runs["bound"] = make_bound_run(data, codec)
+    for peer, reader in PEER_READERS.items():
+        if not is_readable(peer, data_set, codec):
             continue
         if peer != "aiokafka dropped":
-            compare(peer, data if peer == "aiokafka lists" else small, data_set.magic)
-        runs[peer] = drain(reader, data)
+            compare_values(peer, data if peer == "aiokafka lists" else small, data_set.magic)
+        runs[peer] = make_drain_run(reader, data)
     best = dict.fromkeys(runs, float("inf"))
     for number in range(rounds):  # they take turns, so that a slow second of the machine is nobody's alone
         for name, run in runs.items():
             slow = name in ("kafka-python", "kio")
             for _ in range(0 if slow and number else 3 if name in ("ours", "bound") else 1):
-                best[name] = min(best[name], seconds(run))
+                best[name] = min(best[name], time_run(run))
     return rates | {name: count / best_s / 1e6 for name, best_s in best.items()}
 
 
-def row(data_set: DataSet, codec: str, rates: dict[str, float]) -> str:
+def format_row(data_set: DataSet, codec: str, rates: dict[str, float]) -> str:
     def cell(name: str) -> str:
         return f"{rates[name]:.2f}" if name in rates else "-"
 
@@ -268,22 +270,32 @@ def row(data_set: DataSet, codec: str, rates: dict[str, float]) -> str:
     size, stored_mb = data_set.value_bytes * rates["ours"], rates["bytes"] / 1e6
     cells = [data_set.name, codec, f"{stored_mb:.0f}", f"{rates['ours']:.2f}", f"{size:.0f}", cell("aiokafka lists")]
     cells += [f"**{ratio:.1f}**", *map(cell, ("aiokafka dropped", "kafka-python", "kio", "bound"))]
-    return f"| {' | '.join([*cells, share, goal_text(data_set, codec)])} |"
+    return f"| {' | '.join([*cells, share, format_goal(data_set, codec)])} |"
 
 
-def goal_text(data_set: DataSet, codec: str) -> str:
+def format_goal(data_set: DataSet, codec: str) -> str:
     if data_set.name == "v2-100B":
-        return f"{TARGETS[codec]} M/s, {TIMES_AIOKAFKA[codec]}x, {OF_BOUND[codec]:.0%} of the bound"
+        share = f"{TARGET_BOUND_SHARES[codec]:.0%}"
+        return f"{TARGET_RATES[codec]} M/s, {TARGET_AIOKAFKA_RATIOS[codec]}x, {share} of the bound"
     if data_set.name == "v2-one-record":
         return "3.0 M/s, 2.0x"
     if data_set.magic < 2:
-        return f"{OLD_TIMES_AIOKAFKA[codec]}x"
+        return f"{OLD_TARGET_AIOKAFKA_RATIOS[codec]}x"
     return ""
 
 
-NAMES = ("data", "codec", "MB stored", "kafkaframes", "MB/s of values", "aiokafka lists", "times", "aiokafka dropped")
-NAMES += ("kafka-python", "kio", "bound", "of it", "asked")
-HEAD = """# Reading records, M records/s per core
+COLUMN_NAMES = (
+    "data",
+    "codec",
+    "MB stored",
+    "kafkaframes",
+    "MB/s of values",
+    "aiokafka lists",
+    "times",
+    "aiokafka dropped",
+)
+COLUMN_NAMES += ("kafka-python", "kio", "bound", "of it", "asked")
+RESULTS_HEAD = """# Reading records, M records/s per core
 
 `python benchmarks/records_read.py`, {date}, {machine}, Python {python}. {total} MB as stored, all batches different;
 aiokafka's records all compared with ours, the others' in part. What the bound is, the script says.
@@ -294,27 +306,27 @@ aiokafka's records all compared with ours, the others' in part. What the bound i
 """
 
 
-def save(rows: dict[tuple[str, str], str]) -> None:
+def save_results(rows: dict[tuple[str, str], str]) -> None:
     """Write the page; rows that were not measured now stay as they are in it, and so do its notes."""
-    before, _, notes = (RESULTS.read_text() if RESULTS.exists() else "").partition("\n## ")
+    before, _, notes = (RESULTS_FILE.read_text() if RESULTS_FILE.exists() else "").partition("\n## ")
     for line in before.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == len(NAMES) + 2:
+        if len(cells) == len(COLUMN_NAMES) + 2:
             rows.setdefault((cells[1], cells[2]), line)
     lines = [
         rows[key] for data_set in DATA_SETS for codec in data_set.codecs if (key := (data_set.name, codec)) in rows
     ]
-    text = HEAD.format(
+    text = RESULTS_HEAD.format(
         date=DATE,
         machine=MACHINE,
         python=sys.version.split()[0],
         total=sum(int(line.split("|")[3]) for line in lines),
-        names="| " + " | ".join(NAMES) + " |",
-        rule="|---" * len(NAMES) + "|",
+        names="| " + " | ".join(COLUMN_NAMES) + " |",
+        rule="|---" * len(COLUMN_NAMES) + "|",
         rows="\n".join(lines),
     )
-    RESULTS.write_text(text + (f"\n## {notes}" if notes else ""))
-    print(f"saved {RESULTS}")
+    RESULTS_FILE.write_text(text + (f"\n## {notes}" if notes else ""))
+    print(f"saved {RESULTS_FILE}")
 
 
 def main() -> None:
@@ -328,10 +340,12 @@ def main() -> None:
     for data_set in DATA_SETS:
         for codec in data_set.codecs:
             if options.only in (None, data_set.name) and options.codec in (None, codec):
-                rows[data_set.name, codec] = row(data_set, codec, measure(data_set, codec, rounds=rounds, share=share))
+                rows[data_set.name, codec] = format_row(
+                    data_set, codec, measure_rates(data_set, codec, rounds=rounds, share=share)
+                )
                 print(rows[data_set.name, codec], flush=True)
     if not options.quick:
-        save(rows)
+        save_results(rows)
 
 
 if __name__ == "__main__":

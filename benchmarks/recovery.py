@@ -29,12 +29,12 @@ from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, compute_files, recover_to
 from kafkaframes.wire.checksum import crc32c
 
-RESULTS = Path(__file__).parent / "results" / "recovery.md"
+RESULTS_FILE = Path(__file__).parent / "results" / "recovery.md"
 SEGMENT_BYTES = 128 << 20
 _NOW_MS = 1_795_255_143_423
 
 
-def batch(offset: int, producer: int, sequence: int, payload: bytes) -> bytes:
+def build_batch(offset: int, producer: int, sequence: int, payload: bytes) -> bytes:
     """Frame a payload as a batch of format 2 with one record (whose bytes nobody looks at here)."""
     body = struct.pack(">hiqqqhii", 0, 0, _NOW_MS, _NOW_MS + offset, producer, 0, sequence, 1) + payload
     head = struct.pack(">qiibI", offset, 9 + len(body), 0, 2, crc32c(body))
@@ -52,7 +52,7 @@ def write_log(directory: Path, size_bytes: int, batch_bytes: int) -> None:
         path.with_suffix(".index").touch()
         with path.open("wb") as out:
             while segment_bytes < SEGMENT_BYTES and written_bytes + segment_bytes < size_bytes:
-                last = batch(offset, offset % 2, offset // 2, payload)
+                last = build_batch(offset, offset % 2, offset // 2, payload)
                 segment_bytes += out.write(last)
                 offset += 1
         written_bytes += segment_bytes
@@ -121,7 +121,7 @@ def main() -> None:
         ),
     ]
     print("\n".join(lines))
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,22 +21,22 @@ from pathlib import Path
 
 import kafkaframes
 
-ASKED_SECONDS = 30
+TARGET_SECONDS = 30
 CODECS = ("zstd", "lz4", "gzip", "none")
 SEGMENT_BYTES = 64 << 20
 MOTIF_RECORDS = 60_000
 START_MS = 1_790_000_000_000
-CITIES = ("Oslo", "Lima", "Pune", "Kyiv", "Bonn")
+CITY_NAMES = ("Oslo", "Lima", "Pune", "Kyiv", "Bonn")
 
 
-def motif(codec):
+def build_motif(codec):
     """Return the batches that the log repeats: (bytes, records)."""
     rng = random.Random(7)
     rows = [
         {
             "key": b"%d" % rng.randrange(200_000),
             "value": b'{"order":%d,"city":"%s","cents":%d,"note":"%x"}'
-            % (rng.randrange(10**8), rng.choice(CITIES).encode(), rng.randrange(10**6), rng.getrandbits(120)),
+            % (rng.randrange(10**8), rng.choice(CITY_NAMES).encode(), rng.randrange(10**6), rng.getrandbits(120)),
             "timestamp": START_MS + number * 7,
         }
         for number in range(MOTIF_RECORDS)
@@ -50,7 +50,7 @@ def motif(codec):
 
 def write_topic(directory, codec, size_bytes):
     """Write segments of repeated batches with offsets of their own (these lie outside the CRC); return the records."""
-    batches, offset, remaining_bytes = motif(codec), 0, size_bytes
+    batches, offset, remaining_bytes = build_motif(codec), 0, size_bytes
     directory.mkdir(parents=True)
     place = 0
     while remaining_bytes > 0:
@@ -98,7 +98,7 @@ def main():
             f"2 processes, best of {options.rounds}\n"
         )
         print("| | seconds | asked | MB/s |\n|---|---|---|---|")
-        print(f"| report | {report:.1f} | <= {ASKED_SECONDS} | {options.megabytes / report:.0f} |")
+        print(f"| report | {report:.1f} | <= {TARGET_SECONDS} | {options.megabytes / report:.0f} |")
         print(f"| verify | {verify:.1f} | | {options.megabytes / verify:.0f} |")
         print(f"\nreport / verify: {report / verify:.1f}x; page {page.stat().st_size >> 10} KiB; ", end="")
         print(f"peak memory of a process {peak} MiB")

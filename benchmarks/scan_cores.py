@@ -30,12 +30,12 @@ import pyarrow.parquet as pq
 
 import kafkaframes
 from clients import measure_in_turn
-from scans import COLUMNS, write
+from scans import COLUMNS, write_data
 
 QUERY = 'SELECT count(*), max("offset"), sum(octet_length(value)) FROM {}'
 
 
-def measure(log: str, parquet: str, cores: int, runs: int) -> dict[str, tuple[float, float]]:
+def measure_scans(log: str, parquet: str, cores: int, runs: int) -> dict[str, tuple[float, float]]:
     """Return the median wall time, in seconds, of our read and of Parquet's, by what is done with the rows."""
     pa.set_cpu_count(cores)
     scan = kafkaframes.scan_log(log).select(*COLUMNS)
@@ -71,10 +71,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         log, parquet, cores = options.child
-        print(json.dumps(measure(log, parquet, int(cores), options.runs)))
+        print(json.dumps(measure_scans(log, parquet, int(cores), options.runs)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        log, parquet, count = write(Path(folder), options.gigabytes)
+        log, parquet, count = write_data(Path(folder), options.gigabytes)
         print(f"{count} rows, {options.gigabytes:g} GB of segments, load {os.getloadavg()[0]:.1f}")
         alone: dict[str, list[float]] = {}
         for cores in options.cores:

@@ -30,49 +30,49 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kafkaframes
-from clients import measure_in_turn, values
+from clients import make_values, measure_in_turn
 from kafkaframes.client import Admin, NewTopic, Producer
 
-ROWS = 500_000  # of a segment
+SEGMENT_ROWS = 500_000  # of a segment
 COLUMNS = ("offset", "timestamp", "key", "value")
 
 
-def rows(first: int, count: int) -> pa.Table:
+def make_rows(first: int, count: int) -> pa.Table:
     numbers = np.arange(first, first + count)
     keys = pa.array([b"key-%06d" % number for number in (numbers * 7919 % 1_000_000).tolist()], pa.binary())
     times = pa.array(1_750_000_000_000 + numbers)
-    return pa.table({"offset": pa.array(numbers), "timestamp": times, "key": keys, "value": values(count, 100)})
+    return pa.table({"offset": pa.array(numbers), "timestamp": times, "key": keys, "value": make_values(count, 100)})
 
 
-def write(folder: Path, gigabytes: float) -> tuple[Path, Path, int]:
+def write_data(folder: Path, gigabytes: float) -> tuple[Path, Path, int]:
     """Write segments of about so many bytes in two partitions, and the same rows as Parquet."""
     log, parquet = folder / "log", folder / "orders.parquet"
     written_bytes, number, writer = 0, 0, None
     while written_bytes < gigabytes * 1e9:
-        partition, first = number % 2, number // 2 * ROWS
-        table = rows(first, ROWS)
+        partition, first = number % 2, number // 2 * SEGMENT_ROWS
+        table = make_rows(first, SEGMENT_ROWS)
         path = log / f"orders-{partition}" / f"{first:020}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         written_bytes += path.write_bytes(kafkaframes.build_records(table, codec="lz4", batch_records=2_000))
-        typed_table = table.append_column("partition", pa.array([partition] * ROWS, pa.int32()))
+        typed_table = table.append_column("partition", pa.array([partition] * SEGMENT_ROWS, pa.int32()))
         typed_table = typed_table.set_column(1, "timestamp", typed_table["timestamp"].cast(pa.timestamp("ms", "UTC")))
         writer = writer or pq.ParquetWriter(parquet, typed_table.schema, compression="lz4")
         writer.write_table(typed_table)
         number += 1
     if writer is not None:
         writer.close()
-    return log, parquet, number * ROWS
+    return log, parquet, number * SEGMENT_ROWS
 
 
 def count_rows(batches: Iterator[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
-def segments(folder: Path, gigabytes: float, runs: int) -> None:
+def print_segment_rates(folder: Path, gigabytes: float, runs: int) -> None:
     """Print how many rows of segments come a second, and how near Parquet is."""
-    log, parquet, count = write(folder, gigabytes)
+    log, parquet, count = write_data(folder, gigabytes)
     scan = kafkaframes.scan_log(log)
-    narrow, late = scan.select(*COLUMNS), count // 2 - ROWS // 2
+    narrow, late = scan.select(*COLUMNS), count // 2 - SEGMENT_ROWS // 2
     connection = duckdb.connect()
     scan.to_duckdb(connection, "orders")
     query = 'SELECT count(*), max("offset"), sum(octet_length(value)) FROM {} WHERE "partition" = 1'
@@ -100,10 +100,10 @@ def segments(folder: Path, gigabytes: float, runs: int) -> None:
     print(f"{count} rows, {size / 1e9:.2f} GB of segments, {parquet.stat().st_size / 1e9:.2f} GB of Parquet")
     for label, (ours, theirs) in pairs.items():
         spent = measure_in_turn({"ours": ours, "parquet": theirs}, runs)
-        print(line(label, count, spent, "ours"))
+        print(print_rates(label, count, spent, "ours"))
 
 
-def line(label: str, count: int, spent: dict[str, list[tuple[float, float]]], first: str) -> str:
+def print_rates(label: str, count: int, spent: dict[str, list[tuple[float, float]]], first: str) -> str:
     """Return rows of a CPU second and of a second, and the others' CPU and time over those of ``first``."""
     middle = {name: sorted(runs)[len(runs) // 2] for name, runs in spent.items()}
     cpu, clock = middle[first]
@@ -114,7 +114,7 @@ def line(label: str, count: int, spent: dict[str, list[tuple[float, float]]], fi
     return text
 
 
-def with_confluent(servers: str, topic: str, count: int) -> pd.DataFrame:
+def read_with_confluent(servers: str, topic: str, count: int) -> pd.DataFrame:
     """Read with librdkafka into lists into a DataFrame."""
     from confluent_kafka import Consumer
 
@@ -132,7 +132,7 @@ def with_confluent(servers: str, topic: str, count: int) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(COLUMNS, lists, strict=True)))
 
 
-def with_aiokafka(servers: str, topic: str, count: int) -> pd.DataFrame:
+def read_with_aiokafka(servers: str, topic: str, count: int) -> pd.DataFrame:
     """Read with aiokafka into lists into a DataFrame."""
     from aiokafka import AIOKafkaConsumer
 
@@ -152,7 +152,7 @@ def with_aiokafka(servers: str, topic: str, count: int) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(COLUMNS, asyncio.run(read()), strict=True)))
 
 
-BROKER = """
+BROKER_CODE = """
 import sys
 from kafkaframes.broker import Broker
 with Broker(data_dir=sys.argv[1]) as broker:
@@ -161,9 +161,9 @@ with Broker(data_dir=sys.argv[1]) as broker:
 """
 
 
-def topic(folder: Path, count: int, runs: int) -> None:
+def print_topic_rates(folder: Path, count: int, runs: int) -> None:
     """Print how many records of a topic come a second, beside other clients."""
-    command = [sys.executable, "-c", BROKER, str(folder / "broker")]
+    command = [sys.executable, "-c", BROKER_CODE, str(folder / "broker")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
         assert broker.stdin is not None
@@ -174,8 +174,10 @@ def topic(folder: Path, count: int, runs: int) -> None:
             }  # the records are old, and a busy machine takes longer than the first look
             admin.create_topics([NewTopic(name="orders", num_partitions=2, configs=topic_configs)])
         with Producer(servers, compression_type="lz4", batch_size=100_000) as producer:
-            for first in range(0, count, ROWS):
-                producer.send_arrow(rows(first, min(ROWS, count - first)).drop_columns(["offset"]), topic="orders")
+            for first in range(0, count, SEGMENT_ROWS):
+                producer.send_arrow(
+                    make_rows(first, min(SEGMENT_ROWS, count - first)).drop_columns(["offset"]), topic="orders"
+                )
         scan = kafkaframes.scan_topic(servers, "orders").select(*COLUMNS)
         assert scan.count() == count
         connection = duckdb.connect()
@@ -189,13 +191,13 @@ def topic(folder: Path, count: int, runs: int) -> None:
             "to_pandas(types_mapper=ArrowDtype)": lambda: len(scan.to_pandas(types_mapper=pd.ArrowDtype)),
         }
         theirs = {
-            "confluent": lambda: len(with_confluent(servers, "orders", count)),
-            "aiokafka": lambda: len(with_aiokafka(servers, "orders", count)),
+            "confluent": lambda: len(read_with_confluent(servers, "orders", count)),
+            "aiokafka": lambda: len(read_with_aiokafka(servers, "orders", count)),
         }
         spent = measure_in_turn(ours | theirs, runs)
         for name in ours:
             chosen_costs = {key: value for key, value in spent.items() if key == name or key in theirs}
-            print(line(f"topic, {name}", count, chosen_costs, name))
+            print(print_rates(f"topic, {name}", count, chosen_costs, name))
         broker.stdin.close()
 
 
@@ -208,9 +210,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.skip != "segments":
-            segments(Path(folder), options.gigabytes, options.runs)
+            print_segment_rates(Path(folder), options.gigabytes, options.runs)
         if options.skip != "topic":
-            topic(Path(folder), options.records, options.runs)
+            print_topic_rates(Path(folder), options.records, options.runs)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ import pyarrow as pa
 
 import kafkaframes
 from kafkaframes.client import Admin, NewTopic, Producer
-from spark_topic import Tree, fill, own_broker, spark_frame, time_work
+from spark_topic import ProcessTree, create_topic, spark_frame, start_broker, time_work
 
 SOCKETS, BUFFER = "spark.python.unix.domain.socket.enabled", "spark.buffer.size"
-SETTINGS = [  # ours first
+READ_SETTINGS = [  # ours first
     {},
     {SOCKETS: "false"},
     {BUFFER: "1048576"},
@@ -44,7 +44,7 @@ def session(config: dict[str, str] | None = None):
     return kafkaframes.spark.session("costs", master="local[2]", memory="1g", config=config or {})
 
 
-def pss_mb(pid: int) -> float:
+def read_pss_mb(pid: int) -> float:
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -52,7 +52,7 @@ def pss_mb(pid: int) -> float:
     return 0.0
 
 
-def python_processes() -> list[psutil.Process]:
+def list_python_processes() -> list[psutil.Process]:
     """Return the Python processes below Spark's JVM."""
     python_processes = []
     for process in psutil.Process().children(recursive=True):
@@ -62,7 +62,7 @@ def python_processes() -> list[psutil.Process]:
     return python_processes
 
 
-class Peak:
+class PeakMemory:
     """The largest PSS of a Python worker between enter and exit."""
 
     def __enter__(self):
@@ -73,16 +73,16 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._is_done.wait(0.05):
-            self.largest = max([self.largest, *(pss_mb(process.pid) for process in python_processes())])
+            self.largest = max([self.largest, *(read_pss_mb(process.pid) for process in list_python_processes())])
 
     def __exit__(self, *_):
         self._is_done.set()
         self._thread.join()
 
 
-def load(servers: str, _: argparse.Namespace) -> dict[str, float]:
+def measure_load(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Time the first and the second ``load()`` of a session, and before them what Spark's first query takes."""
-    spark, tree = session(), Tree(None)
+    spark, tree = session(), ProcessTree(None)
     figures = {}
     figures["a query without sources, wall s"], figures["a query without sources, CPU s"] = time_work(
         tree, lambda: spark.range(1).collect()
@@ -94,23 +94,23 @@ def load(servers: str, _: argparse.Namespace) -> dict[str, float]:
     return figures
 
 
-def task(servers: str, options: argparse.Namespace) -> dict[str, float]:
+def measure_task(servers: str, options: argparse.Namespace) -> dict[str, float]:
     """Find the memory of a worker that passes rows on, and of one that reads a topic."""
-    topic, _ = fill(servers, 1024, "lz4", options.megabytes * 4)
+    topic, _ = create_topic(servers, 1024, "lz4", options.megabytes * 4)
     spark = session({SOCKETS: "true"})
-    with Peak() as bare:
+    with PeakMemory() as bare:
         spark.range(3_000_000).mapInArrow(lambda batches: batches, "id long").write.format("noop").mode(
             "overwrite"
         ).save()
-    with Peak() as ours:
+    with PeakMemory() as ours:
         spark_frame(spark, "kafka-topic", servers, topic).write.format("noop").mode("overwrite").save()
     return {"bare, MB": bare.largest, "reading, MB": ours.largest, "above, MB": ours.largest - bare.largest}
 
 
-def idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
+def measure_idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Count the Python processes of a stream that has nothing to do, and what they hold."""
     spark = session()
-    make(servers, "idle", 4)
+    create_measured_topic(servers, "idle", 4)
     with tempfile.TemporaryDirectory() as checkpoint:
         reader = spark.readStream.format("kafka-topic").options(subscribe="idle", startingOffsets="earliest")
         stream = reader.option("kafka.bootstrap.servers", servers).load()
@@ -119,19 +119,19 @@ def idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
         figures = {}
         for seconds in (5, IDLE_SECONDS):
             time.sleep(seconds)
-            sizes = [pss_mb(process.pid) for process in python_processes()]
+            sizes = [read_pss_mb(process.pid) for process in list_python_processes()]
             figures |= {f"processes after {seconds} s": len(sizes), f"all after {seconds} s, MB": sum(sizes)}
         query.stop()
     return figures
 
 
-def plan(servers: str, _: argparse.Namespace) -> dict[str, float]:
+def measure_partitions_plan(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Time planning, a count and a micro-batch of 500 topic partitions with a record each."""
-    make(servers, "many", MANY)
+    create_measured_topic(servers, "many", MANY)
     return measure_planning(servers, {"subscribe": "many"}, "many")
 
 
-def pattern(servers: str, _: argparse.Namespace) -> dict[str, float]:
+def measure_pattern_plan(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Time the same of 1,000 topics with a partition and a record each, which a pattern finds."""
     names = [f"many-{number}" for number in range(TOPICS)]
     with Admin(servers) as admin:
@@ -143,7 +143,7 @@ def pattern(servers: str, _: argparse.Namespace) -> dict[str, float]:
 
 def measure_planning(servers: str, subscription: dict[str, str], topic: str) -> dict[str, float]:
     """Time planning, a count and micro-batches of one record of ``topic``."""
-    spark, tree = session(), Tree(None)
+    spark, tree = session(), ProcessTree(None)
     spark_frame(spark, "kafka-topic", servers, "absent").printSchema()  # the first load is not planning
     frame = spark.read.format("kafka-topic").options(**subscription).option("kafka.bootstrap.servers", servers).load()
     figures = {}
@@ -165,11 +165,11 @@ def measure_planning(servers: str, subscription: dict[str, str], topic: str) -> 
     return figures
 
 
-def settings(servers: str, options: argparse.Namespace) -> dict[str, float]:
+def measure_settings(servers: str, options: argparse.Namespace) -> dict[str, float]:
     """Time a read with one set of settings."""
-    config = SETTINGS[options.setting]
-    spark, tree = session(config), Tree(None)
-    small, large = (fill(servers, size, "lz4", options.megabytes)[0] for size in (100, 1024))
+    config = READ_SETTINGS[options.setting]
+    spark, tree = session(config), ProcessTree(None)
+    small, large = (create_topic(servers, size, "lz4", options.megabytes)[0] for size in (100, 1024))
     figures = {}
     work = {
         "16 empty tasks": lambda: spark.range(0, 16, 1, 16).mapInArrow(lambda rows: rows, "id long").count(),
@@ -184,7 +184,7 @@ def settings(servers: str, options: argparse.Namespace) -> dict[str, float]:
     return figures
 
 
-def make(servers: str, name: str, partitions: int) -> None:
+def create_measured_topic(servers: str, name: str, partitions: int) -> None:
     """Make a topic with a record in each partition."""
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=partitions)])
@@ -193,12 +193,19 @@ def make(servers: str, name: str, partitions: int) -> None:
         producer.send_arrow(pa.table(rows), topic=name)
 
 
-PARTS = {"load": load, "task": task, "idle": idle, "plan": plan, "pattern": pattern, "settings": settings}
+MEASURED_PARTS = {
+    "load": measure_load,
+    "task": measure_task,
+    "idle": measure_idle,
+    "plan": measure_partitions_plan,
+    "pattern": measure_pattern_plan,
+    "settings": measure_settings,
+}
 
 
-def run(part: str, options: argparse.Namespace, setting: int = 0) -> dict[str, float]:
+def run_part(part: str, options: argparse.Namespace, setting: int = 0) -> dict[str, float]:
     """Run a part in a process of its own, beside a broker of its own."""
-    with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, own_broker(Path(folder)) as (servers, _):
+    with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, start_broker(Path(folder)) as (servers, _):
         command = [sys.executable, __file__, part, "--here", servers, "--setting", str(setting)]
         command += ["--megabytes", str(options.megabytes), "--rounds", str(options.rounds)]
         process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -208,20 +215,20 @@ def run(part: str, options: argparse.Namespace, setting: int = 0) -> dict[str, f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(MEASURED_PARTS))
     parser.add_argument("--megabytes", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--here", help=argparse.SUPPRESS)
     parser.add_argument("--setting", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
-        print(json.dumps(PARTS[options.parts[0]](options.here, options)))
+        print(json.dumps(MEASURED_PARTS[options.parts[0]](options.here, options)))
         return
     print("| part | | figure | load |\n|---|---|---|---|")
-    for part in options.parts or PARTS:
-        for at, config in enumerate(SETTINGS if part == "settings" else SETTINGS[:1]):
+    for part in options.parts or MEASURED_PARTS:
+        for at, config in enumerate(READ_SETTINGS if part == "settings" else READ_SETTINGS[:1]):
             name = part + "".join(f", {key}={value}" for key, value in config.items())
-            for label, value in run(part, options, at).items():
+            for label, value in run_part(part, options, at).items():
                 print(f"| {name} | {label} | {value:.2f} | {os.getloadavg()[0]:.0f} |", flush=True)
 
 

@@ -23,20 +23,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.spark_topic import PARTITIONS, Tree, fill, own_broker
+from benchmarks.spark_topic import PARTITION_COUNT, ProcessTree, create_topic, start_broker
 
 import kafkaframes
 from kafkaframes.client import Admin, NewTopic
 
-SIDES = ("at least once", "write_topic", "writeStream.format")
-FEW = 40  # records of the smallest micro-batches
+SIDE_NAMES = ("at least once", "write_topic", "writeStream.format")
+SMALL_BATCH_RECORDS = 40  # records of the smallest micro-batches
 
 
-def run(spark, servers: str, source: str, codec: str, per_batch: int, side: str) -> list[int]:
+def run_side(spark, servers: str, source: str, codec: str, per_batch: int, side: str) -> list[int]:
     """Write all of a topic into a new one; return how many milliseconds each micro-batch took."""
     target = f"w-{uuid.uuid4().hex[:8]}"
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=target, num_partitions=PARTITIONS)])
+        admin.create_topics([NewTopic(name=target, num_partitions=PARTITION_COUNT)])
     stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     stream = stream.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(per_batch))
     frame = stream.load().select("key", "value")
@@ -55,19 +55,19 @@ def run(spark, servers: str, source: str, codec: str, per_batch: int, side: str)
     return took[1:]
 
 
-def compare(spark, servers: str, tree: Tree, source: str, codec: str, per_batch: int, rounds: int) -> dict:
+def compare_sides(spark, servers: str, tree: ProcessTree, source: str, codec: str, per_batch: int, rounds: int) -> dict:
     """Run both sides in turn; return the median milliseconds of a micro-batch and CPU seconds of a query, of each."""
-    times, cpu = {side: [] for side in SIDES}, {side: [] for side in SIDES}
+    times, cpu = {side: [] for side in SIDE_NAMES}, {side: [] for side in SIDE_NAMES}
     for turn in range(rounds + 1):
-        for side in SIDES:
-            before = tree.seconds()
-            took = run(spark, servers, source, codec, per_batch, side)
-            spent = tree.seconds() - before
+        for side in SIDE_NAMES:
+            before = tree.read_cpu_seconds()
+            took = run_side(spark, servers, source, codec, per_batch, side)
+            spent = tree.read_cpu_seconds() - before
             print(f"round {turn}, {side}: {took} ms, {spent:.1f} CPU s", file=sys.stderr, flush=True)
             if turn:  # the first of each warms up
                 times[side] += took
                 cpu[side].append(spent)
-    return {side: (statistics.median(times[side]), statistics.median(cpu[side])) for side in SIDES}
+    return {side: (statistics.median(times[side]), statistics.median(cpu[side])) for side in SIDE_NAMES}
 
 
 def main() -> None:
@@ -78,14 +78,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=30)
     parser.add_argument("--batches", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--few", action="store_true", help=f"also micro-batches of {FEW} records")
+    parser.add_argument("--few", action="store_true", help=f"also micro-batches of {SMALL_BATCH_RECORDS} records")
     parser.add_argument("--servers")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kf-bench-")))
         servers, broker = options.servers, None
         if servers is None:
-            servers, broker = stack.enter_context(own_broker(folder))
+            servers, broker = stack.enter_context(start_broker(folder))
         config = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = kafkaframes.spark.session("benchmark", master="local[2]", memory="2g", config=config)
         stack.callback(spark.stop)
@@ -94,12 +94,14 @@ def main() -> None:
         print("| bytes | records | at least once ms | exactly once by | ms | wall | CPU | load |", flush=True)
         print("|---" * 8 + "|", flush=True)
         for size in map(int, options.sizes.split(",")):
-            topic, count = fill(servers, size, options.codec, options.megabytes * options.batches)
-            for per_batch in [count // options.batches, *([FEW] if options.few else [])]:
-                if per_batch == FEW:
-                    topic, _ = fill_few(servers, topic)
-                costs_by_side = compare(spark, servers, Tree(broker), topic, options.codec, per_batch, options.rounds)
-                least, least_cpu = costs_by_side.pop(SIDES[0])
+            topic, count = create_topic(servers, size, options.codec, options.megabytes * options.batches)
+            for per_batch in [count // options.batches, *([SMALL_BATCH_RECORDS] if options.few else [])]:
+                if per_batch == SMALL_BATCH_RECORDS:
+                    topic, _ = create_small_topic(servers, topic)
+                costs_by_side = compare_sides(
+                    spark, servers, ProcessTree(broker), topic, options.codec, per_batch, options.rounds
+                )
+                least, least_cpu = costs_by_side.pop(SIDE_NAMES[0])
                 for side, (exactly, exactly_cpu) in costs_by_side.items():
                     print(
                         f"| {size} | {per_batch:,} | {least:.0f} | `{side}` | {exactly:.0f} | {exactly / least:.2f} "
@@ -108,7 +110,7 @@ def main() -> None:
                     )
 
 
-def fill_few(servers: str, like: str) -> tuple[str, int]:
+def create_small_topic(servers: str, like: str) -> tuple[str, int]:
     """Make a topic for a dozen micro-batches of few records."""
     import pyarrow as pa
 
@@ -116,8 +118,8 @@ def fill_few(servers: str, like: str) -> tuple[str, int]:
 
     name = f"{like}-few"
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
-    at = pa.array([n % PARTITIONS for n in range(FEW * 12)], pa.int32())
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
+    at = pa.array([n % PARTITION_COUNT for n in range(SMALL_BATCH_RECORDS * 12)], pa.int32())
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"v"] * len(at), "partition": at}), topic=name)
     return name, len(at)

@@ -28,10 +28,10 @@ from pathlib import Path
 import psutil
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-ROOT = Path(__file__).parents[1]
+ROOT_FOLDER = Path(__file__).parents[1]
 IDLE_SECONDS = 90  # Spark ends workers that were idle for a minute
-DEADLINE_SECONDS = 300
-SIDES = ("bare", "kafka-topic", "kafka")
+TIMEOUT_SECONDS = 300
+FORM_NAMES = ("bare", "kafka-topic", "kafka")
 
 
 class BareReader(DataSourceStreamReader):
@@ -62,7 +62,7 @@ class BareSource(DataSource):
         return BareReader()
 
 
-class Watch(threading.Thread):
+class ProcessSampler(threading.Thread):
     """Samples the Python processes below this one: their PSS, and the CPU time of each one."""
 
     def __init__(self) -> None:
@@ -72,20 +72,20 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self._is_done.wait(0.2):
-            self.sample()
+            self.sample_processes()
 
-    def sample(self) -> float:
+    def sample_processes(self) -> float:
         """Return the present PSS in megabytes."""
-        from spark_costs import pss_mb, python_processes
+        from spark_costs import list_python_processes, read_pss_mb
 
         total = 0.0
-        for process in python_processes():
+        for process in list_python_processes():
             try:
                 times = process.cpu_times()
             except psutil.Error:
                 continue
             self._seconds[process.pid] = times.user + times.system
-            total += pss_mb(process.pid)
+            total += read_pss_mb(process.pid)
         self.peak_mb = max(self.peak_mb, total)
         return total
 
@@ -98,28 +98,28 @@ class Watch(threading.Thread):
         self.join()
 
 
-def jvm_seconds() -> float:
+def read_jvm_seconds() -> float:
     (jvm,) = [one for one in psutil.Process().children(recursive=True) if "java" in one.name()]
     times = jvm.cpu_times()
     return times.user + times.system
 
 
-def measure(form: str, servers: str, count: int) -> dict[str, float]:
+def measure_streams(form: str, servers: str, count: int) -> dict[str, float]:
     """Start the streams in a session of this process."""
     import kafkaframes
-    from spark_topic import Tree
+    from spark_topic import ProcessTree
 
     config = {"spark.ui.enabled": "false"}
     if form == "kafka":
-        sys.path.insert(0, str(ROOT))
+        sys.path.insert(0, str(ROOT_FOLDER))
         from tests.interop import connector
 
         config["spark.jars"] = ",".join(map(str, connector.jars()))
     spark = kafkaframes.spark.session("fleet", master="local[2]", memory="1g", config=config)
     spark.dataSource.register(BareSource)
     spark.range(1).collect()
-    tree, watch = Tree(None), Watch()
-    begin, begin_jvm, wall = tree.seconds(), jvm_seconds(), time.monotonic()
+    tree, watch = ProcessTree(None), ProcessSampler()
+    begin, begin_jvm, wall = tree.read_cpu_seconds(), read_jvm_seconds(), time.monotonic()
     watch.start()
     queries = []
     with tempfile.TemporaryDirectory() as folder:
@@ -130,33 +130,33 @@ def measure(form: str, servers: str, count: int) -> dict[str, float]:
                 reader = reader.option("kafka.bootstrap.servers", servers)
             writer = reader.load().writeStream.format("noop").option("checkpointLocation", f"{folder}/{number}")
             queries.append(writer.trigger(processingTime="1 second").start())
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not all(query.lastProgress and query.recentProgress[0].numInputRows for query in queries):
             failures = [query.exception() for query in queries if query.exception() is not None]
             if failures or time.monotonic() > deadline:
                 raise SystemExit(f"{len(failures)} of {count} streams failed: {failures[:1]}")
             time.sleep(0.1)
-        watch.sample()
+        watch.sample_processes()
         result = {
             "wall s": time.monotonic() - wall,
-            "CPU s": tree.seconds() - begin,
-            "of these JVM, CPU s": jvm_seconds() - begin_jvm,
+            "CPU s": tree.read_cpu_seconds() - begin,
+            "of these JVM, CPU s": read_jvm_seconds() - begin_jvm,
             "of these Python, CPU s": watch.python_seconds,
             "peak, MB": watch.peak_mb,
         }
         time.sleep(IDLE_SECONDS)
         watch.stop()
-        result |= {"idle, MB": watch.sample(), "still active": sum(query.isActive for query in queries)}
+        result |= {"idle, MB": watch.sample_processes(), "still active": sum(query.isActive for query in queries)}
         for query in queries:
             query.stop()
     return result
 
 
-def run(form: str, source: Path, count: int) -> dict[str, float]:
+def run_form(form: str, source: Path, count: int) -> dict[str, float]:
     from kafkaframes.client import Admin, NewTopic, Producer
-    from spark_topic import own_broker
+    from spark_topic import start_broker
 
-    with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, own_broker(Path(folder)) as (servers, _):
+    with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, start_broker(Path(folder)) as (servers, _):
         names = [f"fleet-{number}" for number in range(count)]
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name=name, num_partitions=1) for name in names])
@@ -164,7 +164,7 @@ def run(form: str, source: Path, count: int) -> dict[str, float]:
             for name in names:
                 producer.send(name, b"v")
         command = [sys.executable, __file__, "--here", servers, "--sides", form, "--streams", str(count)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(source), str(ROOT / "benchmarks")])}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(source), str(ROOT_FOLDER / "benchmarks")])}
         process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     result: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
     return result
@@ -174,18 +174,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--before", type=Path, help="the folder src of another checkout")
-    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--sides", default=",".join(FORM_NAMES))
     parser.add_argument("--here", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.here:
-        print(json.dumps(measure(arguments.sides, arguments.here, arguments.streams)))
+        print(json.dumps(measure_streams(arguments.sides, arguments.here, arguments.streams)))
         return
-    sides = [(form, form, ROOT / "src") for form in arguments.sides.split(",")]
+    sides = [(form, form, ROOT_FOLDER / "src") for form in arguments.sides.split(",")]
     if arguments.before:
         sides.append(("kafka-topic, before", "kafka-topic", arguments.before.absolute()))
     header = None
     for label, form, source in sides:
-        figures = run(form, source, arguments.streams)
+        figures = run_form(form, source, arguments.streams)
         if header is None:
             header = list(figures)
             print(f"| {arguments.streams} streams | {' | '.join(header)} | load |\n|{'---|' * (len(header) + 2)}")

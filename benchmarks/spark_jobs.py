@@ -24,10 +24,10 @@ from pathlib import Path
 import psutil
 
 from cleaner import write_log
-from spark_costs import pss_mb
+from spark_costs import read_pss_mb
 
 PARTITION_BYTES = 500_000_000
-JOBS = {
+JOB_COMMANDS = {
     "verify": lambda log, to: ["verify", log, "--deep"],
     "export": lambda log, to: ["export", log, "--to", to],
     "compact": lambda log, to: ["compact", log, "--to", to, "--topic", "t"],
@@ -35,7 +35,7 @@ JOBS = {
 }
 
 
-def measure(command: list[str]) -> tuple[float, float, float, float]:
+def measure_command(command: list[str]) -> tuple[float, float, float, float]:
     """Run a command; return wall seconds, CPU seconds, and megabytes of the largest worker and of all JVMs."""
     spent: dict[tuple[int, float], float] = {}
     worker = jvms = 0.0
@@ -46,14 +46,14 @@ def measure(command: list[str]) -> tuple[float, float, float, float]:
     ):
         while process.poll() is None:
             java = 0.0
-            for one in [psutil.Process(process.pid), *descendants(process.pid)]:
+            for one in [psutil.Process(process.pid), *list_descendants(process.pid)]:
                 with contextlib.suppress(psutil.Error):
                     times = one.cpu_times()
                     spent[one.pid, one.create_time()] = times.user + times.system
                     if "java" in one.name():
-                        java += pss_mb(one.pid)
+                        java += read_pss_mb(one.pid)
                     elif one.pid != process.pid:
-                        worker = max(worker, pss_mb(one.pid))
+                        worker = max(worker, read_pss_mb(one.pid))
             jvms = max(jvms, java)
             time.sleep(0.2)
         output_file.seek(0)
@@ -61,14 +61,14 @@ def measure(command: list[str]) -> tuple[float, float, float, float]:
     return time.perf_counter() - began, sum(spent.values()), worker, jvms
 
 
-def descendants(pid: int) -> list[psutil.Process]:
+def list_descendants(pid: int) -> list[psutil.Process]:
     """List the processes below one."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).children(recursive=True)
     return []
 
 
-def grow(data: Path, partitions: int) -> None:
+def copy_partitions(data: Path, partitions: int) -> None:
     """Copy the first partition until there are so many."""
     for number in range(partitions):
         target = data / f"t-{number}"
@@ -82,18 +82,18 @@ def grow(data: Path, partitions: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", default="1,2,4")
-    parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--jobs", default=",".join(JOB_COMMANDS))
     parser.add_argument("--master", default="local-cluster[2,1,1024]")
     options = parser.parse_args()
     print(f"| job | GB | wall s | CPU s | a worker, MB | JVMs, MB | load |\n|{'---|' * 7}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder:
         for size in options.gigabytes.split(","):
-            grow(Path(folder, "data"), round(float(size) * 1e9 / PARTITION_BYTES))
+            copy_partitions(Path(folder, "data"), round(float(size) * 1e9 / PARTITION_BYTES))
             for job in options.jobs.split(","):
                 to = Path(folder, "out")
-                arguments = JOBS[job](str(Path(folder, "data")), str(to))
+                arguments = JOB_COMMANDS[job](str(Path(folder, "data")), str(to))
                 command = [sys.executable, "-m", "kafkaframes", *arguments, "--quiet", "--master", options.master]
-                wall, cpu, worker, jvms = measure(command)
+                wall, cpu, worker, jvms = measure_command(command)
                 shutil.rmtree(to, ignore_errors=True)
                 figures = (f"{wall:.1f}", f"{cpu:.1f}", f"{worker:.0f}", f"{jvms:.0f}", f"{os.getloadavg()[0]:.0f}")
                 print(f"| {job} | {size} | {' | '.join(figures)} |", flush=True)

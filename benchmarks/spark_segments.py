@@ -20,15 +20,15 @@ import pyarrow as pa
 
 import kafkaframes
 
-RESULTS = Path(__file__).parent / "results" / "spark_segments.md"
-PEAK = """
+RESULTS_FILE = Path(__file__).parent / "results" / "spark_segments.md"
+PEAK_CODE = """
 import resource, sys, kafkaframes
 rows = sum(batch.num_rows for batch in kafkaframes.read_records(sys.argv[1]))
 print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
-def columns(first: int, count: int, size: int) -> pa.Table:
+def make_columns(first: int, count: int, size: int) -> pa.Table:
     rng = np.random.default_rng(first)
     data = rng.integers(97, 123, count * size, np.uint8).tobytes()
     values = [data[at : at + size] for at in range(0, len(data), size)]
@@ -39,11 +39,11 @@ def write_segments(directory: Path, segments: int, records: int) -> None:
     directory.mkdir(parents=True)
     each = records // segments
     for number in range(segments):
-        data = kafkaframes.build_records(columns(number * each, each, 100), codec="lz4")
+        data = kafkaframes.build_records(make_columns(number * each, each, 100), codec="lz4")
         (directory / f"{number * each:020}.log").write_bytes(data)
 
 
-def seconds(spark: object, path: Path, expected_count: int) -> float:
+def time_read(spark: object, path: Path, expected_count: int) -> float:
     before = time.perf_counter()
     frame = spark.read.format("kafka-log").load(str(path))  # type: ignore[attr-defined]
     row = frame.selectExpr("count(*)", "max(offset)", "sum(length(value))").first()
@@ -51,8 +51,10 @@ def seconds(spark: object, path: Path, expected_count: int) -> float:
     return time.perf_counter() - before
 
 
-def peak(path: Path) -> tuple[int, int]:
-    out = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True).stdout
+def measure_peak(path: Path) -> tuple[int, int]:
+    out = subprocess.run(
+        [sys.executable, "-c", PEAK_CODE, str(path)], capture_output=True, text=True, check=True
+    ).stdout
     rows, megabytes = map(int, out.split())
     return rows, megabytes
 
@@ -70,8 +72,8 @@ def main() -> None:
         write_segments(few, 8, records)
         write_segments(many, 1000, records)
         spark = kafkaframes.spark.session(master="local[2]")
-        seconds(spark, few, records)
-        times = [(seconds(spark, few, records), seconds(spark, many, records)) for _ in range(3)]
+        time_read(spark, few, records)
+        times = [(time_read(spark, few, records), time_read(spark, many, records)) for _ in range(3)]
         spark.stop()
         one, other = min(pair[0] for pair in times), min(pair[1] for pair in times)
         lines.append(
@@ -84,11 +86,11 @@ def main() -> None:
             path = Path(temporary) / f"{0:020}.log"
             with path.open("wb") as out:
                 for first in range(0, megabytes * 1000, 32_000):
-                    out.write(kafkaframes.build_records(columns(first, 32_000, 1000)))
-            rows, most = peak(path)
+                    out.write(kafkaframes.build_records(make_columns(first, 32_000, 1000)))
+            rows, most = measure_peak(path)
             lines += ["", f"A segment of {path.stat().st_size / 1e6:.0f} MB, {rows} records: peak {most} MiB."]
             print(lines[-1], flush=True)
-    RESULTS.write_text("\n".join(lines) + "\n")
+    RESULTS_FILE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

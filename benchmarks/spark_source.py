@@ -26,14 +26,19 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import kafkaframes
 
-ASKED = {"none": 0.80, "lz4": 0.65, "zstd": 0.50, "gzip": 0.45}
+TARGET_RATIOS = {"none": 0.80, "lz4": 0.65, "zstd": 0.50, "gzip": 0.45}
 BATCH_BYTES = 16 << 10
 DIFFERENT_BATCHES = 400
-QUERY = ("max(offset) AS last", "max(timestamp) AS latest", "sum(octet_length(value)) AS bytes", "count(*) AS records")
+QUERY_COLUMNS = (
+    "max(offset) AS last",
+    "max(timestamp) AS latest",
+    "sum(octet_length(value)) AS bytes",
+    "count(*) AS records",
+)
 START_MS = 1_700_000_000_000
 
 
-def values(rng):
+def make_values(rng):
     """JSON of 100 bytes, as an order system might write."""
     while True:
         order = {"id": rng.randrange(10**8), "customer": f"c{rng.randrange(10**5)}", "cents": rng.randrange(10**6)}
@@ -44,7 +49,7 @@ def values(rng):
 def build_batches(codec):
     """Return DIFFERENT_BATCHES batches of about BATCH_BYTES before compression, as (bytes, records)."""
     rng = random.Random(7)
-    source = values(rng)
+    source = make_values(rng)
     rows = DIFFERENT_BATCHES * BATCH_BYTES // 108
     columns = {"value": [next(source) for _ in range(rows)], "timestamp": [START_MS + n for n in range(rows)]}
     raw = kafkaframes.build_records(columns, codec=codec, batch_bytes=BATCH_BYTES)
@@ -87,7 +92,7 @@ class PrebuiltReader(DataSourceReader):
             pa.field("timestamp", pa.timestamp("us", "UTC")),
             pa.field("value", pa.binary()),
         ]
-        source = values(random.Random(1))
+        source = make_values(random.Random(1))
         columns = [
             pa.array(range(per_batch), pa.int64()),
             pa.array([(START_MS + n) * 1000 for n in range(per_batch)], pa.timestamp("us", "UTC")),
@@ -111,7 +116,7 @@ class PrebuiltSource(DataSource):
         return PrebuiltReader(self.options)
 
 
-def cpu_seconds():
+def read_cpu_seconds():
     """Return the CPU time of the JVM and the Python workers so far: it tells more than a clock on a busy machine."""
     spent = 0.0
     for process in psutil.Process().children(recursive=True):
@@ -120,25 +125,25 @@ def cpu_seconds():
     return spent
 
 
-def best_of(rounds, *sides):
+def time_best_rounds(rounds, *sides):
     """Run the sides in turn; return each one's best wall and CPU time in seconds, and its last answer."""
     best, answers = [[float("inf")] * 2 for _ in sides], [None] * len(sides)
     for _ in range(rounds):
         for number, side in enumerate(sides):
-            start_s, spent = time.perf_counter(), cpu_seconds()
+            start_s, spent = time.perf_counter(), read_cpu_seconds()
             answers[number] = side()
-            times = time.perf_counter() - start_s, cpu_seconds() - spent
+            times = time.perf_counter() - start_s, read_cpu_seconds() - spent
             best[number] = [min(pair) for pair in zip(best[number], times, strict=True)]
     return best, answers
 
 
-def measure(spark, codec, directory, plain_bytes, rounds):
+def measure_codec(spark, codec, directory, plain_bytes, rounds):
     """Return the line of one codec's result."""
     rows = write_log(directory / codec / "bench-0", codec, plain_bytes)
 
     def ours():
         frame = spark.read.format("kafka-log").option("columns", "offset,timestamp,value").load(str(directory / codec))
-        return frame.selectExpr(*QUERY).first()
+        return frame.selectExpr(*QUERY_COLUMNS).first()
 
     tasks = (
         spark.read.format("kafka-log").option("columns", "offset").load(str(directory / codec)).rdd.getNumPartitions()
@@ -146,22 +151,23 @@ def measure(spark, codec, directory, plain_bytes, rounds):
 
     def prebuilt():
         frame = spark.read.format("prebuilt").option("rows", str(rows)).option("tasks", str(tasks)).load()
-        return frame.selectExpr(*QUERY).first()
+        return frame.selectExpr(*QUERY_COLUMNS).first()
 
     ours(), prebuilt()
-    ((mine, my_cpu), (theirs, their_cpu)), (answer, _) = best_of(rounds, ours, prebuilt)
+    ((mine, my_cpu), (theirs, their_cpu)), (answer, _) = time_best_rounds(rounds, ours, prebuilt)
     if (answer["records"], answer["last"], answer["bytes"]) != (rows, rows - 1, rows * 100):
         raise SystemExit(f"{codec}: wrong answer {answer}, {rows} records were written")
     shutil.rmtree(directory / codec)
     speeds = f"{rows / mine / 1e6:.1f} | {rows / theirs / 1e6:.1f}"
-    return f"| {codec} | {tasks} | {speeds} | {theirs / mine:.0%} | {their_cpu / my_cpu:.0%} | {ASKED[codec]:.0%} |"
+    ratios = f"{theirs / mine:.0%} | {their_cpu / my_cpu:.0%} | {TARGET_RATIOS[codec]:.0%}"
+    return f"| {codec} | {tasks} | {speeds} | {ratios} |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=400, help="of values, before compression")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--codecs", nargs="*", default=list(ASKED))
+    parser.add_argument("--codecs", nargs="*", default=list(TARGET_RATIOS))
     options = parser.parse_args()
     lines = [
         "| codec | tasks | kafka-log, M records/s | prebuilt, M records/s | ratio | ratio of CPU | asked |",
@@ -171,7 +177,7 @@ def main():
     spark.dataSource.register(PrebuiltSource)
     with tempfile.TemporaryDirectory() as folder:
         for codec in options.codecs:
-            lines.append(measure(spark, codec, Path(folder), options.megabytes << 20, options.rounds))
+            lines.append(measure_codec(spark, codec, Path(folder), options.megabytes << 20, options.rounds))
             print(lines[-1], flush=True)
     spark.stop()
     where = f"{datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}"

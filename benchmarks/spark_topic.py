@@ -30,21 +30,21 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+ROOT_FOLDER = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT_FOLDER))
 
 from tests.interop import connector  # noqa: E402
 
 import kafkaframes  # noqa: E402
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition  # noqa: E402
 
-PARTITIONS = 4
-FORMS = ("kafka", "kafka-topic")
+PARTITION_COUNT = 4
+FORM_NAMES = ("kafka", "kafka-topic")
 MAX_RECORDS = 1_000_000
-OVERHEAD = 16  # bytes of a record that are not its value: so small ones do not become too many
+RECORD_OVERHEAD_BYTES = 16  # bytes of a record that are not its value: so small ones do not become too many
 
 
-def values(size: int, count: int) -> pa.Array:
+def make_values(size: int, count: int) -> pa.Array:
     """Return text that compresses about as JSON does: half of it comes again and again."""
     rng = np.random.default_rng(size)
     text = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
@@ -54,29 +54,29 @@ def values(size: int, count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def fill(servers: str, size: int, codec: str, megabytes: int) -> tuple[str, int]:
+def create_topic(servers: str, size: int, codec: str, megabytes: int) -> tuple[str, int]:
     """Make a topic of records of one size; return its name and how many they are."""
-    name, count = f"b{size}-{codec}", min(megabytes * 1_000_000 // (size + OVERHEAD), MAX_RECORDS)
+    name, count = f"b{size}-{codec}", min(megabytes * 1_000_000 // (size + RECORD_OVERHEAD_BYTES), MAX_RECORDS)
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
     with Producer(servers, compression_type=codec, batch_size=1 << 17, max_request_size=8 << 20) as producer:
         remaining_count = count
         while remaining_count:
             rows = min(remaining_count, max(20_000_000 // size, 1))
             at = np.arange(remaining_count - rows, remaining_count)
-            columns = {"value": values(size, rows), "partition": pa.array(at % PARTITIONS, pa.int32())}
+            columns = {"value": make_values(size, rows), "partition": pa.array(at % PARTITION_COUNT, pa.int32())}
             producer.send_arrow(pa.table(columns), topic=name)
             remaining_count -= rows
     return name, count
 
 
-class Tree:
+class ProcessTree:
     """CPU seconds of this process's JVM and everything below it."""
 
     def __init__(self, broker: int | None) -> None:
         self._not = broker
 
-    def seconds(self) -> float:
+    def read_cpu_seconds(self) -> float:
         total = 0.0
         for process in psutil.Process().children(recursive=True):
             if process.pid != self._not:
@@ -90,7 +90,7 @@ def spark_frame(spark, form: str, servers: str, topic: str):
     return spark.read.format(form).options(subscribe=topic).option("kafka.bootstrap.servers", servers).load()
 
 
-def queries(spark, folder: Path):
+def make_queries(spark, folder: Path):
     """Each query: a DataFrame in, done when it returns."""
 
     def parquet(frame):
@@ -106,20 +106,20 @@ def queries(spark, folder: Path):
     }
 
 
-def in_workers(spark, servers: str, topic: str, folder: Path) -> None:
+def make_worker_query(spark, servers: str, topic: str, folder: Path) -> None:
     """Write a topic's records to Parquet where they are fetched."""
     path = folder / uuid.uuid4().hex
     kafkaframes.spark.table_topics(spark, topic, path, options={"kafka.bootstrap.servers": servers})
     shutil.rmtree(path)
 
 
-def time_work(tree: Tree, work) -> tuple[float, float]:
-    cpu, wall = tree.seconds(), time.perf_counter()
+def time_work(tree: ProcessTree, work) -> tuple[float, float]:
+    cpu, wall = tree.read_cpu_seconds(), time.perf_counter()
     work()
-    return time.perf_counter() - wall, tree.seconds() - cpu
+    return time.perf_counter() - wall, tree.read_cpu_seconds() - cpu
 
 
-def compare(tree: Tree, sides: dict, rounds: int) -> dict[str, tuple[float, float]]:
+def compare_sides(tree: ProcessTree, sides: dict, rounds: int) -> dict[str, tuple[float, float]]:
     """Run each side once to warm up, then in turn; return the median wall and CPU seconds of each."""
     for work in sides.values():
         work()
@@ -133,7 +133,7 @@ def compare(tree: Tree, sides: dict, rounds: int) -> dict[str, tuple[float, floa
     }
 
 
-def writes(spark, servers: str, source: str, codec: str):
+def make_writes(spark, servers: str, source: str, codec: str):
     """What writes a DataFrame into a topic: the connector, ours at least once, ours exactly once."""
     frame = spark.read.parquet(source)
     options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": codec}
@@ -141,7 +141,7 @@ def writes(spark, servers: str, source: str, codec: str):
     def target() -> str:
         name = f"w-{uuid.uuid4().hex[:8]}"
         with Admin(servers) as admin:
-            admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+            admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
         return name
 
     def plain(form: str):
@@ -153,7 +153,7 @@ def writes(spark, servers: str, source: str, codec: str):
     return {"kafka": lambda: plain("kafka"), "kafka-topic": lambda: plain("kafka-topic"), "exactly once": exactly}
 
 
-ORDER = "id BIGINT, customer STRING, amount DOUBLE, lines ARRAY<STRUCT<sku: STRING, quantity: BIGINT>>"
+ORDER_DDL = "id BIGINT, customer STRING, amount DOUBLE, lines ARRAY<STRUCT<sku: STRING, quantity: BIGINT>>"
 ORDER_SCHEMA = {
     "type": "object",
     "properties": {
@@ -169,10 +169,10 @@ ORDER_SCHEMA = {
         },
     },
 }
-SUMS = ("sum(value.amount)", "count(DISTINCT value.customer)", "sum(size(value.lines))")
+SUM_COLUMNS = ("sum(value.amount)", "count(DISTINCT value.customer)", "sum(size(value.lines))")
 
 
-def orders(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
+def create_orders_topic(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
     """Make a topic of JSON, orders of about 140 bytes; return its name and how many they are."""
     name, count = f"b-orders-{codec}", megabytes * 1_000_000 // 160
     text = [
@@ -181,40 +181,44 @@ def orders(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
         for n in range(20_000)
     ]
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
     with Producer(servers, compression_type=codec, batch_size=1 << 17) as producer:
         for first in range(0, count, len(text)):
             some = text[: count - first]
-            at = pa.array(np.arange(len(some)) % PARTITIONS, pa.int32())
+            at = pa.array(np.arange(len(some)) % PARTITION_COUNT, pa.int32())
             producer.send_arrow(pa.table({"value": pa.array(some, pa.binary()), "partition": at}), topic=name)
     return name, count
 
 
-def decoding(spark, servers: str, topic: str) -> dict:
+def make_decoding_queries(spark, servers: str, topic: str) -> dict:
     """Return what sums over JSON: parsed by Spark behind both sources, and by our workers."""
 
     def parsed(form: str):
         frame = spark_frame(spark, form, servers, topic)
-        return frame.selectExpr(f"from_json(CAST(value AS STRING), '{ORDER}') AS value").selectExpr(*SUMS).first()
+        return (
+            frame.selectExpr(f"from_json(CAST(value AS STRING), '{ORDER_DDL}') AS value")
+            .selectExpr(*SUM_COLUMNS)
+            .first()
+        )
 
     def by_workers(**more):
         reader = spark.read.format("kafka-topic").options(subscribe=topic, decode="json", **more)
         frame = reader.options(**{"kafka.bootstrap.servers": servers, "schema": json.dumps(ORDER_SCHEMA)}).load()
-        return frame.selectExpr(*SUMS).first()
+        return frame.selectExpr(*SUM_COLUMNS).first()
 
-    sides = {form: lambda form=form: parsed(form) for form in FORMS}
+    sides = {form: lambda form=form: parsed(form) for form in FORM_NAMES}
     sides |= {"decode": by_workers, "decode, columns=value": lambda: by_workers(columns="value")}
     rows = {name: work() for name, work in sides.items()}
     assert len(set(rows.values())) == 1, rows
     return sides
 
 
-def floor(spark, servers: str, folder: Path) -> None:
+def print_floor(spark, servers: str, folder: Path) -> None:
     """Print how long micro-batches of ten rows take, by Spark's own progress, for both sources."""
-    for form in FORMS:
+    for form in FORM_NAMES:
         name = f"floor-{form}"
         with Admin(servers) as admin:
-            admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+            admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
         stream = spark.readStream.format(form).option("kafka.bootstrap.servers", servers).option("subscribe", name)
         writer = stream.load().writeStream.format("noop").option("checkpointLocation", str(folder / name))
         query = writer.start()
@@ -227,28 +231,28 @@ def floor(spark, servers: str, folder: Path) -> None:
         print(f"micro-batch of 10 rows, {form}: median {took[len(took) // 2]} ms, least {took[0]} ms", flush=True)
 
 
-def backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
+def create_backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
     """Make a topic of so many megabytes of values, from one batch that is sent again and again."""
     name = f"backlog-{codec}"
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
     rows = 900
     value = pa.array([b'{"customer":"c1","city":"Oslo"}' * 33] * rows, pa.binary())  # 1,023 bytes each
     batch = kafkaframes.build_records(pa.table({"value": value}), codec=codec, batch_bytes=1_000_000)
-    each, times = rows * PARTITIONS, megabytes * 1_000_000 // (rows * 1_023 * PARTITIONS)
+    each, times = rows * PARTITION_COUNT, megabytes * 1_000_000 // (rows * 1_023 * PARTITION_COUNT)
     with Producer(servers, max_request_size=2 << 20, compression_type=codec) as producer:
         remaining_count = times
         while remaining_count:
             some = min(remaining_count, 32)
-            for number in range(PARTITIONS):
+            for number in range(PARTITION_COUNT):
                 producer.send_batches(TopicPartition(name, number), batch * some)
             remaining_count -= some
     return name, each * times
 
 
-def memory(spark, servers: str, codec: str, megabytes: int) -> None:
+def print_memory(spark, servers: str, codec: str, megabytes: int) -> None:
     """Print the largest Python worker while a backlog is read."""
-    topic, count = backlog(servers, codec, megabytes)
+    topic, count = create_backlog(servers, codec, megabytes)
     largest, is_done = [0, 0], threading.Event()
 
     def watch():
@@ -295,46 +299,48 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kf-bench-")))
         servers, broker = options.servers, None
         if servers is None:
-            servers, broker = stack.enter_context(own_broker(folder))
+            servers, broker = stack.enter_context(start_broker(folder))
         config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = kafkaframes.spark.session("benchmark", master="local[2]", memory="2g", config=config)
         stack.callback(spark.stop)
         kafkaframes.spark.register(spark)
         if options.floor:
-            floor(spark, servers, folder)
+            print_floor(spark, servers, folder)
         if options.backlog:
             for codec in options.codecs.split(","):
-                memory(spark, servers, codec, options.backlog)
-                delete(servers)
-        rows = list(measure(spark, servers, Tree(broker), folder, options))
+                print_memory(spark, servers, codec, options.backlog)
+                delete_topics(servers)
+        rows = list(measure_points(spark, servers, ProcessTree(broker), folder, options))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
 
 
-def measure(spark, servers, tree, folder, options):
+def measure_points(spark, servers, tree, folder, options):
     """Print a line for each point, and yield it."""
     print(f"| bytes | codec | query | rows/s connector | rows/s ours | wall | CPU | load |\n|{'---|' * 8}")
     for size in map(int, options.sizes.split(",")):
         for codec in options.codecs.split(","):
-            topic, count = fill(servers, size, codec, options.megabytes)
-            ways = queries(spark, folder)
+            topic, count = create_topic(servers, size, codec, options.megabytes)
+            ways = make_queries(spark, folder)
             for name in filter(None, options.queries.split(",")):
                 sides = {
                     form: lambda form=form, way=ways[name], topic=topic: way(spark_frame(spark, form, servers, topic))
-                    for form in FORMS
+                    for form in FORM_NAMES
                 }
                 if name == "parquet":
-                    sides["workers"] = lambda topic=topic: in_workers(spark, servers, topic, folder)
-                costs_by_side = compare(tree, sides, options.rounds)
-                yield report_line(size, codec, name, count, costs_by_side, *FORMS)
+                    sides["workers"] = lambda topic=topic: make_worker_query(spark, servers, topic, folder)
+                costs_by_side = compare_sides(tree, sides, options.rounds)
+                yield format_report_line(size, codec, name, count, costs_by_side, *FORM_NAMES)
                 if name == "parquet":
-                    yield report_line(size, codec, "parquet in workers", count, costs_by_side, "kafka", "workers")
+                    yield format_report_line(
+                        size, codec, "parquet in workers", count, costs_by_side, "kafka", "workers"
+                    )
             if options.writes:
                 source = str(folder / f"source-{size}-{codec}")
                 spark_frame(spark, "kafka", servers, topic).select("value").write.parquet(source)
-                costs_by_side = compare(tree, writes(spark, servers, source, codec), options.rounds)
-                yield report_line(size, codec, "write", count, costs_by_side, *FORMS)
-                yield report_line(
+                costs_by_side = compare_sides(tree, make_writes(spark, servers, source, codec), options.rounds)
+                yield format_report_line(size, codec, "write", count, costs_by_side, *FORM_NAMES)
+                yield format_report_line(
                     size,
                     codec,
                     "exactly once beside at least once",
@@ -343,22 +349,22 @@ def measure(spark, servers, tree, folder, options):
                     "kafka-topic",
                     "exactly once",
                 )
-            delete(servers)
+            delete_topics(servers)
 
     for codec in options.codecs.split(",") if options.decode else ():
-        topic, count = orders(servers, codec, options.megabytes)
-        costs_by_side = compare(tree, decoding(spark, servers, topic), options.rounds)
+        topic, count = create_orders_topic(servers, codec, options.megabytes)
+        costs_by_side = compare_sides(tree, make_decoding_queries(spark, servers, topic), options.rounds)
         for name in list(costs_by_side)[1:]:
-            yield report_line("JSON", codec, f"from_json beside {name}", count, costs_by_side, "kafka", name)
+            yield format_report_line("JSON", codec, f"from_json beside {name}", count, costs_by_side, "kafka", name)
 
 
-def delete(servers: str) -> None:
+def delete_topics(servers: str) -> None:
     """Make room on the disk."""
     with Admin(servers) as admin:
         admin.delete_topics([name for name in admin.list_topics() if name.startswith(("b", "w-"))])
 
 
-def report_line(size, codec, query, count, costs_by_side, one, other) -> dict:
+def format_report_line(size, codec, query, count, costs_by_side, one, other) -> dict:
     (theirs, their_cpu), (ours, our_cpu) = costs_by_side[one], costs_by_side[other]
     row = {
         "bytes": size,
@@ -379,7 +385,7 @@ def report_line(size, codec, query, count, costs_by_side, one, other) -> dict:
 
 
 @contextlib.contextmanager
-def own_broker(folder: Path):
+def start_broker(folder: Path):
     """Start our broker in a process of its own; give its address and process id."""
     code = (
         "import sys, time\nfrom kafkaframes.broker import Broker\n"

@@ -20,7 +20,7 @@ import kafkaframes
 KEY_BYTES, VALUE_BYTES = 12, 100
 
 
-def seconds_of(function: Callable[[], None], target: Path, repeat: int) -> float:
+def time_function(function: Callable[[], None], target: Path, repeat: int) -> float:
     best = float("inf")
     for _ in range(repeat):
         shutil.rmtree(target, ignore_errors=True)
@@ -59,7 +59,7 @@ def main() -> None:
         megabytes = options.rows * (KEY_BYTES + VALUE_BYTES) / 1e6
         print(f"{options.rows} rows, {megabytes:.0f} MB, {options.codec}, {options.partitions} partitions")
         for name, function, target in (("Parquet", as_parquet, "parquet"), ("kafka-log", as_log, "log")):
-            seconds = seconds_of(function, top / target, options.repeat)
+            seconds = time_function(function, top / target, options.repeat)
             size = sum(file.stat().st_size for file in (top / target).rglob("*") if file.is_file()) / 1e6
             print(f"{name:>10} {seconds:6.2f} s {megabytes / seconds:6.0f} MB/s, {size:.0f} MB")
     spark.stop()

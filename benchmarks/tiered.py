@@ -35,11 +35,11 @@ from kafkaframes.storage.files import filesystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
-from spark_source import BATCH_BYTES, QUERY, best_of, build_batches
+from spark_source import BATCH_BYTES, QUERY_COLUMNS, build_batches, time_best_rounds
 
 ASKED_RATE, ASKED_SHARE = 0.70, 0.03
 CHUNK_BYTES = 4 << 20
-RANGES = 10  # of one percent each, spread over the log
+RANGE_COUNT = 10  # of one percent each, spread over the log
 
 
 def write_segments(directory, codec, plain_bytes, count):
@@ -63,7 +63,7 @@ def write_segments(directory, codec, plain_bytes, count):
     return ends
 
 
-def upload(root, directory, ends, **settings):
+def upload_segments(root, directory, ends, **settings):
     store = TieredStore(root, chunk_size=CHUNK_BYTES, **settings)
     for path, end in zip(sorted(directory.glob("*.log")), ends, strict=True):
         store.upload(path, end_offset=end - 1, epochs={0: int(path.name[:20])}, checkpoint="0\n1\n0 0\n")
@@ -80,7 +80,7 @@ def read_all(options):
     return time.perf_counter() - start_s, time.process_time() - start_cpu_s, rows
 
 
-def rates(sides, rounds):
+def measure_rates(sides, rounds):
     """Read the sides in turn; return the best seconds of each, by the clock and of the processor, and the records."""
     best, rows = {}, {}
     for _ in range(rounds):
@@ -91,13 +91,13 @@ def rates(sides, rounds):
     return best, next(iter(rows.values()))
 
 
-def spark_rates(sides, rounds):
+def measure_spark_rates(sides, rounds):
     """Aggregate over the sides in turn, by Spark; return the best seconds of each, by the clock and of processors."""
 
     def query_of(options):
         def ask():
             frame = spark.read.format("kafka-log").options(columns="offset,timestamp,value", **key_of(options))
-            return frame.load(options.paths[0]).selectExpr(*QUERY).first()
+            return frame.load(options.paths[0]).selectExpr(*QUERY_COLUMNS).first()
 
         return ask
 
@@ -105,13 +105,13 @@ def spark_rates(sides, rounds):
     queries_by_side = [query_of(options) for options in sides.values()]
     for one in queries_by_side:
         one()
-    best, answers = best_of(rounds, *queries_by_side)
+    best, answers = time_best_rounds(rounds, *queries_by_side)
     spark.stop()
     assert len(set(map(tuple, answers))) == 1, answers
     return dict(zip(sides, best, strict=True))
 
 
-class Counted:
+class ReadCounter:
     """Counts what is read from the disk while it is entered, and how often."""
 
     def __enter__(self):
@@ -129,12 +129,12 @@ class Counted:
         filesystem._pread = self.own
 
 
-def query(options, first, end):
+def query_range(options, first, end):
     """Read a range of offsets; return the bytes read from the disk, and those the plan announced."""
     offset_bounds = {"orders": {"0": first}}, {"orders": {"0": end}}
     range_options = {"startingOffsets": json.dumps(offset_bounds[0]), "endingOffsets": json.dumps(offset_bounds[1])}
     parsed_options = parse_log_options({"path": options.paths[0], **range_options, **key_of(options)})
-    with Counted() as counter:
+    with ReadCounter() as counter:
         plan, rows = plan_log(parsed_options, cores=1), 0
         for work in plan.works:
             rows += sum(batch.num_rows for batch in read_work(work, choose_columns(None), parsed_options))
@@ -146,20 +146,20 @@ def key_of(options):
     return {"keyFile": ",".join(options.storage["key_files"])} if options.storage else {}
 
 
-def queries(options, records, stored_bytes):
+def measure_queries(options, records, stored_bytes):
     """Return the shares of the stored bytes that queries for one percent fetch: the mean and the largest."""
-    step, shares = records // RANGES, []
-    for number in range(RANGES):
+    step, shares = records // RANGE_COUNT, []
+    for number in range(RANGE_COUNT):
         first = number * step + step // 3
-        fetched_bytes, _ = query(options, first, first + records // 100)
+        fetched_bytes, _ = query_range(options, first, first + records // 100)
         shares.append(fetched_bytes / stored_bytes)
     return sum(shares) / len(shares), max(shares)
 
 
-KINDS = {"plain": {}, "zstd": {"compress": True}, "zstd, encrypted": {"compress": True, "encrypt": True}}
+CHUNK_KINDS = {"plain": {}, "zstd": {"compress": True}, "zstd, encrypted": {"compress": True, "encrypt": True}}
 
 
-def prepare(codec, plain_bytes, segments, root):
+def prepare_data(codec, plain_bytes, segments, root):
     """Write the segments and the stores; a data set that is there already is used as it is."""
     if (root / codec / "done").exists():
         return
@@ -167,15 +167,15 @@ def prepare(codec, plain_bytes, segments, root):
     ends = write_segments(directory, codec, plain_bytes, segments)
     pair = KeyPair.make("one")
     (root / codec / "one.pem").write_bytes(pair.pem)
-    for name, settings in KINDS.items():
+    for name, settings in CHUNK_KINDS.items():
         keys = pair if settings.get("encrypt") else None
-        upload(root / codec / name, directory, ends, compress=bool(settings), keys=keys)
+        upload_segments(root / codec / name, directory, ends, compress=bool(settings), keys=keys)
     (root / codec / "done").touch()
 
 
-def sides_of(codec, root):
+def make_sides(codec, root):
     sides = {"disk": parse_log_options({"path": str(root / codec / "disk")})}
-    for name, settings in KINDS.items():
+    for name, settings in CHUNK_KINDS.items():
         key = {"keyFile": str(root / codec / "one.pem")} if settings.get("encrypt") else {}
         sides[name] = parse_log_options({"path": str(root / codec / name), **key})
     return sides
@@ -185,15 +185,15 @@ def size_of(root):
     return sum(path.stat().st_size for path in root.rglob("*.log"))
 
 
-def measure(codec, rounds, root, *, with_spark):
+def measure_codec(codec, rounds, root, *, with_spark):
     """Yield a row for each kind of chunks."""
-    sides = sides_of(codec, root)
-    best, records = rates(sides, rounds)
-    in_spark = spark_rates(sides, rounds) if with_spark else dict.fromkeys(sides, (1.0, 1.0))
+    sides = make_sides(codec, root)
+    best, records = measure_rates(sides, rounds)
+    in_spark = measure_spark_rates(sides, rounds) if with_spark else dict.fromkeys(sides, (1.0, 1.0))
     log_bytes = size_of(root / codec / "disk")
-    for name in KINDS:
+    for name in CHUNK_KINDS:
         stored_bytes = size_of(root / codec / name)
-        mean, largest = queries(sides[name], records, stored_bytes)
+        mean, largest = measure_queries(sides[name], records, stored_bytes)
         yield {
             "batches": codec,
             "chunks": name,
@@ -212,7 +212,7 @@ def measure(codec, rounds, root, *, with_spark):
         }
 
 
-COLUMNS = {
+TABLE_COLUMNS = {
     "batches": "{batches}",
     "chunks": "{chunks}",
     "MB": "{log, MB:.0f}",
@@ -229,9 +229,9 @@ COLUMNS = {
 }
 
 
-def table(rows):
-    lines = [list(COLUMNS), ["---"] * len(COLUMNS)]
-    lines += [[pattern.format_map(row) for pattern in COLUMNS.values()] for row in rows]
+def format_table(rows):
+    lines = [list(TABLE_COLUMNS), ["---"] * len(TABLE_COLUMNS)]
+    lines += [[pattern.format_map(row) for pattern in TABLE_COLUMNS.values()] for row in rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -249,18 +249,18 @@ def main():
     root, codecs = options.data or Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-")), options.codecs.split(",")
     try:
         for codec in codecs:
-            prepare(codec, options.megabytes << 20, options.segments, root)
+            prepare_data(codec, options.megabytes << 20, options.segments, root)
         if options.prepare:
             return
         spark = not options.no_spark
-        rows = [row for codec in codecs for row in measure(codec, options.rounds, root, with_spark=spark)]
+        rows = [row for codec in codecs for row in measure_codec(codec, options.rounds, root, with_spark=spark)]
     finally:
         if options.data is None:
             shutil.rmtree(root)
     today, load = datetime.date.today(), os.getloadavg()[0]
     text = f"# Tiered segments compared with local segments, {today}, 2 shared cores, load {load:.1f}\n\n"
     text += (
-        table(rows)
+        format_table(rows)
         + f"\n\nAsked: {ASKED_RATE:.0%} of the disk's rate with zstd chunks; {ASKED_SHARE:.0%} of the bytes.\n"
     )
     print(text)

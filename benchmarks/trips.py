@@ -22,13 +22,13 @@ from types import FrameType
 from typing import Any
 
 NOW_MS = 1_700_000_000_000
-SMALL = {"key": [b"key"], "value": [b"v" * 100], "timestamp": [NOW_MS]}
+SMALL_COLUMNS = {"key": [b"key"], "value": [b"v" * 100], "timestamp": [NOW_MS]}
 RECORDS = 300_000
 PARTITIONS = 30  # more than a trip is made, with those before it
 Call = Callable[[], object]
 
 
-def columns(count: int) -> dict[str, list[Any]]:
+def make_columns(count: int) -> dict[str, list[Any]]:
     """Records of about 100 bytes; keys come again."""
     return {
         "key": [b"key-%d" % (number % 1000) for number in range(count)],
@@ -37,18 +37,18 @@ def columns(count: int) -> dict[str, list[Any]]:
     }
 
 
-def log_directory(folder: Path, name: str, *, count: int = RECORDS, **how: Any) -> Path:
+def write_log_directory(folder: Path, name: str, *, count: int = RECORDS, **how: Any) -> Path:
     """Write a log directory with one partition of two segments, the second empty; return its path."""
     from kafkaframes.records.build import build_records
 
     partition = folder / name / "orders-0"
     partition.mkdir(parents=True)
-    (partition / f"{0:020}.log").write_bytes(build_records(columns(count), **how))
+    (partition / f"{0:020}.log").write_bytes(build_records(make_columns(count), **how))
     (partition / f"{count:020}.log").write_bytes(b"")
     return folder / name
 
 
-def tasks(directory: Path) -> tuple[Any, ...]:
+def plan_task(directory: Path) -> tuple[Any, ...]:
     """Return what Spark plans for a log directory in one task: the work, its columns, its options."""
     from kafkaframes.scan.columns import choose_columns
     from kafkaframes.scan.log.options import ReadOptions
@@ -59,13 +59,13 @@ def tasks(directory: Path) -> tuple[Any, ...]:
     return work, choose_columns(None, table="records"), options
 
 
-def drain(batches: Iterable[object]) -> None:
+def read_all(batches: Iterable[object]) -> None:
     """Ask for all."""
     for _ in batches:
         pass
 
 
-def small_log(directory: Path) -> Any:
+def create_small_log(directory: Path) -> Any:
     """Return a new partition's log on this disk."""
     from kafkaframes.broker.lifecycle.assembly import open_broker
 
@@ -74,19 +74,19 @@ def small_log(directory: Path) -> Any:
     return state.topics["orders"].partitions[0].log
 
 
-def produce_frame() -> bytes:
+def build_produce_frame() -> bytes:
     """Return a Produce request of one small batch, without its size."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request
     from kafkaframes.records.build import build_records
 
     types: Any = message("ProduceRequest")
-    row = types.PartitionProduceData(index=0, records=build_records(SMALL))
+    row = types.PartitionProduceData(index=0, records=build_records(SMALL_COLUMNS))
     body = types(acks=-1, topic_data=[types.TopicProduceData(name="orders", partition_data=[row])])
     return encode_request(body, 9, client_id="trip")
 
 
-def produce_calls(directory: Path) -> Iterator[tuple[str, Call]]:
+def make_produce_calls(directory: Path) -> Iterator[tuple[str, Call]]:
     """Append one batch to a partition on this disk, from a request's frame to its answer's."""
     from kafkaframes.broker.dispatch.dispatch import Dispatcher
     from kafkaframes.broker.dispatch.fast_path import FastPath
@@ -96,8 +96,8 @@ def produce_calls(directory: Path) -> Iterator[tuple[str, Call]]:
 
     state = open_broker(data_dir=str(directory))
     state.create_topic("orders", 1)
-    log, batch = state.topics["orders"].partitions[0].log, build_records(SMALL)
-    dispatcher, session, frame = Dispatcher(state), Session(), produce_frame()
+    log, batch = state.topics["orders"].partitions[0].log, build_records(SMALL_COLUMNS)
+    dispatcher, session, frame = Dispatcher(state), Session(), build_produce_frame()
     fast = FastPath(dispatcher)
 
     def dispatched() -> None:
@@ -110,28 +110,28 @@ def produce_calls(directory: Path) -> Iterator[tuple[str, Call]]:
     yield "`append_as_leader` of one small batch", lambda: log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
 
 
-def calls(folder: Path) -> Iterator[tuple[str, Call]]:
+def make_calls(folder: Path) -> Iterator[tuple[str, Call]]:
     """Name what is followed."""
     from kafkaframes.scan.arrow import rebatch
     from kafkaframes.scan.log.reading import read_work
 
-    work, columns, options = tasks(log_directory(folder, "followed", count=1000))
-    yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], columns, options)))
+    work, columns, options = plan_task(write_log_directory(folder, "followed", count=1000))
+    yield "a segment to Spark's Arrow batches", lambda: read_all(rebatch(read_work(work[:1], columns, options)))
     yield from export_calls(folder)
-    yield from produce_calls(folder / "trip")
-    yield from topic_rows()
-    yield from poll_calls()
+    yield from make_produce_calls(folder / "trip")
+    yield from read_topic_rows()
+    yield from make_poll_calls()
 
 
 def export_calls(folder: Path) -> Iterator[tuple[str, Call]]:
     """Export a log to a Parquet file, planning and report included."""
     import kafkaframes
 
-    directory, numbers = log_directory(folder, "to_export", count=1000), count()
+    directory, numbers = write_log_directory(folder, "to_export", count=1000), count()
     yield "a log to an exported file", lambda: kafkaframes.export_log(directory, folder / f"exported-{next(numbers)}")
 
 
-def topic_rows() -> Iterator[tuple[str, Call]]:
+def read_topic_rows() -> Iterator[tuple[str, Call]]:
     """Read one small record of a live topic, as a task does whose process has read before."""
     from kafkaframes.broker import Broker
     from kafkaframes.scan.columns import choose_columns
@@ -144,10 +144,10 @@ def topic_rows() -> Iterator[tuple[str, Call]]:
         broker.append("orders", [{"key": b"key", "value": b"v" * 100}])
         options = TopicOptions(client={"bootstrap_servers": broker.bootstrap_servers})
         work, columns = PartitionRange("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
-        yield "a topic to a task's rows", lambda: drain(read_range(work, columns, options))
+        yield "a topic to a task's rows", lambda: read_all(read_range(work, columns, options))
 
 
-def poll_calls() -> Iterator[tuple[str, Call]]:
+def make_poll_calls() -> Iterator[tuple[str, Call]]:
     """Poll one small record of an answer that is there; each call takes that of another partition."""
     from kafkaframes.broker import Broker
     from kafkaframes.client import AsyncConsumer
@@ -177,24 +177,24 @@ def poll_calls() -> Iterator[tuple[str, Call]]:
     loop.close()
 
 
-def trips(folder: Path) -> Iterator[tuple[str, float]]:
+def measure_trips(folder: Path) -> Iterator[tuple[str, float]]:
     """What calls enter: of each trip the files, and the returns to files and to packages."""
-    for name, call in calls(folder):
+    for name, call in make_calls(folder):
         for _ in range(20):  # the first ones make what is kept
             call()
-        files = entries(call)
-        packages = changes(file.split(os.sep)[0] for file in files)
+        files = list_entries(call)
+        packages = drop_repeats(file.split(os.sep)[0] for file in files)
         yield f"{name}: files", len(set(files))
         yield f"{name}: returns to a file", len(files) - len(set(files))
         yield f"{name}: returns to a package", len(packages) - len(set(packages))
 
 
-def changes(names: Iterable[str]) -> list[str]:
+def drop_repeats(names: Iterable[str]) -> list[str]:
     """Return names without those that only repeat the one before."""
     return [name for name, _ in groupby(names)]
 
 
-def entries(call: Callable[[], object]) -> list[str]:
+def list_entries(call: Callable[[], object]) -> list[str]:
     """Return the files of the package that a call enters, in order; those that only start compiled code left out."""
     import kafkaframes
 
@@ -225,7 +225,7 @@ def entries(call: Callable[[], object]) -> list[str]:
 def main() -> None:
     """Print a line for each figure."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, figure in trips(Path(folder)):
+        for name, figure in measure_trips(Path(folder)):
             print(f"{name} {figure:.0f}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tools.check_dist import ENTRY, REQUIRED_FILES, check_directory, check_library, check_wheel
+from tools.check_dist import ENTRY_SYMBOL, REQUIRED_FILES, check_directory, check_library, check_wheel
 from tools.native_libraries import read_library
 
 from kafkaframes.kernels.target import TARGETS
@@ -26,7 +26,7 @@ def macho(
     oldest: tuple[int, int] = (11, 0),
     libraries: tuple[str, ...] = ("/usr/lib/libSystem.B.dylib",),
     imported: tuple[tuple[str, int], ...] = (("_PyLong_FromLongLong", FLAT), ("_memcpy", SYSTEM)),
-    exported: tuple[str, ...] = (f"_{ENTRY}",),
+    exported: tuple[str, ...] = (f"_{ENTRY_SYMBOL}",),
     is_signed: bool = True,
     bindings: bytes = b"",
 ) -> bytes:
@@ -61,7 +61,7 @@ def elf(*, machine: int = 62, imported: tuple[str, ...] = ("PyLong_FromLongLong"
         symbols += struct.pack("<IBBHQQ", len(names), 0x10, 0, 0, 0, 0)
         names += name.encode() + b"\0"
     symbols += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, 0x1000, 16)
-    names += ENTRY.encode() + b"\0"
+    names += ENTRY_SYMBOL.encode() + b"\0"
     dynamic_at = 64 + 2 * 56
     dynamic = struct.pack("<QQQQ", 30, 8, 0, 0)
     symbols_at = dynamic_at + len(dynamic)

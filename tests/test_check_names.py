@@ -12,7 +12,7 @@ CHECK = runpy.run_path(str(TOP / "tools" / "check_names.py"))
 
 def counted(source, measure, folder="src/kafkaframes/wire"):
     """Return the texts that a measure counts in a source file."""
-    package = CHECK["Package"]()
+    package = CHECK["PackageCounts"]()
     CHECK["add_source"](package, TOP / folder / "example.py", source)
     return [line.text for line in package.lines if line.measure == measure]
 
@@ -80,7 +80,7 @@ def test_bounds_are_constants():
     ],
 )
 def test_habits(sentence, habit):
-    assert str(CHECK["habit_of"](sentence)).startswith(habit)
+    assert str(CHECK["find_habit"](sentence)).startswith(habit)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_habits(sentence, habit):
     ],
 )
 def test_other_sentences_have_no_habit(sentence):
-    assert CHECK["habit_of"](sentence) is None
+    assert CHECK["find_habit"](sentence) is None
 
 
 def test_the_descriptions_of_arguments_errors_and_attributes_are_read():
@@ -145,15 +145,15 @@ def test_long_sentences_are_those_of_messages_and_of_commands():
 def test_code_tables_headings_and_examples_are_not_prose():
     code = "```\nsome code here\n```\n\n\b\nkafkaframes an example\nof two lines\n\n"
     text = f"# A heading\n| a | table |\n{code}- a point\n- b"
-    assert [paragraph for _, paragraph in CHECK["paragraphs"](text)] == ["- a point", "- b"]
-    assert list(CHECK["paragraphs"]("A\n    code\nB", code_indent=4)) == [(0, "A"), (2, "B")]
+    assert [paragraph for _, paragraph in CHECK["split_paragraphs"](text)] == ["- a point", "- b"]
+    assert list(CHECK["split_paragraphs"]("A\n    code\nB", code_indent=4)) == [(0, "A"), (2, "B")]
 
 
 def package_with(counts, sizes):
-    package = CHECK["Package"]()
+    package = CHECK["PackageCounts"]()
     package.sizes.update(sizes)
     for measure, count in counts.items():
-        package.lines += [CHECK["Line"](TOP / "README.md", 1, measure, "text")] * count
+        package.lines += [CHECK["CountedLine"](TOP / "README.md", 1, measure, "text")] * count
     return package
 
 
@@ -162,9 +162,9 @@ def test_a_rate_must_not_rise_and_a_lower_rate_is_stored():
     sizes = dict.fromkeys(CHECK["GOALS"], 2000)
     stored_rates = {"wire": {**zero, "participles": 2.1, "bounds": 1.0}}
     same = {"wire": package_with({"participles": 5, "bounds": 1}, sizes)}
-    assert list(CHECK["problems"](same, stored_rates)) == []
+    assert list(CHECK["find_problems"](same, stored_rates)) == []
     higher = {"wire": package_with({"participles": 6, "habits": 1}, sizes)}
-    lines = [line for line in CHECK["problems"](higher, stored_rates) if not line.startswith(" ")]
+    lines = [line for line in CHECK["find_problems"](higher, stored_rates) if not line.startswith(" ")]
     assert lines == [
         "wire: participles 3 in 1,000, stored 2.1 (6 counted, limit 5)",
         "wire: habits 1 in 1,000, stored 0 (1 counted, limit 0)",
@@ -178,8 +178,8 @@ def test_a_rate_must_not_rise_and_a_lower_rate_is_stored():
 
 def test_a_package_without_stored_rates_must_meet_the_goals():
     sizes = dict.fromkeys(CHECK["GOALS"], 1000)
-    assert list(CHECK["problems"]({"new": package_with({"participles": 3, "habits": 25}, sizes)}, {})) == []
-    first, *_ = CHECK["problems"]({"new": package_with({"participles": 4}, sizes)}, {})
+    assert list(CHECK["find_problems"]({"new": package_with({"participles": 3, "habits": 25}, sizes)}, {})) == []
+    first, *_ = CHECK["find_problems"]({"new": package_with({"participles": 4}, sizes)}, {})
     assert first == "new: participles 4 in 1,000, stored 3 (4 counted, limit 3)"
 
 

@@ -82,8 +82,8 @@ def test_supported_releases_are_those_of_the_tests_and_the_package():
     table = section(VERSIONS, "What is supported")
     pythons = re.search(r"^\| Python \| ([\d., ]+) \|", table, re.MULTILINE)[1].split(", ")
     sparks = re.search(r"^\| PySpark \| ([\d., ]+) \|", table, re.MULTILINE)[1].split(", ")
-    assert tuple(pythons) == MATRIX["PYTHONS"]
-    assert tuple(sparks) == MATRIX["SPARKS"]
+    assert tuple(pythons) == MATRIX["PYTHON_VERSIONS"]
+    assert tuple(sparks) == MATRIX["SPARK_VERSIONS"]
     classifiers = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", one) for one in PROJECT["classifiers"]]
     assert [match[1] for match in classifiers if match] == pythons
     (requirement,) = PROJECT["optional-dependencies"]["spark"]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from tools.native_libraries import read_library
-from tools.wheel_with_kernels import COMPILED, PYTHON, record_digest
+from tools.wheel_with_kernels import LIBRARIES_FOLDER, PYTHON, record_digest
 
 from kafkaframes import __version__
 from kafkaframes.kernels.target import TARGETS, Target
 
-ENTRY: Final = "PyInit_kafkaframes_unit"
+ENTRY_SYMBOL: Final = "PyInit_kafkaframes_unit"
 REQUIRED_FILES: Final = (
     "kafkaframes/py.typed",
     "kafkaframes/protocol/messages/kafka.pyi",
@@ -43,7 +43,7 @@ _C_FUNCTIONS: Final = frozenset(["memcmp", "memcpy", "memmove", "memset"])  # th
 _MACOS_FUNCTIONS: Final = _C_FUNCTIONS | {"__bzero", "bzero", "dyld_stub_binder", "memset_pattern16"}
 _PYTHON_SYMBOL: Final = re.compile(r"Py[A-Z]\w*|Py_\w+|_Py_NoneStruct|_Py_TrueStruct|_Py_FalseStruct")
 _MACOS_LIBRARIES: Final = {"/usr/lib/libSystem.B.dylib"}
-_UNIT: Final = re.compile(r"(.+?)-[\w.-]+-[0-9a-f]{16}\.abi3\.so")
+_LIBRARY_NAME: Final = re.compile(r"(.+?)-[\w.-]+-[0-9a-f]{16}\.abi3\.so")
 
 
 def check_directory(directory: Path, version: str = __version__) -> Iterator[str]:
@@ -135,8 +135,8 @@ def check_library(data: bytes, target: Target) -> Iterator[str]:
     for name in sorted(library.imported_symbols - allowed_symbols):
         if not _PYTHON_SYMBOL.fullmatch(name):
             yield f"it imports {name}, which is not part of Python's API"
-    if ENTRY not in library.exported_symbols:
-        yield f"it does not export {ENTRY}"
+    if ENTRY_SYMBOL not in library.exported_symbols:
+        yield f"it does not export {ENTRY_SYMBOL}"
     if target.is_macos:
         oldest = tuple(map(int, target.tags[0].split("_")[1:3]))
         if library.macos_version is None or library.macos_version > oldest:
@@ -149,8 +149,8 @@ def check_library(data: bytes, target: Target) -> Iterator[str]:
 def wheel_units(path: Path) -> frozenset[str]:
     """Return the module of each library in a wheel."""
     with zipfile.ZipFile(path) as wheel:
-        names = [Path(name).name for name in wheel.namelist() if name.startswith(f"{COMPILED}/")]
-    return frozenset(match[1] for name in names if (match := _UNIT.fullmatch(name)))
+        names = [Path(name).name for name in wheel.namelist() if name.startswith(f"{LIBRARIES_FOLDER}/")]
+    return frozenset(match[1] for name in names if (match := _LIBRARY_NAME.fullmatch(name)))
 
 
 def main() -> int:

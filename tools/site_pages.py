@@ -22,7 +22,7 @@ from kafkaframes.cli.main import COMMAND_SECTIONS, cli
 
 TOP = Path(__file__).parent.parent
 # File of the checkout -> page of the site.
-COPIED = {
+COPIED_PAGES = {
     "ARCHITECTURE.md": "about/architecture.md",
     "CHANGELOG.md": "about/changelog.md",
     "SECURITY.md": "about/security.md",
@@ -34,14 +34,14 @@ SEARCH_WEIGHTS = {
     r"(clients|client-settings|client-metrics|broker-support|contributing|extending|versions|index)\.md": 0.2,
     r"(glossary|appending|checkpoints|exactly-once|message-columns|spec-.*|broker-.*)\.md|reference/|kips/": 0.4,
 }
-RESULTS = TOP / "benchmarks" / "results"
-_LINK = re.compile(r"\]\(((?:\.\./)+|docs/)([^)#]*)(#[^)]*)?\)")
+RESULTS_FOLDER = TOP / "benchmarks" / "results"
+_LINK_PATTERN = re.compile(r"\]\(((?:\.\./)+|docs/)([^)#]*)(#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the pages of classes and of benchmark results to the navigation, in place of these sections' entries."""
     assert config.nav is not None
-    results = [{_title(page): f"benchmarks/{page.name}"} for page in sorted(RESULTS.glob("*.md"))]
+    results = [{_title(page): f"benchmarks/{page.name}"} for page in sorted(RESULTS_FOLDER.glob("*.md"))]
     _replace_sections(
         config.nav,
         {
@@ -64,8 +64,8 @@ def _replace_sections(nav: list[Any], sections: Mapping[str, list[Any]]) -> None
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that do not lie in docs/."""
-    pages = {target: (TOP / source).read_text(encoding="utf-8") for source, target in COPIED.items()}
-    results = sorted(RESULTS.glob("*.md"))
+    pages = {target: (TOP / source).read_text(encoding="utf-8") for source, target in COPIED_PAGES.items()}
+    results = sorted(RESULTS_FOLDER.glob("*.md"))
     pages |= {f"benchmarks/{result.name}": result.read_text(encoding="utf-8") for result in results}
     pages["benchmarks/index.md"] = benchmarks_page(results)
     pages["reference/commands.md"] = "".join(commands_page())
@@ -85,14 +85,16 @@ def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: File
 
     def target_of(link: re.Match[str]) -> str:
         before, path, anchor = link[1], link[2], link[3] or ""
-        if page.file.src_uri not in COPIED.values() and len(before) // 3 <= len(up) // 3:
+        if page.file.src_uri not in COPIED_PAGES.values() and len(before) // 3 <= len(up) // 3:
             return link[0]  # inside docs/
         path = path.removeprefix("docs/") if before != "docs/" else path
         moved_path = path.replace("benchmarks/results/", "benchmarks/")
-        page_uri = COPIED.get(path) or next((uri for uri in (path, moved_path) if files.get_file_from_path(uri)), None)
+        page_uri = COPIED_PAGES.get(path) or next(
+            (uri for uri in (path, moved_path) if files.get_file_from_path(uri)), None
+        )
         return f"]({up}{page_uri}{anchor})" if page_uri else f"]({config.repo_url}/blob/main/{path}{anchor})"
 
-    return _LINK.sub(target_of, text)
+    return _LINK_PATTERN.sub(target_of, text)
 
 
 def on_page_content(text: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:

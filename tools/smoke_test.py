@@ -29,9 +29,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-LOGS: Final = Path(__file__).parents[1] / "examples" / "logs"
+LOGS_FOLDER: Final = Path(__file__).parents[1] / "examples" / "logs"
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-_POSITION: Final = ("topic", "partition", "directory", "segment")  # dump-log does not repeat it for each record
+_POSITION_FIELDS: Final = ("topic", "partition", "directory", "segment")  # dump-log does not repeat it for each record
 _ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
 
 
@@ -62,7 +62,7 @@ class SmokeTest:
         if not is_pure:
             self.call("kernels", "status")
             yield "kernels status"
-        logs = sorted(path for path in LOGS.glob("kafka-*") if path.is_dir())
+        logs = sorted(path for path in LOGS_FOLDER.glob("kafka-*") if path.is_dir())
         for log in logs:
             verdict = self.call("verify", str(log))
             assert verdict.startswith("sound"), f"verify {log.name} printed {verdict!r}; expected a sound log"
@@ -90,7 +90,7 @@ class SmokeTest:
 
     def compare_dump(self, log: Path) -> int:
         """Compare ``dump-log`` of a log directory with what Kafka read; return the number of lines."""
-        with gzip.open(LOGS / "truth" / f"{log.name}.records.jsonl.gz", "rt", encoding="utf-8") as file:
+        with gzip.open(LOGS_FOLDER / "truth" / f"{log.name}.records.jsonl.gz", "rt", encoding="utf-8") as file:
             truth = Counter(_comparable_lines(file))
         dump = self.call("dump-log", "--format", "jsonl", str(log))
         actual = Counter(_comparable_lines(dump.splitlines()))
@@ -155,7 +155,7 @@ def _comparable_lines(lines: Iterable[str]) -> Iterator[str]:
     """Yield JSON objects as canonical text, without the position of the segment."""
     for line in lines:
         values: dict[str, Any] = json.loads(line)
-        yield json.dumps({key: value for key, value in values.items() if key not in _POSITION}, sort_keys=True)
+        yield json.dumps({key: value for key, value in values.items() if key not in _POSITION_FIELDS}, sort_keys=True)
 
 
 if __name__ == "__main__":

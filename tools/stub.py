@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 SOURCES: Final = Path(__file__).resolve().parents[1] / "src"
-STUB: Final = SOURCES / "kafkaframes/protocol/messages/kafka.pyi"
+STUB_FILE: Final = SOURCES / "kafkaframes/protocol/messages/kafka.pyi"
 
 
 def write_stub() -> None:
@@ -24,11 +24,11 @@ def write_stub() -> None:
     finally:
         sys.path.remove(str(SOURCES))
     text = make_stub(map(catalog.load_spec, catalog.list_names()))
-    if STUB.exists() and STUB.read_text("utf-8") == text:
+    if STUB_FILE.exists() and STUB_FILE.read_text("utf-8") == text:
         return
-    part = STUB.with_name(f".{STUB.name}.{os.getpid()}")
+    part = STUB_FILE.with_name(f".{STUB_FILE.name}.{os.getpid()}")
     part.write_text(text, "utf-8")
-    part.replace(STUB)
+    part.replace(STUB_FILE)
 
 
 def get_build_hook() -> type[Any]:
@@ -46,10 +46,10 @@ def plugin(version: str) -> type[Any]:
     """Return mypy's plugin (``tool.mypy.plugins``): it does no more than to be loaded."""
     from mypy.plugin import Plugin
 
-    is_new = not STUB.exists()
+    is_new = not STUB_FILE.exists()
     write_stub()
     if is_new:  # mypy has listed the files that it reads before it loads plugins
-        sys.exit(f"{STUB} was missing. It is there now: run mypy again")
+        sys.exit(f"{STUB_FILE} was missing. It is there now: run mypy again")
     return Plugin
 
 

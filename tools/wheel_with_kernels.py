@@ -19,25 +19,25 @@ from kafkaframes.kernels.directories import BUNDLED_DIRECTORY, LIBRARY_SUFFIX, P
 from kafkaframes.kernels.target import TARGETS, Target
 
 PYTHON: Final = "cp311-abi3"
-COMPILED: Final = f"kafkaframes/{BUNDLED_DIRECTORY.relative_to(PACKAGE_DIRECTORY)}"
-_GLIBC: Final = re.compile(rb"GLIBC_\d+\.\d+")
-_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the same input gives the same wheel
+LIBRARIES_FOLDER: Final = f"kafkaframes/{BUNDLED_DIRECTORY.relative_to(PACKAGE_DIRECTORY)}"
+_GLIBC_PATTERN: Final = re.compile(rb"GLIBC_\d+\.\d+")
+_FILE_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the same input gives the same wheel
 
 
 def main() -> None:
     """Write the wheel."""
     pure, folder = map(Path, sys.argv[1:3])
-    print(write(pure, sorted(folder.glob(f"*{LIBRARY_SUFFIX}"))))
+    print(write_wheel(pure, sorted(folder.glob(f"*{LIBRARY_SUFFIX}"))))
 
 
-def write(pure: Path, libraries: Iterable[Path]) -> Path:
+def write_wheel(pure: Path, libraries: Iterable[Path]) -> Path:
     """Write a wheel with ``libraries`` beside ``pure``, tagged for their target; return its path.
 
     Raises:
         ValueError: there are none, they are for several targets, or they need a version of glibc.
     """
     libraries = list(libraries)
-    tags = _target(libraries).tags
+    tags = _find_target(libraries).tags
     name, version, *_ = pure.name.split("-")
     wheel_path = pure.with_name(f"{name}-{version}-{PYTHON}-{'.'.join(tags)}.whl")
     record: list[str] = []
@@ -47,11 +47,11 @@ def write(pure: Path, libraries: Iterable[Path]) -> Path:
             content = source.read(inside)
             if inside.endswith(".dist-info/WHEEL"):
                 content = _write_tags(content.decode(), tags).encode()
-            _add(target, inside, content, record)
+            _add_file(target, inside, content, record)
         for library in libraries:
-            _add(target, f"{COMPILED}/{library.name}", library.read_bytes(), record, mode=0o755)
+            _add_file(target, f"{LIBRARIES_FOLDER}/{library.name}", library.read_bytes(), record, mode=0o755)
         own = f"{name}-{version}.dist-info/RECORD"
-        target.writestr(_information(own, 0o644), "\n".join([*record, f"{own},,", ""]))
+        target.writestr(_file_information(own, 0o644), "\n".join([*record, f"{own},,", ""]))
     return wheel_path
 
 
@@ -60,11 +60,11 @@ def record_digest(content: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def _target(libraries: Iterable[Path]) -> Target:
+def _find_target(libraries: Iterable[Path]) -> Target:
     """Return the target that all libraries are for, which their names say."""
     names = {library.name for library in libraries}
     for library in libraries:
-        if versions := _GLIBC.findall(library.read_bytes()):
+        if versions := _GLIBC_PATTERN.findall(library.read_bytes()):
             raise ValueError(f"{library.name} needs a C library: {versions[0].decode()}")
     targets = {
         target for target in TARGETS.values() for name in names if re.search(rf"-{target.name}-[0-9a-f]{{16}}\.", name)
@@ -81,13 +81,13 @@ def _write_tags(text: str, platforms: Iterable[str]) -> str:
     return re.sub(r"^Tag: .*$", tags, text, flags=re.MULTILINE)
 
 
-def _add(target: zipfile.ZipFile, path: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
-    target.writestr(_information(path, mode), content)
+def _add_file(target: zipfile.ZipFile, path: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
+    target.writestr(_file_information(path, mode), content)
     record.append(f"{path},{record_digest(content)},{len(content)}")
 
 
-def _information(path: str, mode: int) -> zipfile.ZipInfo:
-    information = zipfile.ZipInfo(path, _TIME)
+def _file_information(path: str, mode: int) -> zipfile.ZipInfo:
+    information = zipfile.ZipInfo(path, _FILE_TIME)
     information.compress_type = zipfile.ZIP_DEFLATED
     information.external_attr = (0o100000 | mode) << 16
     return information

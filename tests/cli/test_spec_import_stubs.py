@@ -17,7 +17,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "stub.py"
 WRITE = """
 import pathlib, runpy, sys
 write = runpy.run_path(sys.argv[1])["write_stub"]
-write.__globals__["STUB"] = pathlib.Path(sys.argv[2])
+write.__globals__["STUB_FILE"] = pathlib.Path(sys.argv[2])
 write()
 """
 

@@ -40,9 +40,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel_path
 
 
-@pytest.mark.parametrize("version", MATRIX["PYTHONS"])
+@pytest.mark.parametrize("version", MATRIX["PYTHON_VERSIONS"])
 def test_the_first_call_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_path: Path, version: str) -> None:
-    interpreter = MATRIX["interpreter_of"](version)
+    interpreter = MATRIX["find_interpreter"](version)
     if interpreter is None:
         pytest.skip(f"no Python {version} on this machine")
     subprocess.run([interpreter, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)

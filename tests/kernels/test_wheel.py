@@ -14,7 +14,7 @@ import pytest
 
 from kafkaframes.kernels import demand, directories
 
-WRITE = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "wheel_with_kernels.py"))["write"]
+WRITE = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "wheel_with_kernels.py"))["write_wheel"]
 LOG = next(Path(__file__).parents[2].joinpath("examples", "logs").glob("*/*/*.log"))
 INFORMATION = {
     "METADATA": "Metadata-Version: 2.4\nName: kafkaframes\nVersion: 0.1.0\n",
