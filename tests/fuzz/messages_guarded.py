@@ -25,8 +25,8 @@ from tests.protocol.messages.test_every_message import _damage
 from tests.protocol.messages.values import every_pair, make_value
 from tests.records.guarded import Guarded, GuardedMemory
 
-from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import _arena, columns, message
+from kafkaframes.protocol.messages.plan import plan_message
 
 MESSAGES = 150
 MODES = ("reference", "strict")
@@ -42,18 +42,18 @@ def guard() -> None:
     memory, input_arrays = GuardedMemory(), columns._join_messages
 
     def zeros(size: int, dtype: Any = np.float64) -> np.ndarray:
-        array = memory.array(size, dtype)
+        array = memory.new_array(size, dtype)
         array[...] = 0
         return array
 
     def read(messages: Any) -> tuple[Any, Any, Any]:
         buf, starts, present = input_arrays(messages)
-        copy = memory.array(len(buf), np.uint8)
+        copy = memory.new_array(len(buf), np.uint8)
         copy[:] = buf
         return copy, starts, present
 
     columns._join_messages = read
-    columns.np = SimpleNamespace(**{**vars(np), "empty": memory.array, "zeros": zeros})
+    columns.np = SimpleNamespace(**{**vars(np), "empty": memory.new_array, "zeros": zeros})
     _arena.pa = SimpleNamespace(**{**vars(pa), "allocate_buffer": allocate_guarded})
 
 
@@ -87,7 +87,7 @@ def some_messages(choose: random.Random, cls: type, version: int) -> list[bytes]
 def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...]) -> int:
     """Compare all answers about some messages of a kind."""
     cls = message(name)
-    plan, messages, mode = cls._plan(version, DecodeError), some_messages(choose, cls, version), choose.choice(MODES)
+    plan, messages, mode = plan_message(cls.spec, version), some_messages(choose, cls, version), choose.choice(MODES)
 
     def decode(is_specialized: bool) -> pa.StructArray:
         return columns.decode_columns(plan, messages, mode=mode, specialized=is_specialized)

@@ -37,12 +37,12 @@ class Guarded:
 
 
 class GuardedMemory:
-    """Gives each array its own memory, which ends at a forbidden page (``records.memory.Recycler``'s ``array``).
+    """Gives each array its own memory, which ends at a forbidden page (``records.memory.Recycler``'s ``new_array``).
 
     A read or write beyond an array ends the process. An array holds its mapping, which is released with it.
     """
 
-    def array(self, size: int, dtype: object) -> np.ndarray:
+    def new_array(self, size: int, dtype: object) -> np.ndarray:
         """Return an array of ``size`` elements before a forbidden page."""
         wanted_bytes = size * np.dtype(dtype).itemsize
         return Guarded(wanted_bytes).at_end(wanted_bytes).view(dtype)
