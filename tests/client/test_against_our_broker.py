@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
+from tests.waiting import wait_for
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import (
@@ -397,17 +398,79 @@ def test_rows_of_a_partition_are_returned_although_the_next_one_has_another_form
                 read(consumer)
 
 
-def test_a_table_is_returned_when_the_position_has_passed_an_aborted_transaction(servers, topic):
-    """Java's poll promises the same. A loop up to the end offset does not wait for a record after the last marker."""
+@pytest.mark.parametrize("protocol", [None, "classic", "consumer"], ids=["assigned", "classic", "consumer"])
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("method", ["poll", "fetch_arrow"])
+def test_a_read_ends_when_the_position_has_passed_markers_only(servers, topic, protocol, isolation, method):
+    """As Java's poll does (KAFKA-12980): a loop up to the end offset does not wait for a record after a marker."""
     with Producer(servers, transactional_id=topic) as producer:
         producer.begin_transaction()
         producer.send(topic, b"aborted", partition=0).result()
         producer.abort_transaction()
     partition = TopicPartition(topic, 0)
-    with Consumer(servers, isolation_level="read_committed") as consumer:
-        consumer.assign({partition: 0})
-        assert consumer.fetch_arrow(10_000_000).num_rows == 0
+    options = {} if protocol is None else {"group_id": topic, "group_protocol": protocol, "auto_offset_reset": "latest"}
+    with Consumer(servers, isolation_level=isolation, **options) as consumer:
+        if protocol is None:
+            consumer.assign([partition])
+        else:
+            consumer.subscribe(topic)
+            while partition not in consumer.assignment():
+                consumer.poll(100)
+        consumer.seek(partition, 1 if isolation == "read_uncommitted" else 0)
+        assert len(getattr(consumer, method)(10_000_000)) == 0
         assert consumer.position(partition) == 2
+
+
+def test_an_asyncio_read_ends_when_the_position_has_passed_markers_only(servers, topic):
+    async def read():
+        async with AsyncConsumer(servers, isolation_level="read_committed") as consumer:
+            await consumer.assign({partition: 0})
+            assert await consumer.poll(None) == []
+            assert consumer.position(partition) == 2
+            await consumer.assign({partition: 0})
+            assert (await consumer.fetch_arrow(None)).num_rows == 0
+            assert consumer.position(partition) == 2
+
+    partition = TopicPartition(topic, 0)
+    with Producer(servers, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"aborted", partition=0).result()
+        producer.abort_transaction()
+    asyncio.run(read())
+
+
+def test_a_read_returns_the_records_of_the_partitions_after_one_with_markers(servers, topic):
+    with Producer(servers, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"aborted", partition=0).result()
+        producer.abort_transaction()
+    with Producer(servers) as producer:
+        producer.send(topic, b"committed", partition=1).result()
+    with Consumer(servers, isolation_level="read_committed") as consumer:
+        for read in (
+            lambda: [record.value for record in consumer.poll(None)],
+            lambda: consumer.fetch_arrow(None)["value"].to_pylist(),
+        ):
+            consumer.assign({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
+            assert read() == [b"committed"]
+
+
+def test_an_iteration_waits_for_the_record_after_markers(servers, topic):
+    with Producer(servers, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"aborted", partition=0).result()
+        producer.abort_transaction()
+    partition = TopicPartition(topic, 0)
+    values = []
+    with Consumer(servers, isolation_level="read_committed") as consumer, Producer(servers) as producer:
+        consumer.assign({partition: 0})
+        reader = threading.Thread(target=lambda: values.append(next(iter(consumer)).value))
+        reader.start()
+        wait_for(lambda: consumer.position(partition) == 2)
+        assert values == []
+        producer.send(topic, b"later", partition=0).result()
+        reader.join(60)
+        assert values == [b"later"]
 
 
 def test_admin_makes_and_unmakes(servers, topic):

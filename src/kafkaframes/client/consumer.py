@@ -618,7 +618,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
         Returns:
             A table; without rows if no records arrive in time, or if the position has passed control records or aborted
-            transactions only, as with Java's poll. If batches decompress to more than
+            transactions only, as with ``poll``. If batches decompress to more than
             ``kafkaframes.records.limits.current_budget()``, the next call returns the rest.
 
         Raises:
@@ -674,7 +674,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             max_records: largest number of records; None is the setting ``max_poll_records``.
 
         Returns:
-            Records in offset order within each partition; an empty list if none arrive in time.
+            Records in offset order within each partition; an empty list if none arrive in time, or if the position has
+            passed control records or aborted transactions only, as with Java's poll (KAFKA-12980).
 
         Raises:
             OptionError: another task is reading from this consumer.
@@ -697,12 +698,17 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return result
 
     async def _wait_for_records(self, deadline: float | None) -> RecordIterator | None:
-        """Wait for decoded records and return them. Return None if there are none at the deadline.
+        """Wait for batches, decode them until one has records, and return these records.
+
+        Returns:
+            The records; None if no batches arrive before the deadline, or if the position has passed control records or
+            aborted transactions only.
 
         Raises:
             CorruptRecordError: a batch is damaged. The next call returns the records before it.
         """
-        while (next_buffer := await self._wait_for_buffer(deadline)) is not None:
+        next_buffer = await self._wait_for_buffer(deadline)
+        while next_buffer is not None:
             state, entry = next_buffer
             if (records := entry.next_records) is not None:
                 return records
@@ -712,6 +718,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             finally:
                 state.release_read_buffer()
                 self._task.wake()
+            next_buffer = self._next_buffer()
         return None
 
     @property
@@ -737,8 +744,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
         self._count_iterated_records()
         with self._guard_read("iteration"):
-            records = await self._wait_for_records(None)
-        assert records is not None  # without a deadline
+            while (records := await self._wait_for_records(None)) is None:
+                pass  # the position has passed control records, and an iteration waits for the next record
         records.resume()
         self._iteration = records, records.unread_count
         return records
