@@ -38,7 +38,7 @@ RELEASES: Final = ("3.9.1", "4.3.1")
 IS_REAL: Final = COLUMN in RELEASES or SERVERS is not None
 NODES: Final = (1, 2, 3)
 ORACLE: Final = Path(os.environ.get("KAFKAFRAMES_ORACLE", Path(__file__).parents[3] / "shared" / "tools" / "oracle"))
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 180
 CONFIG_DELAY_S: Final = 2  # a broker answers DescribeConfigs before the leader applies a new value to its log
 GROUPS_WITHOUT_DELAY: Final[dict[str, str | int]] = {
     "group.initial.rebalance.delay.ms": 0,
