@@ -704,7 +704,7 @@ ROWS = (
     ResultRow(R, "read_committed, read_uncommitted", check=_transactions, expected=(["a", "b"], ["a"], [["a"]])),
     ResultRow(R, "minPartitions (SPARK-30656)", check=_min_partitions, expected=(True, 10)),
     ResultRow(R, "a timestamp in nanoseconds is an error (SPARK-56243)", check=_far_timestamp, expected=True),
-    ResultRow(R, "V1 and V2 sources by a setting", CANNOT, "classes of Spark"),
+    ResultRow(R, "a setting chooses between V1 and V2 sources", CANNOT, "classes of Spark"),
     ResultRow(M, "null keys and values (SPARK-27494)", check=_nulls, expected=[(b"k", None), (None, None)]),
     ResultRow(M, "AvailableNow, maxOffsetsPerTrigger", check=_rate_limit, expected=[5, 5, 1]),
     ResultRow(M, "a limit of Long.Max (SPARK-26718)", check=_huge_rate_limit, expected=[["a", "b"]]),

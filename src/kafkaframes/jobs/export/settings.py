@@ -40,7 +40,7 @@ class ReadSettings(ValidatedSettings):
     start: Limit = setting(None, START_MEANING, default_text=POSITION_METAVAR)
     end: Limit = setting(None, END_MEANING, default_text=POSITION_METAVAR)
     isolation: Isolation | None = setting(
-        None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
+        None, "read_committed omits records of aborted and open transactions. Default, except for single segments."
     )
     control_records: bool = setting(False, "Include transaction markers and other control records.")
     on_damage: OnDamage = setting(
@@ -181,7 +181,7 @@ class ExportSettings(LogSourceSettings, TopicExportSettings):
     """Settings of ``export_log``."""
 
     isolation: Isolation | None = setting(  # type: ignore[assignment]
-        None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
+        None, "read_committed omits records of aborted and open transactions. Default, except for single segments."
     )
     replicas: Literal["merge", "all"] = setting(
         "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
