@@ -34,6 +34,25 @@ def test_every_version_of_every_api_back_to_zero():
     assert {api.name: api.versions.lowest for api in apis if api.versions.lowest} == {}
 
 
+def test_an_api_is_found_by_key_and_by_its_current_name():
+    apis = catalog.list_apis()
+    assert [catalog.find_api(api.key) for api in apis] == [catalog.find_api(api.name) for api in apis] == [*apis]
+    for unknown in (len(apis), -1, "metadata", "MetadataRequest", "ListOffset"):  # ListOffset was renamed
+        with pytest.raises(SpecError, match=f"unknown API {unknown!r}"):
+            catalog.find_api(unknown)
+
+
+def test_an_api_is_found_without_the_entries_of_the_others():
+    code = (
+        "from kafkaframes.protocol.spec import catalog\n"
+        "from kafkaframes.protocol.spec.catalog import reading\n"
+        "assert catalog.find_api(3) is catalog.find_api('Metadata')\n"
+        "print(reading.find_entry.cache_info().currsize)"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(output) < 30
+
+
 def test_removed_versions_are_there_and_marked():
     produce = catalog.find_api("Produce")
     assert (str(produce.versions), str(produce.current_versions), produce.flexible_since) == ("0-13", "3-13", 9)

@@ -143,24 +143,32 @@ def load_spec(name: str) -> MessageSpec:
 
 
 @cache
-def list_apis() -> tuple[Api, ...]:
-    """Return the APIs, ordered by key; a renamed API has its current name."""
-    halves: dict[tuple[int, str], IndexEntry] = {}
-    for name in list_names():
-        index_entry = find_entry(name)
-        if index_entry.outline.type in RPC_TYPES and index_entry.outline.api_key is not None:
-            half = (index_entry.outline.api_key, index_entry.outline.type)
-            if half not in halves or _age(halves[half]) < _age(index_entry):
-                halves[half] = index_entry
-    keys = sorted({key for key, _ in halves})
-    return tuple(_make_api(key, halves[key, "request"], halves[key, "response"]) for key in keys)
+def _names_by_half() -> dict[tuple[int, str], str]:
+    """Return the name of each request and response, by API key and type; a renamed API has its current name."""
+    names: dict[tuple[int, str], str] = {}
+    for name, row in _read_index()["messages"].items():
+        if row["type"] in RPC_TYPES and "apiKey" in row:
+            half = (row["apiKey"], row["type"])
+            if half not in names or _age(names[half]) < _age(name):
+                names[half] = name
+    return names
 
 
-def _age(entry: IndexEntry) -> tuple[bool, tuple[int, ...]]:
+def _age(name: str) -> tuple[bool, tuple[int, ...]]:
+    entry = find_entry(name)
     return not entry.current_versions.is_empty, tuple(int(part) for part in entry.last_release.split("."))
 
 
-def _make_api(key: int, request: IndexEntry, response: IndexEntry) -> Api:
+@cache
+def list_apis() -> tuple[Api, ...]:
+    """Return the APIs, ordered by key; a renamed API has its current name."""
+    return tuple(_make_api(key) for key in sorted({key for key, _ in _names_by_half()}))
+
+
+@cache
+def _make_api(key: int) -> Api:
+    names = _names_by_half()
+    request, response = find_entry(names[key, "request"]), find_entry(names[key, "response"])
     outline = request.outline
     headers = {v: (outline.header_version(v), response.outline.header_version(v)) for v in outline.valid_versions}
     flexible = outline.flexible_versions
@@ -176,22 +184,23 @@ def _make_api(key: int, request: IndexEntry, response: IndexEntry) -> Api:
     )
 
 
+@cache
+def _keys_by_name() -> dict[str, int]:
+    return {name.removesuffix("Request"): key for (key, type_), name in _names_by_half().items() if type_ == "request"}
+
+
 @cache  # cached because each response needs it
-def _apis_by_key_and_name() -> dict[int | str, Api]:
-    return {key_or_name: api for api in reversed(list_apis()) for key_or_name in (api.key, api.name)}
-
-
 def find_api(key_or_name: int | str) -> Api:
     """Return an API by its key or its name (``3``, ``"Metadata"``).
 
     Raises:
         SpecError: the API does not exist.
     """
-    try:
-        return _apis_by_key_and_name()[key_or_name]
-    except KeyError:
+    key = _keys_by_name().get(key_or_name) if isinstance(key_or_name, str) else key_or_name
+    if key is None or (key, "request") not in _names_by_half():
         hint = did_you_mean(str(key_or_name), [one.name for one in list_apis()])
-        raise SpecError(f"unknown API {key_or_name!r}{hint}") from None
+        raise SpecError(f"unknown API {key_or_name!r}{hint}")
+    return _make_api(key)
 
 
 def list_records(module: str) -> Iterator[tuple[int, MessageSpec]]:
