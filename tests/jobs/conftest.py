@@ -1,4 +1,4 @@
-"""The brokers and the topic that tests of Spark's source read from, for tests of checkpoints and writers."""
+"""The brokers and the topic of Spark source tests, for tests of checkpoints and writers."""
 
 from tests.spark.conftest import brokers, servers, topic
 

@@ -1,4 +1,6 @@
-"""``analyze_records``, ``analyze_tag_headers``, ``measure_proposal``: the same numbers as the commands; bad paths."""
+"""``analyze_records``, ``analyze_tag_headers``, ``measure_proposal``: the same numbers as the commands; invalid
+paths.
+"""
 
 from __future__ import annotations
 

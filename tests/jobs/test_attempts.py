@@ -1,7 +1,6 @@
-"""Each task of each job may run twice, and be killed halfway: the result is as if it had run once (Spark's rules).
+"""Each task of each job may run twice and be killed halfway, as Spark's tasks: the result is that of one run.
 
-Spark runs a task again when its worker or executor is lost, and the lost one may have written some of its files by
-then, or all of them.
+Spark repeats a task if its worker or executor is lost, which may have written some or all of its files.
 """
 
 import hashlib
@@ -36,7 +35,7 @@ STAGED = SplitSettings(secret=(1, 2), above_bytes=0, chunk_bytes=400, run_entrie
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log directory with some segments, whose keys repeat."""
+    """A log directory with some segments and repeated keys."""
     top = tmp_path_factory.mktemp("source") / "log"
     for number in range(PARTITIONS):
         partition = top / f"orders-{number}"
@@ -101,7 +100,7 @@ JOBS = {
 
 
 def content_of(directory):
-    """Digests of all files; but not of ``_SUCCESS``, reports and journals, which name the destination."""
+    """Digests of all files, except ``_SUCCESS``, reports and journals, which contain the destination."""
     assert not list(directory.rglob(f"*{atomic.PART}*"))
     assert not list(directory.rglob(f"{atomic.ATTEMPT_PREFIX}*"))
     return {
@@ -112,12 +111,12 @@ def content_of(directory):
 
 
 def copy(task):
-    """Return a task as another process gets it."""
+    """Return a task as another process receives it."""
     return pickle.loads(pickle.dumps(task))
 
 
 def run_twice(function, tasks):
-    """Run each task twice; the answer of the first attempt counts."""
+    """Run each task twice, and return the results of the first attempts."""
     for task in tasks:
         first = function(copy(task))
         function(copy(task))
@@ -125,7 +124,7 @@ def run_twice(function, tasks):
 
 
 def run_again(function, tasks):
-    """Run each task twice; the answer of the second attempt counts."""
+    """Run each task twice, and return the results of the second attempts."""
     for task in tasks:
         function(copy(task))
         yield function(copy(task))
@@ -151,7 +150,7 @@ function(task)
 
 
 def kill_halfway(tmp_path, writes):
-    """Return a runner that kills an attempt at the first task after some writes, and runs the task again then."""
+    """Return a runner that kills an attempt at the first task after some writes, and then runs the task again."""
 
     def run(function, tasks):
         for number, task in enumerate(tasks):
@@ -171,7 +170,7 @@ def kill_halfway(tmp_path, writes):
 
 @pytest.fixture(scope="module")
 def expected_results(log, exported_dir, tmp_path_factory):
-    """What each job makes if every task runs once."""
+    """The result of each job if every task runs once."""
     top = tmp_path_factory.mktemp("once")
     contents = {}
     for name, job in JOBS.items():
@@ -183,14 +182,14 @@ def expected_results(log, exported_dir, tmp_path_factory):
 
 @pytest.mark.parametrize("run", [run_twice, run_again])
 @pytest.mark.parametrize("name", JOBS)
-def test_a_task_that_runs_twice_changes_nothing(log, exported_dir, expected_results, tmp_path, name, run):
+def test_a_task_that_runs_twice_does_not_change_the_result(log, exported_dir, expected_results, tmp_path, name, run):
     JOBS[name](exported_dir if name == "restore from Parquet" else log, tmp_path / "result", run)
     assert content_of(tmp_path / "result") == expected_results[name]
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_an_attempt_that_is_killed_halfway_changes_nothing(log, exported_dir, expected_results, tmp_path, name):
+def test_an_attempt_killed_halfway_does_not_change_the_result(log, exported_dir, expected_results, tmp_path, name):
     result = tmp_path / "work" / "result"
     result.parent.mkdir()
     run = kill_halfway(tmp_path, writes=3)
@@ -200,8 +199,8 @@ def test_an_attempt_that_is_killed_halfway_changes_nothing(log, exported_dir, ex
     assert [path.name for path in result.parent.iterdir()] == ["result"]
 
 
-def test_an_attempt_that_outlives_its_job_leaves_nothing(log, tmp_path):
-    """The executor that was lost is not dead: it goes on after the job has ended."""
+def test_an_attempt_that_outlives_its_job_leaves_no_files(log, tmp_path):
+    """The lost executor still runs: it continues after the job has ended."""
     late = []
 
     def run(function, tasks):

@@ -1,4 +1,4 @@
-"""A checkpoint of Spark's own connector is continued by ``kafka-topic``, state included; and looked at, copied."""
+"""``kafka-topic`` continues a checkpoint of Spark's own connector, including state; inspection and conversion."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def first_in_flight(checkpoint):
-    """As the connector leaves it when it is killed in a query's first micro-batch."""
+    """The state that the connector leaves when it is killed in a query's first micro-batch."""
     (checkpoint / "commits" / "0").unlink()
     return checkpoint
 
@@ -33,7 +33,7 @@ def first_in_flight(checkpoint):
         ({"target": "kafka", "topics": {"other": "x"}}, "no topic other in the checkpoint; there are in"),
     ],
 )
-def test_what_cannot_be_converted(checkpoint, tmp_path, settings, message):
+def test_checkpoints_that_cannot_be_converted_are_rejected(checkpoint, tmp_path, settings, message):
     with pytest.raises(OptionError, match=message):
         convert_checkpoint(checkpoint, tmp_path / "to", **settings)
 
@@ -57,7 +57,7 @@ def test_damaged_files_are_named(checkpoint, name, content):
         read_checkpoint(checkpoint / "offsets")
 
 
-# ------------------------------------------------------------------------------------------------------ with Spark
+# With Spark
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +85,12 @@ def counts(spark, servers, checkpoint, starting="latest"):
 
 
 @pytest.mark.spark
-def test_the_state_of_the_connectors_query_goes_on(spark, servers, checkpoint):
+def test_the_state_of_the_connectors_query_is_continued(spark, servers, checkpoint):
     assert counts(spark, servers, checkpoint) == {f"k{n}": 10 for n in range(7)}
 
 
 @pytest.mark.spark
-def test_a_first_micro_batch_is_repeated_exactly_or_not_at_all(spark, servers, first_in_flight):
+def test_a_first_micro_batch_is_repeated_exactly_or_rejected(spark, servers, first_in_flight):
     with pytest.raises(Exception, match=r"the query's first micro-batch, up to .* was planned by an earlier run"):
         counts(spark, servers, first_in_flight)
     (starting,) = read_checkpoint(first_in_flight).starting_offsets.values()

@@ -1,4 +1,4 @@
-"""``dump_log`` and ``grep_log``: as iterators, with errors and notes, for ranges, bad paths and early ends."""
+"""``dump_log`` and ``grep_log`` as iterators, with errors and notes, for ranges, invalid paths and early ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def dump(paths, pattern="%p:%o ", **settings) -> str:
     return kafkaframes.dump_log(paths, pattern=pattern, **settings).read_all().decode().strip()
 
 
-def test_the_annotations_list_what_the_code_accepts():
+def test_the_annotations_list_the_values_that_the_code_accepts():
     assert typing.get_args(DumpFormat) == FORMATS
     assert set(_FORMATS) == {*FORMATS, "pattern"}
     assert typing.get_args(DecoderName) == tuple(DECODERS)
@@ -75,7 +75,7 @@ def test_a_dump_has_the_output_of_the_command(form):
     assert (log_dump.errors, log_dump.notes, log_dump.decisions) == ([], [], [])
 
 
-def test_arrow_and_csv_arrive_in_parts_and_are_whole(two_partitions):
+def test_arrow_and_csv_outputs_are_streamed_completely(two_partitions):
     parts = list(kafkaframes.dump_log(two_partitions, format="arrow"))
     assert len(parts) > 2
     table = pa.ipc.open_stream(b"".join(parts)).read_all()
@@ -143,7 +143,7 @@ def test_paths_without_a_log_are_rejected_by_the_call(tmp_path):
         kafkaframes.dump_log([])
 
 
-def test_damage_is_in_the_errors_and_everything_readable_is_dumped(two_partitions):
+def test_damage_is_in_the_errors_and_all_readable_records_are_dumped(two_partitions):
     segment = damage(two_partitions)
     log_dump = kafkaframes.dump_log(two_partitions, pattern="%p:%o ")
     assert log_dump.errors == []
@@ -155,7 +155,7 @@ def test_damage_is_in_the_errors_and_everything_readable_is_dumped(two_partition
     assert (result.exit_code, str(segment) in result.stderr) == (1, True)
 
 
-def test_a_dump_that_is_closed_early_leaves_no_file_open(two_partitions):
+def test_a_dump_closed_early_leaves_no_open_file(two_partitions):
     before = os.listdir("/proc/self/fd")
     log_dump = kafkaframes.dump_log(two_partitions, print_data_log=True)
     assert bytes(next(log_dump)).startswith(b"Dumping ")
@@ -185,14 +185,14 @@ def test_grep_returns_the_matching_records():
 
 
 @pytest.mark.parametrize(("isolation", "is_all"), [("read_committed", False), ("read_uncommitted", True)])
-def test_grep_reads_the_transactions_of_its_isolation(isolation, is_all):
+def test_grep_reads_the_transactions_of_its_isolation_level(isolation, is_all):
     batches = kafkaframes.grep_log(TRANSACTIONS, "", isolation=isolation)
     rows = batches.read_all().num_rows
     assert rows == kafkaframes.scan_log(TRANSACTIONS, isolation=isolation).count()
     assert bool(batches.notes) != is_all
 
 
-def test_grep_reports_damage_or_fails_as_its_setting_says(two_partitions):
+def test_grep_reports_damage_or_fails_as_configured(two_partitions):
     damage(two_partitions)
     batches = kafkaframes.grep_log(two_partitions, "k")
     assert batches.read_all().num_rows >= 11
@@ -216,7 +216,7 @@ def test_grep_rejects_invalid_settings(two_partitions):
         kafkaframes.grep_log(two_partitions / "missing", "k").read_all()
 
 
-def test_a_followed_log_returns_appended_records_and_can_be_left(two_partitions, monkeypatch):
+def test_a_followed_log_returns_appended_records_and_can_be_closed(two_partitions, monkeypatch):
     monkeypatch.setattr("kafkaframes.jobs.dump.search.POLL_SECONDS", 0.001)
     batches = kafkaframes.grep_log(two_partitions, "k5|new", follow=True, partitions=0)
     assert next(batches)["offset"].to_pylist() == [5]

@@ -1,4 +1,4 @@
-"""What jobs share: work cut into shares, and JSON that is an object or nothing."""
+"""Common parts of jobs: work split into shares, and texts parsed as JSON objects."""
 
 import json
 from itertools import pairwise
@@ -10,7 +10,7 @@ from kafkaframes.jobs.job import parse_json_object, split_by_cost
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans())), st.integers(1, 40))
-def test_shares_are_all_items_in_order_and_cost_no_more_than_is_allowed(items, most):
+def test_shares_keep_the_order_and_stay_within_the_limit(items, most):
     runs = list(
         split_by_cost(items, most, lambda item: item[0], is_separate=lambda before, after: before[1] != after[1])
     )
@@ -18,14 +18,14 @@ def test_shares_are_all_items_in_order_and_cost_no_more_than_is_allowed(items, m
     for run in runs:
         assert len(run) == 1 or sum(cost for cost, _ in run) <= most
         assert len({kind for _, kind in run}) == 1
-    for run, following in pairwise(runs):  # none ends before it has to
+    for run, following in pairwise(runs):  # no share ends before it has to
         assert run[-1][1] != following[0][1] or sum(cost for cost, _ in run) + following[0][0] > most
 
 
 @given(st.one_of(st.text(), st.binary(), st.builds(json.dumps, st.one_of(st.integers(), st.lists(st.text())))))
-def test_a_text_that_is_no_json_object_is_an_empty_one(text):
+def test_a_text_that_is_not_a_json_object_is_parsed_as_empty(text):
     assert parse_json_object(text) == {}
 
 
-def test_a_json_object_is_what_it_says():
+def test_a_json_object_is_parsed():
     assert parse_json_object(b'{"run": "a", "offsets": {}}') == {"run": "a", "offsets": {}}

@@ -77,7 +77,7 @@ def test_convert_recompress_and_restore_write_the_records_that_a_scan_reads(tmp_
 
 
 @pytest.mark.parametrize(("record_format", "codec"), [(0, "none"), (0, "gzip"), (1, "none"), (1, "gzip"), (2, "none")])
-def test_a_range_of_every_format_is_converted(tmp_path, record_format, codec):
+def test_a_range_is_converted_in_every_format(tmp_path, record_format, codec):
     log = write_log(tmp_path / "log", record_format, codec, partitions=(0,))
     kafkaframes.convert_log(log, tmp_path / "v2", record_format=2, start=17, end=43)
     kafkaframes.recompress_log(log, tmp_path / "gz", codec="gzip", start=17, end=43)
@@ -87,7 +87,7 @@ def test_a_range_of_every_format_is_converted(tmp_path, record_format, codec):
         assert kafkaframes.verify_log(tmp_path / name, deep=True).report.is_sound
 
 
-def test_a_selection_of_topics_and_partitions_is_all_that_is_written(tmp_path):
+def test_only_the_selected_topics_and_partitions_are_written(tmp_path):
     shop = kafkaframes.scan_log(SHOP, topics="orders", partitions=1, isolation="read_uncommitted")
     result = kafkaframes.convert_log(SHOP, tmp_path / "one", record_format=2, topics="orders", partitions=1)
     assert sorted(path.name for path in (tmp_path / "one").iterdir() if path.is_dir()) == ["orders-1"]
@@ -120,7 +120,7 @@ def test_a_range_that_ends_inside_a_transaction_is_reported(tmp_path):
     assert any("inside a transaction" in note for one in result.report.partitions for note in one.notes)
 
 
-def test_a_log_in_place_is_rewritten_whole(tmp_path):
+def test_an_in_place_conversion_rewrites_the_whole_log(tmp_path):
     shutil.copytree(SHOP, tmp_path / "log")
     for flags in (("--topic", "orders"), ("--start", "5"), ("--end", "2026-01-01")):
         arguments = ["recompress", str(tmp_path / "log"), "--codec", "gzip", "--in-place", "--backup"]
@@ -161,7 +161,7 @@ def test_verify_checks_the_batches_of_the_range_only(tmp_path, keywords, is_soun
     assert result.report.is_sound is is_sound, str(result)
 
 
-def test_verify_reads_the_batches_that_have_offsets_in_the_range(tmp_path):
+def test_verify_checks_batches_with_offsets_in_the_range(tmp_path):
     log = write_log(tmp_path / "log", partitions=(0,))
     assert kafkaframes.verify_log(log).report.batches == OFFSETS // BATCH
     assert kafkaframes.verify_log(log, start=17, end=43).report.batches == 6
@@ -171,8 +171,8 @@ def test_verify_reads_the_batches_that_have_offsets_in_the_range(tmp_path):
     assert kafkaframes.verify_log(log, start=first).report.batches == len({offset // BATCH for offset in offsets})
 
 
-def test_a_range_of_a_sound_log_has_no_finding_that_the_whole_has_not():
-    """Indexes, transactions, epochs and sequences are compared only as far as their batches are read."""
+def test_a_range_of_a_sound_log_has_no_additional_findings():
+    """Indexes, transactions, epochs and sequences are compared only for the batches that are read."""
     for log in (SHOP, TRANSACTIONS, LOGS / "zk-28-mixed"):
         whole = {(one.check, one.file) for one in kafkaframes.verify_log(log).report.findings}
         topics = {(one.topic, one.partition): one for one in kafkaframes.describe_log(log).report if not one.state}
@@ -210,7 +210,7 @@ def test_a_range_of_a_sound_log_has_no_finding_that_the_whole_has_not():
     ],
     ids=str,
 )
-def test_every_job_refuses_what_a_scan_refuses(tmp_path, job, keywords, message):
+def test_every_job_rejects_the_ranges_that_a_scan_rejects(tmp_path, job, keywords, message):
     log = write_log(tmp_path / "log")
     with pytest.raises((OptionError, LogDirError), match=message):
         job(log, tmp_path / "to", **keywords)
@@ -253,7 +253,7 @@ def test_an_offset_that_retention_has_deleted_is_an_error(tmp_path):
             job()
 
 
-def test_a_range_makes_another_job(tmp_path):
+def test_another_range_is_another_job(tmp_path):
     log = write_log(tmp_path / "log")
     first = kafkaframes.convert_log(log, tmp_path / "to", record_format=2, topics="orders", start=5)
     again = kafkaframes.convert_log(log, tmp_path / "to", record_format=2, topics=["orders"], start=5)

@@ -1,4 +1,4 @@
-"""Which micro-batches fit a mark: the marked one again, and those behind it; every other one has a reason."""
+"""The micro-batches that fit a mark: the marked one and those after it. Every other one is rejected with a reason."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def change_mark(**values) -> StreamBatch:
     ("values", "reason"),
     [
         ({}, None),
-        ({"begins": None}, None),  # the first micro-batch: where it begins is not noted
+        ({"begins": None}, None),  # the first micro-batch: its start offsets are not noted
         ({"checkpoint": "/moved"}, None),
         ({"batch_id": 5, "begins": MARK.ends, "ends": (line(p0=30, p1=7),)}, None),
         ({"batch_id": 9, "begins": (line(p0=20, p1=7, p2=0),), "ends": (line(p0=30),)}, None),
@@ -39,21 +39,21 @@ def change_mark(**values) -> StreamBatch:
         ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins in in-0 at offset 19, .* up to 20"),
     ],
 )
-def test_what_fits_a_mark(values, reason):
+def test_micro_batches_that_fit_a_mark(values, reason):
     stored_mark = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
     assert stored_mark == MARK
     actual_reason = explain_conflict(stored_mark, change_mark(**values))
     assert actual_reason is reason is None or re.search(reason, actual_reason)
 
 
-def test_a_mark_of_a_number_alone_fits_what_comes_behind_it():
+def test_a_mark_without_offsets_fits_the_following_micro_batches():
     old = StreamBatch.from_json("q", {"batchId": 4, "openMs": 3})
     assert explain_conflict(old, change_mark(batch_id=5)) is None
     assert "kafkaframes 0.1.0 wrote the mark" in explain_conflict(old, MARK)
     assert "was written after it" in explain_conflict(old, change_mark(batch_id=3))
 
 
-def test_offsets_of_very_many_partitions_are_noted_as_digests():
+def test_offsets_of_very_many_partitions_are_stored_as_digests():
     many = json.dumps({"in": {str(number): 10**9 for number in range(20_000)}}, separators=(",", ":"))
     large = change_mark(begins=(line(p0=1),), ends=(many,))
     stored_mark = StreamBatch.from_json("q", large.as_json())
@@ -64,7 +64,7 @@ def test_offsets_of_very_many_partitions_are_noted_as_digests():
     )
 
 
-def test_the_mark_of_the_same_checkpoint_counts_where_the_query_has_none():
+def test_without_a_mark_of_the_query_that_of_the_same_checkpoint_applies():
     other = change_mark(query_id="x", checkpoint="/d")
     new = change_mark(query_id="new", batch_id=0)
     assert find_mark(new, {"q": MARK, "x": other}) == MARK
@@ -73,7 +73,7 @@ def test_the_mark_of_the_same_checkpoint_counts_where_the_query_has_none():
     assert find_mark(change_mark(query_id="new", sink="b"), {"q": MARK}) is None
 
 
-def test_offsets_are_those_of_the_checkpoint_however_they_are_spaced():
+def test_offsets_are_compared_regardless_of_whitespace():
     files = {"offsets/0": "v1\n{}\n-", "offsets/1": 'v1\n{"conf": {}}\n{"in": {"1": 2, "0": 1}}\n-\n'}
     assert read_batch_offsets(files.get, 0) == (None, ("-",))
     assert read_batch_offsets(files.get, 1) == (("-",), ('{"in":{"0":1,"1":2}}', "-"))
@@ -81,6 +81,6 @@ def test_offsets_are_those_of_the_checkpoint_however_they_are_spaced():
 
 
 @pytest.mark.parametrize("stored_value", [None, "7", [], {}, {"batchId": "7"}, {"batchId": 7, "ends": [5]}])
-def test_what_is_no_mark(stored_value):
+def test_invalid_marks_are_rejected(stored_value):
     with pytest.raises(ValueError, match="no mark"):
         StreamBatch.from_json("q", stored_value)

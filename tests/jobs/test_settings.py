@@ -1,4 +1,4 @@
-"""Settings of jobs: what is refused, what functions and commands are made of."""
+"""Settings of jobs: invalid values, and the signatures of functions and commands built from them."""
 
 import inspect
 from dataclasses import MISSING, fields
@@ -51,7 +51,7 @@ from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
         ),
     ],
 )
-def test_mistakes_name_the_setting(make, message):
+def test_errors_name_the_setting(make, message):
     with pytest.raises(OptionError) as wrong:
         make()
     assert str(wrong.value) == message
@@ -83,7 +83,7 @@ OTHER_KEYWORDS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_signature_is_written_out_and_has_the_settings_of_its_job(name):
+def test_a_signature_is_explicit_and_has_the_settings_of_its_job(name):
     function, settings = getattr(kafkaframes, name), {entry.name: entry for entry in fields(SETTINGS[name])}
     signature = inspect.signature(function)
     keywords = {
@@ -96,7 +96,7 @@ def test_a_signature_is_written_out_and_has_the_settings_of_its_job(name):
     assert len(targets) <= 2 or targets == ["servers", "topics", "to"]  # the source and the target
     for setting, entry in settings.items():
         default = entry.default
-        if default is MISSING:  # required, or a mapping that each call makes anew
+        if default is MISSING:  # required, or a dict that each call creates
             default = inspect.Parameter.empty if entry.default_factory is MISSING else None
         assert keywords[setting].default == default, setting
         assert keywords[setting].annotation is not inspect.Parameter.empty
@@ -107,7 +107,7 @@ def test_a_signature_is_written_out_and_has_the_settings_of_its_job(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_keyword_of_a_function_reaches_its_settings(name, monkeypatch):
-    """A keyword that is not passed on, or under another's name, would be ignored without a word."""
+    """A keyword that is not passed on, or under another name, would be ignored silently."""
     module = inspect.getmodule(getattr(kafkaframes, name))
     kind = SETTINGS[name]
     values = {entry.name: object() for entry in fields(kind)}
@@ -126,7 +126,7 @@ def test_every_keyword_of_a_function_reaches_its_settings(name, monkeypatch):
         getattr(kafkaframes, name)(*["/nowhere"] * len(ends), **values)
 
 
-def test_a_setting_of_another_job_is_refused_and_a_required_one_has_no_default():
+def test_a_setting_of_another_job_is_rejected_and_required_ones_have_no_default():
     for call in (
         lambda: kafkaframes.recompress_log("a", "b", codec="zstd", record_format=2),
         lambda: kafkaframes.convert_log("a", "b"),
@@ -138,7 +138,7 @@ def test_a_setting_of_another_job_is_refused_and_a_required_one_has_no_default()
             call()
 
 
-def test_what_may_hold_a_password_is_not_printed():
+def test_settings_that_may_contain_a_password_are_not_printed():
     settings_text = repr(
         [TableSettings(mode="json", registry="http://u:sesame@h"), ExportSettings(storage={"key": "sesame"})]
     )
@@ -146,14 +146,14 @@ def test_what_may_hold_a_password_is_not_printed():
     assert "sesame" not in settings_text
 
 
-def test_where_keys_lie_makes_no_other_job():
+def test_another_spill_directory_is_not_another_job():
     assert settings_as_json(
         RecompressSettings(codec="gzip", key_files=("k.pem",), follow_links=True)
     ) == settings_as_json(RecompressSettings(codec="gzip"))
     assert "key_files" not in settings_as_json(RecompressSettings(codec="gzip"))
 
 
-def test_a_command_is_handed_settings_made_of_its_flags(tmp_path):
+def test_a_command_receives_the_settings_of_its_flags(tmp_path):
     received_settings = []
 
     @click.command()

@@ -1,6 +1,6 @@
-"""What jobs store of their settings stays readable: a later release continues what an earlier one began.
+"""Stored settings of jobs stay readable: a later release continues the job of an earlier one.
 
-The expected values are what commit 67f903a1 stored, before ``mode`` became ``on_damage``.
+The expected values were stored by commit 67f903a1, before ``mode`` became ``on_damage``.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""``audit_upgrade``, ``report_traffic`` and ``redact_capture``: the same as the commands, files, and bad paths."""
+"""``audit_upgrade``, ``report_traffic`` and ``redact_capture``: the same as the commands, files, and invalid paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAPTURE = DATA / "captures" / "raw-oldversions-broker39.pcap"
 OLD_LOG = DATA / "examples" / "kafka-2.8-format-1"
 
 
-def test_an_audit_is_that_of_the_command(tmp_path):
+def test_an_audit_equals_that_of_the_command(tmp_path):
     result = kafkaframes.audit_upgrade([CAPTURE, OLD_LOG], target="4.0.1")
     command = ask("audit", str(CAPTURE), str(OLD_LOG), "--target", "4.0.1", "--json")
     assert result.to_dict() == json.loads(command.stdout)
@@ -34,7 +34,7 @@ def test_an_audit_is_written_to_a_file(tmp_path, form, start):
     assert path.read_text().startswith(start)
 
 
-def test_ports_are_text_or_numbers():
+def test_ports_may_be_text_or_numbers():
     (port,) = {9092} & set(range(9092, 9093))
     texts = [kafkaframes.audit_upgrade(CAPTURE, ports=ports).to_dict() for ports in (str(port), [port], (port,))]
     assert texts[0] == texts[1] == texts[2]
@@ -42,7 +42,7 @@ def test_ports_are_text_or_numbers():
         kafkaframes.audit_upgrade(CAPTURE, ports="90-x")
 
 
-def test_a_traffic_report_is_that_of_the_command(tmp_path):
+def test_a_traffic_report_equals_that_of_the_command(tmp_path):
     result = kafkaframes.report_traffic(CAPTURE, to=tmp_path / "report.html")
     assert result.to_dict() == json.loads(ask("report", str(CAPTURE), "--json").stdout)
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html")
@@ -55,7 +55,7 @@ def test_a_traffic_report_is_that_of_the_command(tmp_path):
     assert fixed_pages[0] == fixed_pages[1]
 
 
-def test_a_redacted_capture_has_the_calls_and_no_names(tmp_path):
+def test_a_redacted_capture_has_the_calls_without_names(tmp_path):
     target = tmp_path / "shared.pcapng"
     result = kafkaframes.redact_capture(CAPTURE, target)
     assert result.report.calls == result.to_dict()["calls"] > 0
@@ -74,7 +74,7 @@ def test_a_redacted_capture_has_the_calls_and_no_names(tmp_path):
     assert b"raw-client" in kept_names.read_bytes()
 
 
-def test_bad_paths_leave_no_output(tmp_path):
+def test_invalid_paths_leave_no_output(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.pcap").write_bytes(b"no capture")
     out = tmp_path / "out"

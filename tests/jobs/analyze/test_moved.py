@@ -1,4 +1,4 @@
-"""Which fields become tags, which of them are set, and what the others took."""
+"""The fields that become tags, which of them are set, and the sizes of the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaframes.protocol.spec.drafts import MessageDraft
 from kafkaframes.protocol.spec.kip_636 import tag_errors
 
 
-def test_codes_and_messages_in_arrays_are_counted_by_message():
+def test_error_codes_and_messages_in_arrays_are_counted_by_message():
     spec = catalog.load_spec("ProduceResponse")
     draft = MessageDraft(spec, 11, 11)
     tag_errors(draft)

@@ -1,4 +1,4 @@
-"""The layouts that proposals ask for: KIP-636 in place is what the rewritten specs give; both layouts read back."""
+"""The layouts of proposals: KIP-636 in place equals the rewritten specs, and both layouts can be read back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def layouts(proposal, name, version):
     return list(PROPOSALS[proposal].layouts(MessageForm(spec, version, QUESTION.header_spec(spec.type)), None))
 
 
-def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
+def test_in_place_layout_equals_a_new_version_of_the_rewritten_specs():
     """For every API whose newest version is flexible: the same bytes for a response of defaults, and for errors."""
     report = rewrite_errors({name: catalog.load_spec(name) for name in NAMES})
     checked_count = 0
@@ -50,7 +50,7 @@ def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
 
 
 @pytest.mark.parametrize("name", NAMES[::8] + NAMES[1::8])
-def test_flexible_and_inflexible_layout_are_read_back_and_one_is_what_was_sent(name):
+def test_both_layouts_are_read_back_and_one_has_the_sent_bytes(name):
     cls = message(name)
     valid, flexible = cls.spec.valid_versions, cls.spec.flexible_versions
     for version in {valid.lowest, valid.highest, *([] if flexible.is_empty else [flexible.lowest])}:
@@ -67,7 +67,7 @@ def test_flexible_and_inflexible_layout_are_read_back_and_one_is_what_was_sent(n
             assert encode_columns(plan, again).equals(data)
 
 
-def test_forms_are_compared_with_their_headers():
+def test_layouts_are_compared_with_their_headers():
     spec, header = catalog.load_spec("OffsetDeleteResponse"), catalog.load_spec("ResponseHeader")
     own = MessageForm(spec, 0, header)
     new = rewrite_errors({name: catalog.load_spec(name) for name in NAMES}).specs[spec.name]
@@ -75,7 +75,7 @@ def test_forms_are_compared_with_their_headers():
     assert not have_same_bytes(own, MessageForm(new, 1, header))
 
 
-def test_what_changes_in_the_specs_is_named():
+def test_spec_changes_are_listed():
     changes = dict(list_spec_changes(QUESTION))
     assert [(one.kind, one.path, one.text) for one in changes["HeartbeatResponse 4 -> 5"]] == [
         ("changed", ("ErrorCode",), "now tag 0")
@@ -84,6 +84,6 @@ def test_what_changes_in_the_specs_is_named():
     assert not list(list_spec_changes(ProposalSettings("flexible")))
 
 
-def test_there_is_no_such_proposal():
+def test_an_unknown_proposal_is_rejected():
     with pytest.raises(OptionError, match="expected kip-636, flexible, tag-header"):
         _ = ProposalSettings("kip-0").proposal

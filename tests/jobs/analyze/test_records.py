@@ -1,4 +1,4 @@
-"""The sizes of records in three formats are those of the bytes that are written in them."""
+"""The computed sizes of records in three formats equal the sizes of their encoded bytes."""
 
 import random
 
@@ -31,7 +31,7 @@ def measure_records(data):
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("seed", range(6))
-def test_all_fields_together_are_the_bytes(seed, codec):
+def test_the_fields_add_up_to_the_encoded_size(seed, codec):
     columns = rows(seed)
     sizes = measure_records(kafkaframes.build_records(columns, codec=codec, batch_records=50))
     assert sizes.totals[2] == len(kafkaframes.build_records(columns, batch_records=50, batch_bytes=1 << 24))
@@ -44,8 +44,8 @@ def test_all_fields_together_are_the_bytes(seed, codec):
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("record_format", [0, 1])
 @pytest.mark.parametrize("seed", range(4))
-def test_records_of_older_formats_are_laid_out_in_format_2(seed, record_format, codec):
-    """Joined as they are written anew: a compressed set is a batch, and so are messages below 16 KiB."""
+def test_records_of_older_formats_are_measured_as_format_2(seed, record_format, codec):
+    """Messages are joined as a conversion joins them: a compressed set becomes a batch, as do messages below 16 KiB."""
     columns = rows(seed, headers=False)
     if record_format == 0:
         columns["timestamp"] = [-1] * len(columns["key"])
@@ -61,7 +61,7 @@ def test_messages_without_compression_are_joined_to_batches_of_16_kib():
     assert (measure_records(old).batches, measure_records(old).records) == (4, 64)
 
 
-def test_what_cannot_be_measured_is_left_out():
+def test_unmeasurable_batches_are_skipped():
     old = kafkaframes.build_records(
         {"value": [b"v"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime"
     )

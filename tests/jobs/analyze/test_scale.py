@@ -1,4 +1,4 @@
-"""A mix of calls, by what was weighed and by examples."""
+"""A mix of calls, from measured traffic and from examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_csv_file_of_rates(tmp_path):
     assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE_RATE)
 
 
-def test_an_api_of_own_specs_is_in_a_mix(tmp_path):
+def test_an_api_of_the_callers_specs_can_be_in_a_mix(tmp_path):
     folder = write_specs(tmp_path / "specs", greet=300)
     trace = write_traffic(tmp_path / "own.pcapng", folder)
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nGreet,1,10\n")
@@ -50,13 +50,13 @@ def test_an_api_of_own_specs_is_in_a_mix(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "api,version\nFetch,1\n", "api,version,calls_per_second\nFetch,999,1\n"])
-def test_what_is_no_mix(tmp_path, text):
+def test_an_invalid_mix_is_rejected(tmp_path, text):
     (tmp_path / "mix.csv").write_text(text)
     with pytest.raises(OptionError, match="`scale`"):
         read_mix(str(tmp_path / "mix.csv"))
 
 
-def test_traffic_as_a_mix_of_itself_gives_its_own_bytes():
+def test_traffic_scaled_by_its_own_mix_has_its_own_bytes():
     outcome = weigh_share(WeighingTask(TrafficTask((CAPTURE,)), KIP_636))
     rates = measure_mix([CAPTURE])
     rows = list(scale_outcome(outcome, rates, KIP_636))

@@ -1,4 +1,4 @@
-"""Sizes with each header of tagged fields are those of the messages written so; columns that are made to fit."""
+"""Sizes with each tag header equal those of encoded messages; columns are converted to fit a version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def measure_messages(name, version, header, *values):
 
 
 @pytest.mark.parametrize("unknown_tags", [False, True])
-def test_sizes_are_those_of_the_messages_written_with_each_header(unknown_tags):
+def test_sizes_with_each_header_are_those_of_encoded_messages(unknown_tags):
     fields = 0
     for name in FLEXIBLE:
         cls = message(name)
@@ -50,10 +50,10 @@ def test_sizes_are_those_of_the_messages_written_with_each_header(unknown_tags):
     assert fields > 10
 
 
-def test_sections_by_hand():
+def test_tag_sections_by_hand():
     """One section with two fields that no spec declares: values of 3 and of 200 bytes.
 
-    Adopted 1 + 1 and 1 + 2; interleaved 6 bits in one byte, 15 bits in three; typed 1 + 1 each.
+    Adopted 1 + 1 and 1 + 2 bytes; interleaved 6 bits in one byte and 15 bits in three; typed 1 + 1 each.
     """
     cls = message("HeartbeatRequest")
     values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
@@ -66,8 +66,10 @@ def test_sections_by_hand():
     assert by_header["typed"][1] == {"sections": 2, "empty sections": 1, "tagged fields": 2}
 
 
-def test_what_the_kip_rejects_by_hand():
-    """The same two messages: 8 bytes of body, null among them, and 8 with tags of 5 + 203 bytes (and their headers)."""
+def test_layouts_that_the_kip_rejects_by_hand():
+    """The same two messages: a body of 8 bytes including null, and one of 8 bytes with tags of 5 + 203 bytes (and
+    headers).
+    """
     cls = message("HeartbeatRequest")
     values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
     assert measure_messages("HeartbeatRequest", 4, "adopted", *values)[0] == [8 + 5 + 203, 8]
@@ -86,13 +88,13 @@ def test_a_value_at_its_default_is_not_written():
     assert full > bare
 
 
-def test_what_a_field_takes_at_its_default():
+def test_the_size_of_a_field_at_its_default():
     plan = message("MetadataResponse").codec(12).plan.root
     default_sizes = {field.name: compute_default_size(field) for field in plan.fields}
     assert default_sizes == {"ThrottleTimeMs": 4, "Brokers": 1, "ClusterId": 1, "ControllerId": 4, "Topics": 1}
 
 
-def test_fitting_keeps_nulls_drops_what_is_not_there_and_adds_values():
+def test_fitting_keeps_nulls_drops_missing_fields_and_adds_values():
     plan = message("MetadataRequest").codec(12).plan.root
     topics = pa.array([[{"name": "a", "gone": 1}], None, []])
     array = pa.StructArray.from_arrays([topics, pa.array([True, False, True])], ["topics", "old"])

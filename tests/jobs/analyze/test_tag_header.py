@@ -1,4 +1,4 @@
-"""Sizes of tag headers: the seed documents' vectors, and every message of the catalog as it is really written."""
+"""Sizes of tag headers: the vectors of the seed documents, and every message of the catalog as encoded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLEXIBLE = [
 
 
 def value_of(slots, *, is_filled):
-    """Return JSON with one element in each array, texts of ten bytes, nothing null or at its default."""
+    """Return JSON with one element in each array, texts of ten bytes, no nulls and no defaults."""
     return {
         slot.name[:1].lower() + slot.name[1:]: one_of(slot, is_filled=is_filled)
         for slot in slots
@@ -82,7 +82,7 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
     for name, version in FLEXIBLE:
         cls = message(name)
         data = value_of(list_slots(cls.spec, version), is_filled=is_filled)
-        if not is_filled:  # the JSON form asks for mandatory fields alone
+        if not is_filled:  # the JSON form requires mandatory fields only
             assert not any(one.tag is not None and one.name in data for one in list_slots(cls.spec, version))
         value = cls.from_json(data, version)
         message_sizes = compare_message_sizes(cls.spec, version, TEXT_BYTES)
@@ -121,6 +121,6 @@ def test_tagged_fields_of_nested_structs_are_listed():
     assert (header.tag, header.length, header.interleaved, header.adopted) == (0, 4 + 4 + 1, 1, 2)
 
 
-def test_what_has_no_tags_is_refused():
+def test_messages_without_tags_are_rejected():
     with pytest.raises(OptionError, match="not flexible"):
         compare_message_sizes(catalog.load_spec("SaslHandshakeRequest"), 1)

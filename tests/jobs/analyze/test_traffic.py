@@ -1,4 +1,4 @@
-"""Traffic as columns: labels, reasons, and records of which a request log has the sizes alone."""
+"""Traffic as columns: labels, reasons, and request logs, which contain only the sizes of records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_request_log(tmp_path, version, *partitions):
 
 
 def test_records_are_counted_by_their_sizes(tmp_path):
-    """Two sets of 100 and of 300 bytes: a compact length of 301 takes a byte more than that of none."""
+    """Two sets of 100 and of 300 bytes: a compact length of 301 takes one byte more than that of an empty set."""
     messages = write_request_log(
         tmp_path, 9, {"index": 0, "recordsSizeInBytes": 100}, {"index": 1, "recordsSizeInBytes": 300}
     )
@@ -34,18 +34,18 @@ def test_records_are_counted_by_their_sizes(tmp_path):
     assert messages.wire_sizes is None
 
 
-def test_a_size_that_is_none_is_not_counted(tmp_path):
+def test_a_missing_size_is_not_counted(tmp_path):
     for size in (-1, 1 << 40, "5"):
         assert write_request_log(tmp_path, 9, {"index": 0, "recordsSizeInBytes": size}).records == [[]]
 
 
-def test_a_call_that_no_spec_describes_is_named(tmp_path):
+def test_a_call_without_a_spec_is_listed(tmp_path):
     messages = write_request_log(tmp_path, 999, {"index": 0, "recordsSizeInBytes": 1})
     assert messages.unread == {(0, "the specs do not have this API version"): 1}
     assert len(messages.frames) == 0
 
 
-def test_labels_are_made_of_what_is_asked_and_parts_by_label_are_the_whole():
+def test_labels_have_the_requested_parts_and_add_up():
     whole = count = 0
     for messages in read_messages(TrafficTask((CAPTURE,)), (RESPONSE,), BY):
         assert all(isinstance(client, str) and "-" in connection for client, connection, _ in messages.names)

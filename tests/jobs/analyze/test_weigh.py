@@ -1,8 +1,9 @@
-"""The bench on real traffic gives what an analysis for each proposal gave; messages by hand; what is left out, and why.
+"""The bench on recorded traffic gives the figures of the earlier analyses; messages by hand; skipped calls with
+reasons.
 
-``FIGURES`` are those of the analyses that the bench has replaced, to the byte. They took ApiVersions
-answered at version 0 for answers of the version that was asked for, so that API is not in them; and they left out the
-records of request logs (1,001 bytes of responses in the last file, 1,664 of all), whose sizes are known.
+``FIGURES`` are those of the analyses that the bench has replaced, to the byte. Those took ApiVersions responses at
+version 0 for responses of the requested version, so this API is left out. They also left out the records of request
+logs (1,001 bytes of responses in the last file, 1,664 in total), whose sizes are known.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVe
 @pytest.mark.parametrize(
     ("file", "name"), [(file, name) for file, proposals in FIGURES.items() for name in proposals], ids=str
 )
-def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
+def test_figures_equal_those_of_the_earlier_analyses(file, name):
     outcome = merge_outcomes(
         weigh_share(WeighingTask(TrafficTask((str(DATA / file),), share, 2), ProposalSettings(name)))
         for share in range(2)
@@ -75,8 +76,8 @@ def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
     assert (total.checked > 50) == file.startswith("captures/")
 
 
-def test_apiversions_answered_at_version_0_is_weighed_as_such():
-    """KIP-511: a broker answers a version that it lacks at version 0; 24 of these are in this capture."""
+def test_apiversions_answered_at_version_0_is_weighed_at_version_0():
+    """KIP-511: a broker answers an unsupported version at version 0; this capture has 24 of these."""
     file = str(DATA / "captures" / "mangled-loss.pcapng.zst")
     sums = weigh_share(WeighingTask(TrafficTask((file,)), ProposalSettings("kip-636"))).sum_weights_by(
         "api_version", api_key=18
@@ -84,8 +85,8 @@ def test_apiversions_answered_at_version_0_is_weighed_as_such():
     assert {version: weight.messages for (version,), weight in sums.items()} == {0: 24, 4: 45}
 
 
-def test_the_documents_numbers_for_offset_commit_and_heartbeat():
-    """2 bytes for each code that is 0: 100 partitions 200, a heartbeat 2; a set code costs 2 more."""
+def test_figures_of_the_documents_for_offset_commit_and_heartbeat():
+    """2 bytes for each code that is 0: 200 for 100 partitions, 2 for a heartbeat. A set code costs 2 more."""
     heartbeat = message("HeartbeatResponse")
     weight = weigh_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
     assert (weight.saved, weight.counts["int16"], weight.counts["int16 set"], weight.break_even_share) == (0, 2, 1, 0.5)
@@ -95,7 +96,7 @@ def test_the_documents_numbers_for_offset_commit_and_heartbeat():
 
 
 @pytest.mark.parametrize(("partitions", "before", "after"), [(100, 3319, 3019), (1000, 33020, 30020)])
-def test_produce_costs_what_kafkas_own_writers_take(partitions, before, after):
+def test_produce_has_the_size_that_kafkas_writers_produce(partitions, before, after):
     cls = message("ProduceResponse")
     parts = [cls.PartitionProduceResponse(index=number) for number in range(partitions)]
     value = cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=parts)])
@@ -104,7 +105,7 @@ def test_produce_costs_what_kafkas_own_writers_take(partitions, before, after):
 
 
 @pytest.mark.parametrize(("length", "more"), [(0, 2), (126, 2), (127, 3), (300, 3)])
-def test_a_message_that_is_set_costs_two_bytes_more_and_three_above_126(length, more):
+def test_an_error_message_costs_two_bytes_more_and_three_above_126_bytes(length, more):
     cls = message("ProduceResponse")
     for text, saved_bytes in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
         part = cls.PartitionProduceResponse(error_message=text)
@@ -112,8 +113,10 @@ def test_a_message_that_is_set_costs_two_bytes_more_and_three_above_126(length, 
         assert weigh_values("kip-636", 11, value)["flexible"].saved == saved_bytes
 
 
-def test_fields_of_a_raised_response_are_those_of_the_version_that_it_is_raised_to():
-    """FindCoordinator 0 has a code of its own; the newest has one for each key, and no key here: nothing is moved."""
+def test_a_raised_response_has_the_fields_of_its_target_version():
+    """FindCoordinator 0 has its own code. The newest version has one per key, and there is no key here: nothing is
+    moved.
+    """
     kinds = weigh_values("kip-636", 1, message("HeartbeatResponse")())
     assert (kinds["inflexible"].saved, kinds["raised"].saved, kinds["raised"].counts["int16"]) == (0, 2, 1)
     assert kinds["inflexible"].break_even_share is None
@@ -122,7 +125,7 @@ def test_fields_of_a_raised_response_are_those_of_the_version_that_it_is_raised_
     assert kinds["raised"].saved == 0
 
 
-def test_what_cannot_be_raised_is_named_and_the_rest_is_weighed():
+def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_weighed():
     cls = message("FindCoordinatorResponse")
     kinds = weigh_values("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
     assert kinds["raised"].messages == 2
@@ -134,15 +137,15 @@ def test_what_cannot_be_raised_is_named_and_the_rest_is_weighed():
 
 
 def test_a_heartbeat_by_hand_in_both_layouts():
-    """Three texts save a byte each, the fourth one (null) too, and the tag section takes one."""
+    """Three texts save one byte each, as does the fourth one (null), and the tag section takes one."""
     value = message("HeartbeatRequest")(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
     for version in (3, 4):
         weight = weigh_values("flexible", version, value, value)["all"]
         assert (weight.messages, weight.before, weight.after) == (2, 24, 20)
 
 
-def test_operations_that_nobody_asked_for():
-    """KIP-482's example: four bytes a topic, and four for the cluster until version 10."""
+def test_authorized_operations_that_were_not_requested():
+    """KIP-482's example: four bytes per topic, and four for the cluster until version 10."""
     cls = message("MetadataResponse")
     topics = [cls.MetadataResponseTopic(name="t"), cls.MetadataResponseTopic(name="u", topic_authorized_operations=7)]
     blank = [weigh_values("flexible", version, cls(topics=topics))["all"].counts["blank bytes"] for version in (10, 12)]
@@ -155,7 +158,9 @@ def test_tags_that_no_spec_declares_cannot_be_laid_out_without_tags():
 
 
 def test_a_pair_of_specs_moves_drops_and_adds_fields():
-    """Version 5 after: a number of 8 bytes for one of 4, a null text as a tag: 4 more, 1 less. Before: 29 bytes."""
+    """After the change, version 5 has an 8-byte number instead of a 4-byte one (4 more), and a null text as a tag (1
+    less). Before: 29 bytes.
+    """
     request = message("HeartbeatRequest")(group_id="g", generation_id=7, member_id="m")
     after = {"HeartbeatRequest": load_message(ECHO)}
     kinds = weigh_values(ProposalSettings("mine", after), 4, request)
@@ -168,8 +173,8 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
     assert kinds.keys() == {SAME}
 
 
-def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
-    """One tag of eight bytes and its header where it has a value; an inflexible version stays as it is."""
+def test_a_tag_of_existing_versions_is_weighed_at_each_of_them():
+    """A tag of eight bytes and its header if it has a value. An inflexible version does not change."""
     spec = catalog.load_spec("HeartbeatRequest")
     owner = FieldSpec(
         name="Owner", type=FieldType("int64"), versions=Versions(4, 32767), default=0, tag=0,
@@ -182,21 +187,21 @@ def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
         assert weigh_values(ProposalSettings("mine", after, values=values), 4, request)[CHANGED].saved == -more
 
 
-def test_a_message_that_the_specs_after_have_removed_is_named():
+def test_a_message_removed_by_the_new_specs_is_listed():
     spec = catalog.load_spec("HeartbeatRequest")
     removed_spec = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
     kinds = weigh_values(ProposalSettings("mine", {spec.name: removed_spec}), 4, message(spec.name)())
     assert kinds[NOT_RAISED].reasons == {"the new specs do not have this message": 1}
 
 
-def test_the_specs_before_may_be_a_users_own():
+def test_the_specs_before_the_change_may_be_the_users():
     request = message("HeartbeatRequest")(group_id="g")
     own = {"HeartbeatRequest": load_message(ECHO)}
     assert weigh_values(ProposalSettings("back", {}, own), 4, request).keys() == {SAME}
 
 
-def test_the_page_on_kip_636_says_what_the_command_prints():
-    """The rows of its table for the files of ``FIGURES``: what is raised, in which ApiVersions has no part."""
+def test_the_kip_636_page_has_the_output_of_the_command():
+    """The rows of its table for the files of ``FIGURES``, for raised traffic without ApiVersions."""
     page = (DATA.parents[1] / "docs" / "kip-636.md").read_text()
     for file, proposals in FIGURES.items():
         rows = [line for line in page.splitlines() if line.startswith("|") and file in line]
@@ -207,8 +212,8 @@ def test_the_page_on_kip_636_says_what_the_command_prints():
 
 
 @pytest.mark.parametrize("name", ["MetadataResponse", "FetchRequest", "ShareFetchResponse", "OffsetDeleteResponse"])
-def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
-    """KIP-636's specs as any other pair: the same values by their JSON, header and body."""
+def test_a_spec_pair_has_the_sizes_of_encoded_objects(name):
+    """KIP-636's specs like any other pair: the same values by their JSON, header and body."""
     names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
     after = rewrite_errors({name: catalog.load_spec(name) for name in names}).specs
     old, new = message(name), class_of(after[name])
@@ -221,7 +226,7 @@ def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
     assert weight.before == sum(len(encode(value, version)) for value in values)
 
 
-def test_the_table_of_kip_636_is_what_the_command_gives():
+def test_the_table_of_kip_636_has_the_output_of_the_command():
     root = DATA.parents[1]
     lines = (root / "docs" / "kip-636-traffic.md").read_text().splitlines()
     rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `tests/data/")]

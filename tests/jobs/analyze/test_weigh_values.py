@@ -1,4 +1,4 @@
-"""Values for new fields: constants, ranges, functions, and what is wrong with others."""
+"""Values for new fields: constants, ranges, functions, and invalid ones."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ def test_a_function_gets_each_struct(tmp_path):
         ("MetadataResponse", "expected Message.path=value"),
     ],
 )
-def test_what_names_no_field_is_refused(text, reason):
+def test_a_value_for_an_unknown_field_is_rejected(text, reason):
     with pytest.raises(OptionError, match=reason):
         plan_new_columns((text,), FORM, has_header=False)
 
 
-def test_a_value_of_another_type_is_refused_and_another_message_is_not_meant():
+def test_a_value_of_another_type_is_rejected_but_not_for_other_messages():
     with pytest.raises(OptionError, match="ControllerId"):
         make_column("ControllerId", "text")
     assert plan_new_columns(("FetchResponse.X=1",), FORM, has_header=False) == {}
 
 
-def test_a_value_of_a_header_is_for_its_newest_version():
+def test_a_header_value_applies_to_the_newest_header_version():
     trace = {"name": "TraceId", "type": "string", "versions": "2+", "taggedVersions": "2+", "tag": 0}
     text = json.loads(to_text(catalog.load_spec("RequestHeader")))
     header = load_message(json.dumps(text | {"fields": [*text["fields"], trace]}))

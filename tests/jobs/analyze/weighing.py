@@ -1,4 +1,4 @@
-"""Messages made here, on the bench."""
+"""Test messages for the bench."""
 
 from __future__ import annotations
 

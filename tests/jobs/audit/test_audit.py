@@ -1,4 +1,4 @@
-"""The audit's verdicts: every rule with what it rests on, the command on real traffic, logs and request logs."""
+"""The audit's verdicts: every rule with its evidence, and the command on real traffic, logs and request logs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def java(version):
         ("4.0.1", SOMEBODY, 0, 3, "fine"),
         ("4.0.1", SOMEBODY, 1, 3, "removed"),
         ("4.0.1", SOMEBODY, 1, 4, "fine"),
-        ("4.0.0", SOMEBODY, 11, 1, "removed"),  # JoinGroup 0 and 1 went in 4.0.0 ...
-        ("4.0.1", SOMEBODY, 11, 1, "fine"),  # ... and came back
-        ("4.0.1", SOMEBODY, 4, 5, "removed"),  # LeaderAndIsr is no more
-        ("4.0.1", SOMEBODY, 18, 99, "fine"),  # ApiVersions may be asked at any version
+        ("4.0.0", SOMEBODY, 11, 1, "removed"),  # JoinGroup 0 and 1 were removed in 4.0.0 ...
+        ("4.0.1", SOMEBODY, 11, 1, "fine"),  # ... and restored
+        ("4.0.1", SOMEBODY, 4, 5, "removed"),  # LeaderAndIsr was removed
+        ("4.0.1", SOMEBODY, 18, 99, "fine"),  # ApiVersions may be requested at any version
         ("4.0.1", SOMEBODY, 999, 0, "unknown"),
         ("3.9.1", SOMEBODY, 1, 3, "deprecated"),
-        ("3.9.1", SOMEBODY, 3, 13, "unknown"),  # newer than the target: who knows how low this client goes
+        ("3.9.1", SOMEBODY, 3, 13, "unknown"),  # newer than the target: the client's lowest version is unknown
         ("3.9.1", java("4.3.1"), 3, 13, "fine"),
         ("2.0", java("4.0.0"), 1, 17, "fine"),
         ("2.0", java("4.0.0"), 23, 4, "removed"),  # OffsetForLeaderEpoch: 4.x from 2 on, 2.0 up to 1
-        ("1.0", SOMEBODY, 60, 0, "unknown"),  # DescribeCluster came later
+        ("1.0", SOMEBODY, 60, 0, "unknown"),  # DescribeCluster was added later
     ],
 )
 def test_verdicts(target, client, key, version, verdict):
@@ -57,7 +57,7 @@ def test_the_highest_version_of_an_old_broker_proves_nothing():
     assert judge_api_use(ApiUse(SOMEBODY, 1, 3, at_broker_limit=False), UseCounts(1), target).verdict == "removed"
 
 
-def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine():
+def test_a_known_client_that_uses_the_highest_versions_of_an_old_broker_is_fine():
     librdkafka = ClientIdentity("somebody", "10.0.0.1", "librdkafka", "2.3.0")
     judgement = judge_api_use(ApiUse(librdkafka, 1, 3, at_broker_limit=True), UseCounts(1), find_release("4.0.1"))
     assert (judgement.verdict, judgement.reason.startswith("fine after the upgrade")) == ("fine", True)
@@ -65,7 +65,7 @@ def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine
 
 
 @pytest.mark.parametrize(("client_id", "key"), [("1", 4), ("broker-1-fetcher-0", 1), ("2", 84)])
-def test_brokers_of_the_cluster_are_no_clients(client_id, key):
+def test_brokers_of_the_cluster_are_not_clients(client_id, key):
     uses = UsesOfInputs()
     uses.add_use(ApiUse(ClientIdentity(client_id, "10.0.0.1", None, None), key, 0), 1, None, None)
     audit_report = audit_uses(uses, find_release("4.0.1"))
@@ -74,7 +74,7 @@ def test_brokers_of_the_cluster_are_no_clients(client_id, key):
     assert any("not judged: " in line for line in format_audit(audit_report))
 
 
-def test_a_client_is_a_line_with_its_library_and_what_to_do():
+def test_a_client_is_a_line_with_its_library_and_a_remedy():
     uses = UsesOfInputs()
     for key, version in {0: 2, 1: 2, 3: 1, 10: 0, 11: 0}.items():
         uses.add_use(ApiUse(ClientIdentity("billing", "10.0.0.7", None, None), key, version), 3, None, None)
@@ -85,7 +85,7 @@ def test_a_client_is_a_line_with_its_library_and_what_to_do():
     assert len(list(format_audit(audit_uses(uses, find_release("4.0.1")), verbose=True))) > 5
 
 
-def test_what_to_do_names_each_api_once():
+def test_a_remedy_names_each_api_once():
     uses = UsesOfInputs()
     for key, version in [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3)]:
         uses.add_use(ApiUse(ClientIdentity("raw", "10.0.0.7", "own", "1"), key, version), 3, None, None)
@@ -108,7 +108,7 @@ def test_formats(target, where, magic, verdict):
     assert judge_format_use(FormatUse(None, where, magic, "t"), UseCounts(1), find_release(target)).verdict == verdict
 
 
-def test_several_inputs_make_one_audit_and_the_gravest_counts():
+def test_several_inputs_make_one_audit_with_the_most_severe_verdict():
     uses = UsesOfInputs()
     uses.add_use(ApiUse(SOMEBODY, 1, 12), 5, 100, 200)
     assert audit_uses(uses, find_release("4.0.1")).exit_status == 0
@@ -126,8 +126,8 @@ def test_several_inputs_make_one_audit_and_the_gravest_counts():
     ) == (2, 50, 400)
 
 
-def test_kafka_4_takes_clients_from_2_1_on():
-    """What KIP-896 promises, computed from the releases."""
+def test_kafka_4_accepts_clients_from_2_1_on():
+    """KIP-896's promise, computed from the releases."""
     assert find_first_fitting_release(find_release("4.0.1")) == "2.1.1"
 
 

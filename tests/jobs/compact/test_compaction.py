@@ -1,4 +1,4 @@
-"""Compaction of whole log directories; the cleaner's own rules are tested against Kafka's (agreement ``cleaned``)."""
+"""Compaction of whole log directories. The cleaner's own rules are tested against Kafka's (agreement ``cleaned``)."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def keys(path: Path) -> list[bytes]:
     ]
 
 
-def test_the_topics_that_a_broker_has_compacted(source, tmp_path):
+def test_topics_with_cleanup_policy_compact_are_compacted(source, tmp_path):
     report = compact(str(source), tmp_path / "out", SETTINGS)
     assert keys(tmp_path / "out" / "users-0") == [b"a", b"b", b"c", b"z"]
     assert keys(tmp_path / "out" / "events-0") == [b"a", b"a", b"a"]
@@ -61,7 +61,7 @@ def test_the_topics_that_a_broker_has_compacted(source, tmp_path):
         compact(str(source), tmp_path / "out", SETTINGS, topics=["events"])
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(source, tmp_path):
+def test_a_dry_run_reports_the_same_and_writes_nothing(source, tmp_path):
     dry_report = compact(str(source), None, SETTINGS, topics=["*"])
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
     report = compact(str(source), tmp_path / "out", SETTINGS, topics=["*"])
@@ -69,13 +69,13 @@ def test_a_dry_run_says_the_same_and_writes_nothing(source, tmp_path):
     assert dry_report.partitions == report.partitions
 
 
-def test_one_partition(source, tmp_path):
+def test_a_single_partition_is_compacted(source, tmp_path):
     compact(str(source / "users-0"), tmp_path / "out", SETTINGS)
     assert keys(tmp_path / "out") == [b"a", b"b", b"c", b"z"]
     assert json.loads((tmp_path / "out" / "_SUCCESS").read_bytes())["partitions"][0]["records_kept"] == 3
 
 
-def test_a_compaction_that_writes_less_than_it_decided_is_none(source, tmp_path, monkeypatch):
+def test_a_compaction_that_writes_fewer_records_than_planned_fails(source, tmp_path, monkeypatch):
     in_order = filter_module._order_chunks
     monkeypatch.setattr(filter_module, "_order_chunks", lambda *arguments: in_order(*arguments)[:-1])
     with pytest.raises(LogDirError, match="does not add up"):
@@ -83,14 +83,14 @@ def test_a_compaction_that_writes_less_than_it_decided_is_none(source, tmp_path,
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
-def test_no_topic(source, tmp_path):
+def test_a_missing_topic_is_rejected(source, tmp_path):
     (source / "cleaner-offset-checkpoint").unlink()
     with pytest.raises(OptionError, match="no topic is known to be compacted"):
         compact(str(source), tmp_path / "out", SETTINGS)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
-def test_damage_leaves_nothing_behind(source, tmp_path):
+def test_a_damaged_log_leaves_no_output(source, tmp_path):
     file = source / "users-0" / f"{0:020}.log"
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
@@ -103,7 +103,7 @@ def test_damage_leaves_nothing_behind(source, tmp_path):
     assert [(path, position) for path, position, _ in proof.unread] == [(str(file), 0)]
 
 
-def test_a_key_is_gone_or_where_it_is(source, tmp_path):
+def test_a_key_is_found_or_proven_gone(source, tmp_path):
     proof = prove_gone(str(source), b"b")
     assert [(Path(file).name, offset) for file, offset in proof.records] == [(f"{0:020}.log", 1), (f"{3:020}.log", 3)]
     proof = prove_gone(str(source), b"bb")

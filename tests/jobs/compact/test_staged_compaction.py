@@ -1,4 +1,4 @@
-"""Compaction shared out by segments makes the files of one process, whatever the log."""
+"""Compaction with segments as separate tasks writes the files of a single process, for any log."""
 
 import os
 import re
@@ -43,7 +43,7 @@ KEYS = st.none() | st.sampled_from([b"", b"a", b"b", b"c", b"d" * 9, b"e" * 17])
 
 @st.composite
 def batches(draw):
-    """What follows in a log: data of a producer or of none, or the end of a transaction."""
+    """The next batch of a log: data with or without a producer, or the end of a transaction."""
     if draw(st.integers(0, 2)) == 0:
         return "end", draw(st.integers(0, 1)), draw(st.booleans())
     rows = draw(st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=3)), min_size=1, max_size=6))
@@ -101,7 +101,7 @@ def contents(path: Path) -> dict[str, tuple[bytes, int]]:
     data=st.data(),
     broker_release=st.sampled_from(["2.8", "3.9", "4.x"]),
 )
-def test_the_same_files_as_one_process(tmp_path_factory, drawn_rows, data, broker_release):
+def test_staged_compaction_writes_the_files_of_one_process(tmp_path_factory, drawn_rows, data, broker_release):
     top = tmp_path_factory.mktemp("staged")
     cuts = data.draw(st.lists(st.booleans(), min_size=len(drawn_rows), max_size=len(drawn_rows)))
     write_log(top / "t-0", drawn_rows, cuts, data.draw(st.lists(st.sampled_from([0, 60_000, 99_000]), min_size=1)))
@@ -112,7 +112,7 @@ def test_the_same_files_as_one_process(tmp_path_factory, drawn_rows, data, broke
     jobs = [PartitionCompaction(directory.filesystem, partition, top / "many")]
     try:
         alone = clean_partition(directory.filesystem, partition, settings, top / "alone")
-    except LogDirError as error:  # Kafka fails there, too
+    except LogDirError as error:  # Kafka fails there as well
         with pytest.raises(LogDirError, match=re.escape(str(error))):
             clean_partitions(jobs, settings, SPLIT, run_here)
         return
@@ -133,10 +133,10 @@ def data_batch(first: int, keys: list[bytes], **fields) -> tuple:
     return "data", [(key, b"v") for key in keys], -1, False, 2, 3, 1
 
 
-def test_offsets_that_do_not_rise_are_left_to_one_process(tmp_path):
+def test_decreasing_offsets_are_compacted_in_one_process(tmp_path):
     write_log(tmp_path / "t-0", [data_batch(0, [b"a", b"b"])] * 4, [True] * 4, [1])
     first = (tmp_path / "t-0" / f"{0:020}.log").read_bytes()
-    (tmp_path / "t-0" / f"{4:020}.log").write_bytes(first)  # offsets 0 and 1 once more
+    (tmp_path / "t-0" / f"{4:020}.log").write_bytes(first)  # offsets 0 and 1 again
     compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
     report = compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
     assert report.partitions[0].cleaned
@@ -145,7 +145,7 @@ def test_offsets_that_do_not_rise_are_left_to_one_process(tmp_path):
         assert name == "_SUCCESS" or contents(tmp_path / "many")[name] == expected_content
 
 
-def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, monkeypatch):
+def test_a_failed_step_leaves_no_output_and_a_second_run_succeeds(tmp_path, monkeypatch):
     write_log(tmp_path / "t-0", [data_batch(0, [b"a", b"b"])] * 6, [True] * 6, [1])
     compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
     open_new = atomic.open_new
@@ -161,7 +161,7 @@ def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, m
             compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
         assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone"}
     monkeypatch.undo()
-    # what a killed job leaves behind is removed
+    # The remains of a killed job are removed.
     for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{EXCHANGE_DIRECTORY}"):
         (tmp_path / name / "half").mkdir(parents=True)
     compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
@@ -171,7 +171,7 @@ def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, m
     }
 
 
-def test_a_plan_that_is_shared_out_says_what_one_process_says_and_leaves_nothing(tmp_path):
+def test_a_staged_plan_equals_that_of_one_process_and_leaves_nothing(tmp_path):
     for name in ("t-0", "t-1"):
         write_log(tmp_path / "in" / name, [data_batch(0, [b"a", b"b", name.encode()])] * 4, [True] * 4, [1])
     (tmp_path / "scratch").mkdir()
@@ -184,7 +184,7 @@ def test_a_plan_that_is_shared_out_says_what_one_process_says_and_leaves_nothing
     assert not list((tmp_path / "scratch").iterdir())
 
 
-# ------------------------------------------------------------------------------------- logs that are hard to share
+# Logs that are hard to split
 
 
 def write_keys(path: Path, keys: list, per_segment: int, value: bytes = b"v") -> str:
@@ -225,16 +225,17 @@ def files_of(path: Path) -> dict[str, tuple[bytes, int]]:
     return {name: content for name, content in contents(path).items() if name != "_SUCCESS"}
 
 
-def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
+def test_one_segment_with_transactions_is_split_among_workers(tmp_path):
     keys = [b"a", b"b", b"c"]
     drawn_rows = []
-    for number in range(40):  # every producer aborts, commits, and goes on: what is announced once must not come again
+    # every producer aborts, commits, and continues: later tasks must not see these aborted transactions again
+    for number in range(40):
         rows = [(keys[(number + place) % 3], b"%d" % number) for place in range(4)]
         drawn_rows += [("data", rows, number % 2, True, 2, 3, 1), ("end", number % 2, number % 3 > 0)]
     write_log(tmp_path / "t-0", drawn_rows, [False] * len(drawn_rows), [1])
     (directory,) = discover(str(tmp_path / "t-0"))
     (partition,) = directory.partitions
-    assert len(partition.segments) == 2  # one, and the active one
+    assert len(partition.segments) == 2  # one task, and the active segment
     alone = clean_partition(directory.filesystem, partition, SETTINGS, tmp_path / "alone")
     task_names: list[str] = []
 
@@ -252,7 +253,7 @@ def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
     assert alone.tally.dropped_records["aborted, or the marker of a transaction that is gone"] > 40
 
 
-def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_path):
+def test_a_damaged_batch_is_the_same_error_with_or_without_a_split(tmp_path):
     source = write_keys(tmp_path / "t-0", [b"%0100d" % number for number in range(6000)], 6000)
     path = tmp_path / "t-0" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
@@ -268,7 +269,7 @@ def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
 
 
-def test_a_hot_key_is_one_entry_a_window(tmp_path):
+def test_a_frequent_key_is_one_entry_per_window(tmp_path):
     keys = [b"hot" if number % 10 else b"key-%d" % number for number in range(6000)]
     (directory,) = discover(write_keys(tmp_path / "t-0", keys, 2000))
     with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
@@ -280,7 +281,7 @@ def test_a_hot_key_is_one_entry_a_window(tmp_path):
     assert sum(writer.runs) == 600 + 3  # a segment of these is one window
 
 
-def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
+def test_keys_above_the_memory_limit_are_partitioned_into_files(tmp_path):
     for name in ("t-0", "t-1", "t-2"):
         (tmp_path / "in").mkdir(exist_ok=True)
         keys = [b"%0100d" % (number % (4000 if name == "t-1" else 40)) for number in range(6000)]
@@ -309,7 +310,7 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"in", "alone", "many-0", f"many-{64 << 20}"}
 
 
-def test_keys_beyond_the_memory_whose_offsets_fall_take_what_they_need(tmp_path):
+def test_unordered_keys_above_the_memory_limit_use_the_required_memory(tmp_path):
     source = write_keys(tmp_path / "t-0", [b"%0100d" % number for number in range(6000)], 3000)
     again = (tmp_path / "t-0" / f"{0:020}.log").read_bytes()
     (tmp_path / "t-0" / f"{6000:020}.log").write_bytes(again)
@@ -344,7 +345,7 @@ FULL_DISK = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("above_bytes", "too_small"), [(0, [64, 200, 700]), (1 << 30, [16, 64])])
-def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
+def test_a_disk_that_becomes_full_is_reported(tmp_path, above_bytes, too_small):
     keys = [b"%0100d" % (number * 7919 % 9001) for number in range(18_000)]
     source = write_keys(tmp_path / "t-0", keys, 2000, value=os.urandom(20))
     before, disk = contents(tmp_path / "t-0"), tmp_path / "disk"
@@ -362,7 +363,7 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
         check=False,
     )
     if process.returncode == 77 or process.stderr.startswith("unshare:"):
-        pytest.skip(f"no disk of one's own here: {process.stderr.strip()}")
+        pytest.skip(f"a disk of limited size cannot be mounted: {process.stderr.strip()}")
     assert process.returncode == 0, process.stderr
     *refusals, contents_text = process.stdout.strip().split("\n")
     assert len(refusals) == len(too_small)
@@ -371,7 +372,7 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
     assert contents(tmp_path / "t-0") == before
 
 
-# ---------------------------------------------------------------------------------------------- digests, verdicts
+# Digests, verdicts
 
 
 @given(st.binary(max_size=40), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -384,14 +385,14 @@ def test_digests_are_siphash(key, key0, key1):
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 2, -2, 1 << 62]), st.booleans()), min_size=1, max_size=60))
-def test_judgement_is_that_of_a_set(entries):
+def test_verdicts_equal_those_of_a_set(entries):
     given_entries = np.array([number for low, counts in entries for number in (low | counts, low)], np.int64)
     latest = np.empty(len(entries), np.uint8)
     _kernels.find_latest_entries(given_entries, np.zeros(2 * 128, np.int64), latest)
     assert latest.astype(bool).tolist() == latest_of([(str(low).encode(), counts) for low, counts in entries])
 
 
-def test_no_entries_at_all(tmp_path):
+def test_an_empty_log(tmp_path):
     with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
         writer = EntriesWriter(entries, ledger, secret=(0, 0), buckets=256)
         writer.finish_run()

@@ -1,4 +1,4 @@
-"""Conversions of real brokers' logs: what goes in comes out, whole or not at all."""
+"""Conversions of real brokers' logs: every record is kept, and the output is complete or absent."""
 
 import errno
 import multiprocessing
@@ -59,7 +59,7 @@ def headers(path: Path, name: str) -> set[int]:
 
 
 def without_timestamp_type(records_by_file: dict[str, list]) -> dict[str, list]:
-    """Format 0 has no timestamp type; in the others it is CreateTime then."""
+    """Format 0 has no timestamp type. In the others, the type is CreateTime here."""
     return {
         file: [{**row, "timestamp_type": max(row["timestamp_type"], 0)} for row in rows]
         for file, rows in records_by_file.items()
@@ -68,7 +68,7 @@ def without_timestamp_type(records_by_file: dict[str, list]) -> dict[str, list]:
 
 @pytest.mark.parametrize("case", ["zk-28-mixed", "zk-0102-v1"])
 @pytest.mark.parametrize("codec", [None, "zstd", "none"])
-def test_up_to_format_2_everything_stays(case, codec, tmp_path):
+def test_conversion_up_to_format_2_keeps_every_record(case, codec, tmp_path):
     report = convert(str(LOGS / case), tmp_path / "out", ConvertSettings(record_format=2, codec=codec))
     assert headers(tmp_path / "out", "magic") <= {2}
     assert without_timestamp_type(records(LOGS / case)) == records(tmp_path / "out")
@@ -82,7 +82,7 @@ def test_up_to_format_2_everything_stays(case, codec, tmp_path):
         ).stat().st_mtime_ns // 10**6 == source.stat().st_mtime_ns // 10**6
 
 
-def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_path):
+def test_other_files_are_copied_and_the_result_is_sound(tmp_path):
     source = LOGS / "zk-28-mixed"
     convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     before = {str(file.relative_to(source)): file for file in source.rglob("*") if file.is_file()}
@@ -97,7 +97,7 @@ def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_pat
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_down_and_what_is_lost(magic, tmp_path):
+def test_downgrades_report_lost_data(magic, tmp_path):
     source = LOGS / "kraft-4x-transactions"
     report = convert(str(source), tmp_path / "out", ConvertSettings(record_format=magic, **DOWN))
     lost_columns = ("headers", "timestamp_type", *(("timestamp",) if magic == 0 else ()))
@@ -119,7 +119,7 @@ def test_down_and_what_is_lost(magic, tmp_path):
 
 
 @pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0), (2, 1), (1, 2)])
-def test_between_all_formats_and_back(first, then, tmp_path):
+def test_every_pair_of_formats_converts_back(first, then, tmp_path):
     source = LOGS / "zk-28-mixed"
     convert(str(source), tmp_path / "one", ConvertSettings(record_format=first, **DOWN))
     convert(str(tmp_path / "one"), tmp_path / "two", ConvertSettings(record_format=then, codec="lz4", on_loss="drop"))
@@ -152,7 +152,7 @@ def test_recompressing_format_2_keeps_headers_and_records(codec, tmp_path):
             assert set((after.column("attributes")[data] & 7).tolist()) <= {codec_of(codec)}
 
 
-def test_nothing_to_do_is_a_copy_byte_for_byte(tmp_path):
+def test_a_log_already_in_the_format_is_copied_byte_for_byte(tmp_path):
     source = LOGS / "kraft-4x-transactions"
     convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     for file in source.rglob("*"):
@@ -171,7 +171,7 @@ def partition(path: Path, data: bytes, name: str = "orders-0") -> Path:
     return path / name
 
 
-def test_uncompressed_messages_are_joined_a_wrapper_is_one_batch(tmp_path):
+def test_uncompressed_messages_are_joined_and_a_wrapper_becomes_a_batch(tmp_path):
     data = messages(1000) + messages(300, codec="gzip", base_offset=1000, batch_bytes=10**6)
     source = partition(tmp_path / "in", data)
     convert(str(source), tmp_path / "out-0", ConvertSettings(record_format=2))
@@ -182,7 +182,7 @@ def test_uncompressed_messages_are_joined_a_wrapper_is_one_batch(tmp_path):
     assert records(tmp_path / "out-0") == records(source)
 
 
-def test_append_time_stays_with_each_message(tmp_path):
+def test_log_append_time_stays_with_each_message(tmp_path):
     data = b"".join(
         build_records(
             {"timestamp": [stamp], "value": [b"x"]}, record_format=1, base_offset=n, timestamp_type="LogAppendTime"
@@ -199,7 +199,7 @@ def test_append_time_stays_with_each_message(tmp_path):
     st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.integers(1, 60)), min_size=1, max_size=40),
     st.integers(1, 100),
 )
-def test_batches_begin_where_they_must(given_batches, batch_bytes):
+def test_batches_keep_required_boundaries(given_batches, batch_bytes):
     numbers = np.cumsum([1 + gap // 10 for gap, _, _ in given_batches])
     joins = np.zeros(int(numbers[-1]) + 1, np.bool_)
     joins[numbers] = [join for _, join, _ in given_batches]
@@ -215,10 +215,10 @@ def test_batches_begin_where_they_must(given_batches, batch_bytes):
     assert starts == plain
 
 
-# ------------------------------------------------------------------------------------------------ what goes wrong
+# Failures
 
 
-def test_damage_stops_or_is_kept(tmp_path):
+def test_damage_fails_the_job_or_is_kept(tmp_path):
     data = bytearray(messages(50, magic=2, codec="lz4", batch_bytes=500))
     batches = scan_batches(as_array(bytes(data)))
     at = int(batches.column("position")[3])
@@ -246,12 +246,12 @@ def test_damage_stops_or_is_kept(tmp_path):
     ],
     ids=str,
 )
-def test_a_wrong_message_in_a_wrapper_is_damage(magic, kind, to, tmp_path):
-    """A batch that is written anew has no CRC of the message any more: what was wrong would look right."""
+def test_an_invalid_message_in_a_wrapper_is_damage(magic, kind, to, tmp_path):
+    """A converted batch has no CRC of the message any more: the damaged value would look valid."""
     columns = {"timestamp": [1] * 4, "key": [b"k"] * 4, "value": [b"v"] * 4}
     good = build_records(columns, record_format=magic, codec="gzip")
     inside = bytearray(build_records(columns, record_format=magic, base_offset=4))
-    inside[len(inside) // 2 + BYTES_TO_MAGIC - 2] ^= 1  # of a CRC
+    inside[len(inside) // 2 + BYTES_TO_MAGIC - 2] ^= 1  # a byte of a CRC
     bad = wrapper(magic, 7, compress(Codec.GZIP, bytes(inside), magic=magic))
     (tmp_path / "in-0").mkdir()
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(good + bad)
@@ -270,7 +270,7 @@ def wrapper(magic: int, offset: int, payload: bytes) -> bytes:
     return struct.pack(">qiI", offset, 4 + len(checked_bytes), crc32(checked_bytes)) + checked_bytes
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_output(tmp_path, monkeypatch):
     source = partition(tmp_path / "in", messages(500))
     real = atomic.open_new
 
@@ -303,7 +303,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     assert records(tmp_path / "out") == records(source)
 
 
-def test_two_jobs_on_one_destination(tmp_path):
+def test_two_jobs_with_one_destination(tmp_path):
     source = partition(tmp_path / "in", messages(5))
     with atomic.hold_lock(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
         convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
@@ -320,7 +320,7 @@ def _slow_convert(source: str, target: str) -> None:
     convert(source, target, ConvertSettings(record_format=2), run=run)
 
 
-def test_killed_half_way_then_run_again(tmp_path):
+def test_a_killed_job_is_resumed(tmp_path):
     source = tmp_path / "in"
     for name in ("a-0", "b-0"):
         partition(source, messages(500), name)
@@ -338,7 +338,7 @@ def test_killed_half_way_then_run_again(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
 
 
-def test_a_second_run_does_nothing_another_job_is_refused(tmp_path):
+def test_a_second_run_does_nothing_and_another_job_is_rejected(tmp_path):
     source = partition(tmp_path / "in", messages(500))
     first = convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     stamp = segments(tmp_path / "out")[0].stat().st_ino
@@ -350,7 +350,7 @@ def test_a_second_run_does_nothing_another_job_is_refused(tmp_path):
         convert(str(source), tmp_path / "out", ConvertSettings(record_format=2, codec="lz4"))
 
 
-def test_a_segment_alone(tmp_path):
+def test_a_single_segment(tmp_path):
     source = partition(tmp_path / "in", messages(50))
     convert(str(segments(source)[0]), tmp_path / "one", ConvertSettings(record_format=2))
     assert records(tmp_path / "one") == records(source)
@@ -366,12 +366,12 @@ def test_a_segment_alone(tmp_path):
         {"on_loss": "no"},
     ],
 )
-def test_settings_that_fit_no_log(wrong):
+def test_settings_that_do_not_fit_the_log(wrong):
     with pytest.raises(OptionError):
         ConvertSettings(**{"record_format": 2, **wrong})
 
 
-def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
+def test_records_lost_in_the_job_fail_it(tmp_path, monkeypatch):
     real = segment.rewrite_batches
     monkeypatch.setattr(segment, "rewrite_batches", lambda *arguments: list(real(*arguments))[:-1])
     (tmp_path / "t-0").mkdir()

@@ -1,4 +1,4 @@
-"""A log directory exchanged for its new form: only when no broker has it, and never without the old one."""
+"""A log directory replaced by its converted form: only if no broker has it open, and with the original as backup."""
 
 import fcntl
 import shutil
@@ -29,7 +29,7 @@ def stopped_log(tmp_path):
     return tmp_path / "logs"
 
 
-def test_the_old_one_is_the_backup(stopped_log, tmp_path):
+def test_the_original_directory_is_the_backup(stopped_log, tmp_path):
     convert_in_place(stopped_log, tmp_path / "backup", UP)
     assert headers(stopped_log, "magic") == {2}
     assert records(stopped_log) == without_timestamp_type(records(LOGS / "zk-0102-v1"))
@@ -41,7 +41,7 @@ def test_the_old_one_is_the_backup(stopped_log, tmp_path):
         convert_in_place(stopped_log, tmp_path / "backup", UP)
 
 
-def test_a_directory_that_was_left_unclean_is_refused(stopped_log, tmp_path):
+def test_a_directory_after_an_unclean_stop_is_rejected(stopped_log, tmp_path):
     (stopped_log / ".kafka_cleanshutdown").unlink()
     with pytest.raises(LogDirError, match="did not stop cleanly"):
         convert_in_place(stopped_log, tmp_path / "backup", UP)
@@ -57,7 +57,7 @@ sys.stdin.read()
 """
 
 
-def test_a_directory_that_a_broker_has_open_is_refused(stopped_log, tmp_path):
+def test_a_directory_that_a_broker_has_open_is_rejected(stopped_log, tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(stopped_log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:
@@ -66,12 +66,12 @@ def test_a_directory_that_a_broker_has_open_is_refused(stopped_log, tmp_path):
             convert_in_place(stopped_log, tmp_path / "backup", UP)
         broker.stdin.close()
     assert {path.name for path in tmp_path.iterdir()} == {"logs"}
-    with (stopped_log / ".lock").open("a+b") as lock:  # and it was let go
+    with (stopped_log / ".lock").open("a+b") as lock:  # the job has released its lock
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize("killed_at", [0, 1])
-def test_killed_at_a_rename_then_run_again(stopped_log, tmp_path, monkeypatch, killed_at):
+def test_a_job_killed_during_the_renames_is_resumed(stopped_log, tmp_path, monkeypatch, killed_at):
     real, renames = Path.rename, []
 
     def rename(self, target):
@@ -86,7 +86,7 @@ def test_killed_at_a_rename_then_run_again(stopped_log, tmp_path, monkeypatch, k
         convert_in_place(stopped_log, tmp_path / "backup", UP)
     monkeypatch.undo()
     if killed_at == 1:
-        with pytest.raises(LogDirError, match="has rewritten this directory"):  # the exchange is finished first
+        with pytest.raises(LogDirError, match="has rewritten this directory"):  # the renames are completed first
             convert_in_place(stopped_log, tmp_path / "backup", UP)
     else:
         convert_in_place(stopped_log, tmp_path / "backup", UP)
@@ -94,7 +94,7 @@ def test_killed_at_a_rename_then_run_again(stopped_log, tmp_path, monkeypatch, k
     assert headers(tmp_path / "backup", "magic") == {1}
 
 
-def test_what_is_no_whole_log_directory_is_refused(stopped_log, tmp_path):
+def test_an_incomplete_log_directory_is_rejected(stopped_log, tmp_path):
     partition = next(path for path in stopped_log.iterdir() if path.is_dir())
     with pytest.raises(OptionError, match="is not a local log directory"):
         convert_in_place(partition, tmp_path / "backup", UP)
@@ -103,7 +103,7 @@ def test_what_is_no_whole_log_directory_is_refused(stopped_log, tmp_path):
     assert not list(tmp_path.glob(f"*{atomic.LOCK}"))
 
 
-def test_a_result_within_the_source_is_refused(stopped_log, tmp_path):
+def test_a_result_inside_the_source_is_rejected(stopped_log, tmp_path):
     before = sorted(stopped_log.rglob("*"))
     (tmp_path / "link").symlink_to(stopped_log)
     settings = CleanerSettings(now_ms=0)
@@ -120,6 +120,6 @@ def test_a_result_within_the_source_is_refused(stopped_log, tmp_path):
     assert sorted(stopped_log.rglob("*")) == before
 
 
-def test_the_topics_to_compact_must_be_there(stopped_log, tmp_path):
+def test_topics_to_compact_must_exist(stopped_log, tmp_path):
     with pytest.raises(OptionError, match="no topic nosuch here: there are "):
         compact(str(stopped_log), tmp_path / "new", CleanerSettings(now_ms=0), topics=["*", "nosuch"])

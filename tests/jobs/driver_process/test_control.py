@@ -1,4 +1,4 @@
-"""Processes on the driver's machine: their folder, their locks, and the time limits of questions."""
+"""Processes on the driver's machine: their folder, their locks, and the time limits of requests."""
 
 import os
 import threading
@@ -21,11 +21,11 @@ def top(monkeypatch, tmp_path_factory):
         yield Path(short)
 
 
-def test_a_folder_that_others_can_enter_is_passed_over(top):
+def test_a_folder_that_other_users_can_enter_is_skipped(top):
     first = control.socket_path("a").parent
     assert first.name == f"kafkaframes-{os.getuid()}"
     assert first.stat().st_mode & 0o777 == 0o700
-    first.chmod(0o755)  # as one that another user has created before
+    first.chmod(0o755)  # like one that another user has created before
     second = control.socket_path("a").parent
     assert (second, control.socket_path("a")) == (top / f"{first.name}-1", control.socket_path("a"))
     second.rmdir()
@@ -76,7 +76,7 @@ def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, m
 
 
 class Slow:
-    """Answers after a while."""
+    """Answers after a delay."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -96,7 +96,7 @@ class Slow:
         self.has_ended.set()
 
 
-def test_a_process_that_works_for_long_is_waited_for_and_every_error_is_an_answer(top, monkeypatch):
+def test_a_slow_process_is_waited_for_and_errors_are_returned(top, monkeypatch):
     monkeypatch.setattr(serving, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(control, "HEARTBEAT_INTERVAL_S", 0.05)
     path, ready, answering = control.socket_path("slow"), threading.Event(), Slow(2.2)

@@ -1,4 +1,4 @@
-"""The plain-Python twin of ``_kernels.py``: the same signature, the same outcome, nothing fast."""
+"""The plain-Python reference of ``_kernels.py``: the same signature and results, without optimisation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
 MAX_BYTES_COLUMNS = 8
-MAX_DIGITS = 20  # of an int64, its sign included: what must be free before a number is written
+MAX_DIGITS = 20  # length of an int64 with its sign: the space that must be free before a number is written
 
 
 def _piece(step: Sequence[int], row: int, pool: bytes, words: Sequence[tuple[int, int]], numbers: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""A large chunk's lines are made in pieces: the same lines, in text and in JSON, whatever is damaged."""
+"""The lines of a large chunk are produced in pieces: the same lines, in text and JSON, even with damage."""
 
 import pytest
 from hypothesis import given
@@ -33,10 +33,10 @@ def assert_same(folder, data):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_pieces_of_a_sound_chunk_give_the_lines_of_the_whole(tmp_path, kind):
+def test_pieces_of_a_sound_chunk_have_the_lines_of_the_whole(tmp_path, kind):
     assert_same(tmp_path, kafkaframes.build_records(ROWS, record_format=kind[0], codec=kind[1], batch_records=10))
 
 
 @given(st.integers(0, 1 << 40))
-def test_pieces_of_a_damaged_chunk_give_the_lines_of_the_whole(tmp_path_factory, seed):
+def test_pieces_of_a_damaged_chunk_have_the_lines_of_the_whole(tmp_path_factory, seed):
     assert_same(tmp_path_factory.mktemp("log"), mutations.some_log(seed))

@@ -1,4 +1,4 @@
-"""Kafka's own topics as text: by example, in each version's form; the kind ``dumplog`` has the real ones."""
+"""Kafka's internal topics as text: examples in each version's format. The kind ``dumplog`` compares real ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASSIGNED = {"assignedPartitions": [{"topic": "in", "partitions": [0, 1]}], "user
 ASSIGNMENT = encode_versioned(message("ConsumerProtocolAssignment").from_json(ASSIGNED, 1), 1)
 
 
-def test_a_group_in_the_words_of_2_8():
+def test_a_group_in_the_format_of_2_8():
     decode = DECODERS["offsets"](STYLES["2.8"])
     assert decode(0, *group_record(ASSIGNMENT)) == (
         "group_metadata::group=g",
@@ -37,7 +37,7 @@ def test_a_group_in_the_words_of_2_8():
     assert '{m=BEEF}"' in decode(0, *group_record(b"\xbe\xef", "connect"))[1]
 
 
-def test_a_group_in_json_has_its_members_opened():
+def test_a_group_in_json_has_its_decoded_members():
     decode = DECODERS["offsets"](STYLES["4.3"])
     key, value = decode(0, *group_record(ASSIGNMENT))
     assert key == '{"type":"2","data":{"group":"g"}}'
@@ -48,14 +48,14 @@ def test_a_group_in_json_has_its_members_opened():
     assert '"assignment":"vu8="' in decode(0, *group_record(b"\xbe\xef", "connect"))[1]
 
 
-def test_a_tombstone_is_said():
+def test_a_tombstone_is_printed():
     key, _ = encode_coordinator_record(message("OffsetCommitKey")(group="g", topic="t", partition=1), None, None)
     for style, text in (("4.3", '{"type":"1","data":{"group":"g","topic":"t","partition":1}}'),):
         assert DECODERS["offsets"](STYLES[style])(0, key, None) == (text, "<DELETE>")
     assert DECODERS["offsets"](STYLES["2.8"])(0, key, None) == ("offset_commit::group=g,partition=t-1", "<DELETE>")
 
 
-def test_metadata_has_kafkas_name_of_the_record():
+def test_metadata_records_have_kafkas_names():
     raw = encode_metadata_record(message("NoOpRecord")(), 0)
     decode = DECODERS["cluster-metadata"](STYLES["4.3"])
     assert decode(5, None, raw) == (None, '{"type":"NO_OP_RECORD","version":0,"data":{}}')
@@ -64,7 +64,7 @@ def test_metadata_has_kafkas_name_of_the_record():
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("name", DECODERS)
 @given(key=st.none() | st.binary(max_size=40), value=st.none() | st.binary(max_size=60))
-def test_any_bytes_give_texts(name, style, key, value):
+def test_any_bytes_are_decoded_to_texts(name, style, key, value):
     texts = DECODERS[name](style)(7, key, value)
     assert len(texts) == 2
     assert all(text is None or isinstance(text, str) for text in texts)
@@ -73,17 +73,17 @@ def test_any_bytes_give_texts(name, style, key, value):
 @given(
     kind=st.sampled_from(["LEADER_CHANGE", "SNAPSHOT_HEADER", "KRAFT_VOTERS", "COMMIT"]), value=st.binary(max_size=40)
 )
-def test_any_control_record_gives_text_or_none(kind, value):
+def test_any_control_record_is_decoded_to_text_or_none(kind, value):
     text = format_control_record(kind, value)
     assert text is None or text.endswith("}")
 
 
-def test_partitions_come_in_the_order_of_scalas_set():
+def test_partitions_have_the_order_of_scalas_set():
     assert sort_by_scala_hash([("tx", 0), ("tx", 1)]) == [("tx", 1), ("tx", 0)]
     many = [("t", number) for number in range(40)]
     assert sorted(sort_by_scala_hash(many)) == many
 
 
-def test_an_unknown_decoder_is_refused():
+def test_an_unknown_decoder_is_rejected():
     with pytest.raises(OptionError, match="known: offsets, transaction-log"):
         find_decoder("avro", STYLES["4.3"])

@@ -1,4 +1,4 @@
-"""The line kernel: what is right by example, and that it is its plain twin on any rows."""
+"""The line kernel: examples, and agreement with its reference on any rows."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def columns(rows):
 
 @pytest.mark.parametrize("backend", [reference, _kernels], ids=["reference", "numba"])
 @pytest.mark.parametrize("value", [0, 1, -1, 9, 10, 99, -100, 2**63 - 1, -(2**63)])
-def test_numbers_are_decimal(backend, value, monkeypatch):
+def test_numbers_are_printed_in_decimal(backend, value, monkeypatch):
     monkeypatch.setattr(lines, "kernels", backend)
     assert bytes(plan_line(NumberPart("n")).render_lines({"n": np.array([value])}, 1).data) == str(value).encode()
 
 
 @pytest.mark.parametrize("backend", [reference, _kernels], ids=["reference", "numba"])
-def test_each_part_says_its_piece(backend, monkeypatch):
+def test_each_part_prints_its_field(backend, monkeypatch):
     monkeypatch.setattr(lines, "kernels", backend)
     rows = [(7, 0, b"key", b"value"), (-8, 2, None, b"v"), (9, 1, None, None), (0, 9, b"", b"va")]
     rendered_rows = EVERY_PART.render_lines(columns(rows), 4)
@@ -67,7 +67,7 @@ def test_each_part_says_its_piece(backend, monkeypatch):
 
 
 @given(ROWS)
-def test_the_kernel_agrees_with_its_twin_on_any_rows(rows):
+def test_the_kernel_agrees_with_its_reference_on_any_rows(rows):
     fast = EVERY_PART.render_lines(columns(rows), len(rows))
     kernel, lines.kernels = lines.kernels, reference
     try:
@@ -79,7 +79,7 @@ def test_the_kernel_agrees_with_its_twin_on_any_rows(rows):
 
 
 @pytest.mark.parametrize("backend", [reference, _kernels], ids=["reference", "numba"])
-def test_a_buffer_that_is_too_small_is_said_and_never_overrun(backend):
+def test_a_buffer_that_is_too_small_is_reported_and_never_overrun(backend):
     line, out, ends = EVERY_PART, np.full(64, 7, np.uint8), np.zeros(1, np.int64)
     values = columns([(123456, 2, b"a key", b"a value")])
     slices = lines._view_bytes_columns([values[name] for name in line.bytes_columns])
@@ -93,14 +93,14 @@ def test_a_buffer_that_is_too_small_is_said_and_never_overrun(backend):
         assert status == _kernels.FULL
 
 
-def test_a_slice_of_a_column_is_that_slice():
+def test_a_slice_of_a_column_is_printed_alone():
     whole = pa.array([b"one", None, b"three", b"four"])
     line = plan_line(NullBranchPart("key", (TextPart(b"-"),), (BytesPart("key"),)), TextPart(b" "))
     assert bytes(line.render_lines({"key": whole[1:3]}, 2).data) == b"- three "
     assert bytes(line.render_lines({"key": whole[3:]}, 1).data) == b"four "
 
 
-def test_a_bytes_column_may_stand_anywhere_in_its_data():
+def test_the_values_of_a_bytes_column_may_be_anywhere_in_its_data():
     column = BytesSlices(np.frombuffer(b"..key..", np.uint8), np.array([2, 0, 6]), np.array([3, -1, 0], np.int32))
     line = plan_line(NullBranchPart("key", (TextPart(b"null"),), (BytesPart("key"),)), TextPart(b"/"))
     assert bytes(line.render_lines({"key": column}, 3).data) == b"key/null//"
@@ -116,6 +116,6 @@ def test_many_rows_are_rendered_in_portions(monkeypatch):
     np.testing.assert_array_equal(whole.ends, pieces.ends)
 
 
-def test_too_many_bytes_columns_are_refused_when_planned():
+def test_too_many_bytes_columns_are_rejected_by_the_plan():
     with pytest.raises(ValueError, match="8 bytes columns, not 9"):
         plan_line(*(BytesPart(f"c{i}") for i in range(9)))

@@ -1,4 +1,6 @@
-"""The text of a segment, by example and on hostile files; the agreement kinds hold it against Kafka's on real logs."""
+"""The text of a segment, by example and for malformed files. The agreement kinds compare it with Kafka's on real
+logs.
+"""
 
 from __future__ import annotations
 
@@ -68,11 +70,11 @@ def test_a_batch_and_its_records(tmp_path):
         (TextOptions(print_data_log=True, max_bytes=60), 2),
     ],
 )
-def test_flags_choose_what_is_printed(tmp_path, options, lines):
+def test_flags_select_the_printed_fields(tmp_path, options, lines):
     assert len(print_lines(segment(tmp_path / "t-0", some_records()), options)) == lines
 
 
-def test_styles_differ_as_kafkas_versions_do(tmp_path):
+def test_styles_differ_as_in_kafkas_versions(tmp_path):
     path = segment(tmp_path / "t-0", some_records(1, record_format=1, codec="gzip") + some_records(1, first=5))
     by_style = {style: print_lines(path, TextOptions(style, True, True)) for style in ("4.3.1", "3.9.1", "2.8.2")}
     assert [lines[1] for lines in by_style.values()] == ["Log starting offset: 0"] * 2 + ["Starting offset: 0"]
@@ -81,7 +83,7 @@ def test_styles_differ_as_kafkas_versions_do(tmp_path):
     assert "isValid: true crc: null keySize" in by_style["2.8.2"][5]
 
 
-def test_without_metadata_4_x_bars_a_lone_payload(tmp_path):
+def test_without_metadata_4_x_prints_a_bar_before_a_lone_payload(tmp_path):
     columns = {"key": [None, b"k", None], "value": [b"v", None, None]}
     path = segment(tmp_path / "t-0", kafkaframes.build_records(columns))
     bare = {"print_data_log": True, "skip_record_metadata": True}
@@ -89,7 +91,7 @@ def test_without_metadata_4_x_bars_a_lone_payload(tmp_path):
     assert print_lines(path, TextOptions("3.9", **bare))[3:] == [" payload: v", "| key: k", ""]
 
 
-def test_control_records_say_what_they_are_and_bad_ones_do_too(tmp_path):
+def test_control_records_are_printed_with_their_type_even_invalid_ones(tmp_path):
     marker = build_end_transaction(commit=True, offset=0, timestamp=7, producer_id=4, producer_epoch=1)
     odd = kafkaframes.build_records({"key": [b"\0"], "value": [b""]}, base_offset=1, control=True, transactional=True)
     lines = print_lines(segment(tmp_path / "t-0", marker + odd))
@@ -97,7 +99,7 @@ def test_control_records_say_what_they_are_and_bad_ones_do_too(tmp_path):
     assert "controlType: unreadable" in lines[5]
 
 
-def test_what_is_no_utf8_is_replaced_as_java_does(tmp_path):
+def test_invalid_utf_8_is_replaced_as_in_java(tmp_path):
     path = segment(tmp_path / "t-0", kafkaframes.build_records({"key": [b"\xed\xa0\x80"], "value": [b"\xff\xfe"]}))
     assert print_lines(path)[3].endswith("key: \ufffd payload: \ufffd\ufffd")
 
@@ -113,7 +115,7 @@ def test_offsets_that_are_not_consecutive(tmp_path):
     assert list(moved_text.error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
 
 
-def test_sequences_wrap_in_javas_ints():
+def test_sequences_wrap_as_javas_ints():
     assert add_sequence_deltas(np.array([2**31 - 1, 0, -1, 5]), np.array([2, 2**31 - 1, 9, 3])).tolist() == [
         1,
         2**31 - 1,
@@ -122,7 +124,7 @@ def test_sequences_wrap_in_javas_ints():
     ]
 
 
-def test_chunks_of_any_size_give_the_same_lines(tmp_path, monkeypatch):
+def test_chunks_of_any_size_have_the_same_lines(tmp_path, monkeypatch):
     raw = b"".join(some_records(9, first=9 * n, codec="lz4" if n % 2 else "none") for n in range(40))
     path = segment(tmp_path / "t-0", raw)
     whole = print_lines(path)
@@ -154,7 +156,7 @@ def test_any_bytes_are_dumped_or_reported(tmp_path_factory, raw):
 
 
 @given(at=st.integers(0, 10**6), to=st.integers(0, 255))
-def test_one_wrong_byte_never_ends_the_dump(tmp_path_factory, at, to):
+def test_one_flipped_byte_never_ends_the_dump(tmp_path_factory, at, to):
     raw = bytearray(
         b"".join(some_records(4, first=4 * n, codec=codec) for n, codec in enumerate(("none", "gzip", "zstd")))
     )
@@ -164,7 +166,7 @@ def test_one_wrong_byte_never_ends_the_dump(tmp_path_factory, at, to):
     assert out.startswith(b"Dumping f\nLog starting offset: 0\n")
 
 
-def test_every_truncation_gives_whole_batches_and_says_how_much_is_left(tmp_path):
+def test_a_truncated_file_has_its_whole_batches_and_reports_the_remaining_bytes(tmp_path):
     raw = some_records(2) + some_records(2, first=2, codec="lz4")
     first = len(some_records(2))
     for size in range(len(raw)):
@@ -176,7 +178,7 @@ def test_every_truncation_gives_whole_batches_and_says_how_much_is_left(tmp_path
         assert (f"Found {remaining_bytes} invalid bytes at the end of {NAME}" in lines) == bool(remaining_bytes)
 
 
-def test_a_damaged_batch_is_reported_with_its_place_and_the_rest_is_printed(tmp_path):
+def test_a_damaged_batch_is_reported_with_its_position_and_the_rest_is_printed(tmp_path):
     good, bad = some_records(3, codec="gzip"), bytearray(some_records(3, first=3, codec="gzip"))
     bad[-20] ^= 0x55
     out, _, faults = lines_of_any(segment(tmp_path / "t-0", good + bytes(bad) + some_records(2, first=6)))
@@ -188,7 +190,7 @@ def test_a_damaged_batch_is_reported_with_its_place_and_the_rest_is_printed(tmp_
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 - 13, 10**9])
-def test_a_huge_length_allocates_nothing(tmp_path, size):
+def test_a_huge_length_is_not_allocated(tmp_path, size):
     raw = bytearray(some_records(1))
     raw[8:12] = size.to_bytes(4, "big")
     out, _, faults = lines_of_any(segment(tmp_path / "t-0", bytes(raw)))
@@ -196,13 +198,13 @@ def test_a_huge_length_allocates_nothing(tmp_path, size):
     assert not faults
 
 
-def test_a_preallocated_tail_is_a_fault_as_in_kafka_and_nothing_is_lost(tmp_path):
+def test_preallocated_bytes_at_the_end_are_a_fault_as_in_kafka_and_no_record_is_lost(tmp_path):
     out, _, faults = lines_of_any(segment(tmp_path / "t-0", some_records(2) + bytes(5000)))
     assert out.count(b"| offset") == 2
     assert "below the minimum" in str(faults[0])
 
 
-def test_a_file_that_vanishes_is_a_fault_after_what_was_read(tmp_path, monkeypatch):
+def test_a_file_that_vanishes_is_a_fault_after_the_records_read_before(tmp_path, monkeypatch):
     path = segment(tmp_path / "t-0", some_records(2) * 50)
     monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 500)
     reader = ChunkReader(files.list_files_to_dump([path])[0], chunk_bytes=500)
@@ -223,7 +225,7 @@ def test_a_file_that_shrinks_is_a_fault(tmp_path):
     assert "became shorter" in str(reader.fault)
 
 
-def test_a_file_that_grows_is_read_up_to_where_it_was(tmp_path):
+def test_a_growing_file_is_read_up_to_its_initial_size(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2) * 3)
     reader = ChunkReader(files.list_files_to_dump([path])[0])
     with open(path, "ab") as file:
@@ -231,7 +233,7 @@ def test_a_file_that_grows_is_read_up_to_where_it_was(tmp_path):
     assert sum(len(chunk.batches) for chunk in reader) == 3
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
+@pytest.mark.skipif(os.getuid() == 0, reason="root can read every file")
 def test_an_unreadable_file_is_a_fault(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2))
     os.chmod(path, 0)
@@ -239,11 +241,11 @@ def test_an_unreadable_file_is_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "leader-epoch-checkpoint", "x.log.gz"])
-def test_a_file_of_another_kind_is_ignored_aloud(tmp_path, name):
+def test_a_file_of_another_kind_is_skipped_with_a_message(tmp_path, name):
     assert print_lines(segment(tmp_path, b"text", name)) == ["Dumping f", "Ignoring unknown file f"]
 
 
-def test_a_directory_that_is_no_log_is_refused(tmp_path):
+def test_a_directory_that_is_not_a_log_is_rejected(tmp_path):
     (tmp_path / "music").mkdir()
     (tmp_path / "music" / "song.mp3").write_bytes(b"la")
     with pytest.raises(LogDirError, match="contains no Kafka log directory"):
@@ -254,15 +256,15 @@ def test_a_directory_that_is_no_log_is_refused(tmp_path):
         files.list_files_to_dump([str(tmp_path / "*.log")])
 
 
-def test_an_unknown_style_is_refused(tmp_path):
+def test_an_unknown_style_is_rejected(tmp_path):
     with pytest.raises(OptionError, match=r"known styles: 4\.3, 3\.9, 2\.8"):
         dump_text(segment(tmp_path / "t-0", b""), TextOptions("newest"))
 
 
-# ------------------------------------------------------------------------------------ files, filters, places
+# Files, filters, partitions
 
 
-def test_the_files_of_a_directory_come_partition_by_partition():
+def test_files_of_a_directory_are_dumped_by_partition():
     log_dir = str(DATA / "unclean-half-finished-swap" / "before")
     plain = [Path(file.path).name for file in files.list_files_to_dump([log_dir])]
     everything = files.list_files_to_dump([log_dir], kinds=files.FILE_KINDS, temporary=True)
@@ -271,7 +273,7 @@ def test_the_files_of_a_directory_come_partition_by_partition():
     assert [file.path for file in everything] == sorted(file.path for file in everything)
 
 
-def test_places_are_taken_from_names():
+def test_partition_and_offset_are_taken_from_names():
     assert SegmentOrigin.parse_path("/x/orders-1.3a400b54ac4a47ee86e55390ecea333b-delete/0.log").topic == "orders"
     assert SegmentOrigin.parse_path("/x/backup/0.log") == SegmentOrigin(None, None, "backup", "0.log")
 
@@ -288,7 +290,7 @@ def test_places_are_taken_from_names():
         (RecordFilter(from_offset=99), []),
     ],
 )
-def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
+def test_filters_keep_the_requested_records(tmp_path, conditions, offsets):
     path = segment(tmp_path / "t-0", some_records(6))
     options = TextOptions(deep_iteration=True, print_data_log=True, keep=conditions)
     offsets_printed = [int(line.split()[2]) for line in print_lines(path, options) if line.startswith("| ")]
@@ -301,7 +303,7 @@ def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
     assert not json_lines or json_lines.count(b'"type":"record"') == len(offsets)
 
 
-def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
+def test_a_range_of_offsets_opens_only_the_required_segments(tmp_path):
     for first in (0, 5, 10):
         segment(tmp_path / "t-0", some_records(5, first=first), f"{first:020}.log")
     dump_files = files.list_files_to_dump([str(tmp_path)])
@@ -331,7 +333,7 @@ def test_records_of_damaged_wrappers_have_their_own_crc(tmp_path):
     assert len({line.split("crc: ")[1] for line in lines[3:]}) == 3
 
 
-def test_java_bytes_leaves_what_is_text(tmp_path):
+def test_java_bytes_returns_text_unchanged(tmp_path):
     raw = "päckchen 🎈\n".encode()
     assert text.encode_like_java(raw) is raw
 
@@ -347,8 +349,8 @@ def test_java_bytes_leaves_what_is_text(tmp_path):
         (60, "base_ts"),
     ],
 )
-def test_a_batch_shorter_than_its_header_has_the_fields_that_lie_within_it(tmp_path, size, last):
-    """As Kafka 3.9.1's ``FileRecords`` gives them."""
+def test_a_batch_shorter_than_its_header_has_the_fields_inside_its_bytes(tmp_path, size, last):
+    """Like Kafka 3.9.1's ``FileRecords``."""
     raw = bytearray(some_records(2))
     raw[8:12] = (size - 12).to_bytes(4, "big")
     path = segment(tmp_path / "t-0", bytes(raw))
@@ -369,7 +371,7 @@ def test_a_later_format_has_every_field_but_the_base_timestamp(tmp_path):
 
 def test_a_length_below_minus_one_of_an_old_message_is_printed_as_it_is_stored(tmp_path):
     raw = bytearray(some_records(1, record_format=0))
-    at = 12 + 6  # behind offset, size, CRC, magic and attributes: the key's length
+    at = 12 + 6  # after offset, size, CRC, magic and attributes: the key's length
     raw[at : at + 4] = (-7).to_bytes(4, "big", signed=True)
     raw[at + 4 : at + 4 + 6] = (2).to_bytes(4, "big") + b"k0"  # no bytes of a key: the value's length and bytes
     del raw[at + 10 :]

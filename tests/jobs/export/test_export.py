@@ -1,4 +1,4 @@
-"""Exports of segments: what is written, what is resumed, what damage costs. Without Spark and without processes."""
+"""Exports of segments: contents, resumption, damage. Without Spark and without other processes."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def write_segment(directory, base, records, **options):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_small(monkeypatch):
-    """A file for each segment; ``test_export_sharing`` has the others."""
+    """Make every segment large enough for its own file; ``test_export_sharing`` tests shared files."""
     monkeypatch.setattr(planning, "MAX_SMALL_SEGMENT_BYTES", 0)
 
 
@@ -86,7 +86,7 @@ def comparable(row):
     return row["key"], row["value"], row["offset"], round(row["timestamp"].timestamp() * 1000), headers
 
 
-def test_every_record_is_there_as_it_was(tasks, settings):
+def test_every_record_is_exported_unchanged(tasks, settings):
     outcome = export_segments(tasks, settings)
     assert visible(settings) == [f"topic=t/partition=0/{n:020}.parquet" for n in (0, 200, 400)]
     assert [comparable(row) for row in read_written(settings)] == expected_rows(range(600))
@@ -108,7 +108,7 @@ def test_every_record_is_there_as_it_was(tasks, settings):
     assert summary_json["complete"] is True
 
 
-def test_parquet_is_laid_out_as_measured_best(tasks, settings):
+def test_parquet_has_the_layout_that_measured_best(tasks, settings):
     export_segments(tasks, settings)
     file = pq.ParquetFile(Path(settings.to, visible(settings)[1]))
     assert file.schema_arrow.metadata[b"segment"] == tasks[1].path.encode()
@@ -121,7 +121,7 @@ def test_parquet_is_laid_out_as_measured_best(tasks, settings):
     assert file.metadata.row_group(0).column(columns["offset"]).statistics.min == 200
 
 
-def test_the_other_formats_hold_the_same(tasks, settings):
+def test_the_other_formats_have_the_same_records(tasks, settings):
     wanted_rows = expected_rows(range(600))
     for form in ("arrow", "csv", "json"):
         chosen_settings = replace(settings, to=f"{settings.to}-{form}", form=form, base64=form == "csv")
@@ -157,7 +157,7 @@ def _from_json(path):
 READERS = {"arrow": _from_arrow, "csv": _from_csv, "json": _from_json}
 
 
-def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, settings):
+def test_csv_without_base64_replaces_invalid_utf_8_and_json_keeps_it(tasks, settings):
     by_form = {form: replace(settings, to=f"{settings.to}-{form}", form=form) for form in ("csv", "json")}
     for chosen_settings in by_form.values():
         export_segments(tasks[:1], chosen_settings)
@@ -170,7 +170,7 @@ def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, sett
     assert b64decode(first["value"]["base64"]).startswith(b"value 1 ")
 
 
-def test_an_older_export_in_json_is_not_continued_in_another_form(tasks, settings, monkeypatch):
+def test_an_older_json_export_is_not_continued_in_another_encoding(tasks, settings, monkeypatch):
     chosen_settings = replace(settings, form="json")
     with monkeypatch.context() as older:
         older.setattr(task, "_JSON_LINES_VERSION", 1)
@@ -205,7 +205,7 @@ def test_offsets_of_a_task(tasks, settings):
     assert [row["offset"] for row in read_written(settings)] == list(range(120, 401))
 
 
-def test_control_records_are_left_out_and_counted(tmp_path, settings):
+def test_control_records_are_skipped_and_counted(tmp_path, settings):
     log = tmp_path / "log" / "t-0"
     task = write_segment(log, 0, rows(0, 3), transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     marker = kafkaframes.build_records(
@@ -218,7 +218,7 @@ def test_control_records_are_left_out_and_counted(tmp_path, settings):
     assert outcome.summary.dropped == (DroppedTotals(CONTROL_RECORDS_REASON, 1, 1, len(marker)),)
 
 
-def test_damage_is_told_and_the_rest_exported(tasks, settings):
+def test_damage_is_reported_and_the_rest_exported(tasks, settings):
     path = Path(tasks[1].path)
     raw = bytearray(path.read_bytes())
     second = 12 + int.from_bytes(raw[8:12], "big")
@@ -241,7 +241,7 @@ def test_damage_is_told_and_the_rest_exported(tasks, settings):
     assert not Path(f"{settings.to}2", "_SUCCESS").exists()
 
 
-def test_a_torn_tail_is_named_and_no_damage(tasks, settings):
+def test_a_torn_tail_is_reported_but_is_not_damage(tasks, settings):
     path = Path(tasks[2].path)
     path.write_bytes(path.read_bytes()[:-10])
     tasks[2] = replace(tasks[2], size_bytes=tasks[2].size_bytes - 10)
@@ -251,7 +251,7 @@ def test_a_torn_tail_is_named_and_no_damage(tasks, settings):
     assert [(one.batches, one.records) for one in outcome.summary.dropped] == [(1, None)]
 
 
-def test_a_segment_that_vanished_or_was_cut_fails_alone(tasks, settings):
+def test_a_segment_that_vanished_or_was_truncated_fails_alone(tasks, settings):
     Path(tasks[0].path).unlink()
     with open(tasks[2].path, "ab") as file:
         file.truncate(100)
@@ -262,12 +262,12 @@ def test_a_segment_that_vanished_or_was_cut_fails_alone(tasks, settings):
     ]
     assert [row["offset"] for row in read_written(settings)] == list(range(200, 400))
     assert not Path(settings.to, "_SUCCESS").exists()
-    again = export_segments(tasks[1:2], settings)  # what a new plan has
+    again = export_segments(tasks[1:2], settings)  # the values of a new plan
     assert (again.exported, again.resumed) == (0, 1)
     assert Path(settings.to, "_SUCCESS").exists()
 
 
-def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
+def test_an_interrupted_run_is_resumed(tasks, settings, monkeypatch):
     monkeypatch.setattr(run, "JOB_LOG_BYTES", 1)
 
     def one_then_nothing(function, jobs):
@@ -291,7 +291,7 @@ def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
     assert [row["offset"] for row in read_written(settings)] == list(range(600))
 
 
-def test_a_later_run_takes_up_what_was_appended(tasks, settings):
+def test_a_later_run_exports_appended_records(tasks, settings):
     export_segments(tasks, settings)
     with open(tasks[2].path, "ab") as file:
         file.write(kafkaframes.build_records(rows(600, 20)))
@@ -314,7 +314,7 @@ def test_merged_segments_are_not_exported_twice(tasks, settings):
     assert len(visible(settings)) == 2
 
 
-def test_another_question_is_refused(tasks, settings):
+def test_a_run_with_other_settings_is_rejected(tasks, settings):
     export_segments(tasks, settings)
     with pytest.raises(OptionError, match=r"`on_damage` was keep and is fail.*`overwrite`"):
         export_segments(tasks, replace(settings, on_damage="fail"))
@@ -340,7 +340,7 @@ def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, s
     assert visible(settings) == []
 
 
-def test_two_exports_into_one_place_are_kept_apart(tasks, settings):
+def test_two_exports_to_one_destination_exclude_each_other(tasks, settings):
     def second(function, jobs):
         with pytest.raises(OptionError, match="another export is writing"):
             export_segments(tasks, settings)
@@ -349,7 +349,7 @@ def test_two_exports_into_one_place_are_kept_apart(tasks, settings):
     assert export_segments(tasks, settings, run=second).exported == 3
 
 
-def test_small_segments_go_together(settings):
+def test_small_segments_share_a_file(settings):
     tasks = [ExportTask(f"{n}.log", 1 << 20, n, "t", 0) for n in range(100)]
     jobs = run.group_files_into_jobs([(task,) for task in tasks], settings)
     assert [task for _, files in jobs for (task,) in files] == tasks
@@ -364,7 +364,7 @@ def test_an_empty_segment_writes_nothing(tmp_path, settings):
     assert export_file((task,), settings)[0].output is None
 
 
-def test_rows_that_are_lost_on_the_way_to_a_file_fail_the_segment(tasks, tmp_path, monkeypatch):
+def test_rows_lost_before_a_file_is_written_fail_the_segment(tasks, tmp_path, monkeypatch):
     real = writers.OutputFile.write_rows
     monkeypatch.setattr(writers.OutputFile, "write_rows", lambda self, batch: real(self, batch.slice(1)))
     outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out"), "parquet", RecordFilter(control=False)))
@@ -375,14 +375,14 @@ def test_rows_that_are_lost_on_the_way_to_a_file_fail_the_segment(tasks, tmp_pat
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
-def test_an_outcome_has_the_records_read_and_those_written(tasks, tmp_path, form):
+def test_an_outcome_has_the_numbers_of_records_read_and_written(tasks, tmp_path, form):
     keep = RecordFilter(control=False, from_timestamp=START + 5)
     outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out"), form, keep))
     assert (outcome.records_read, outcome.summary.records) == (600, 595)
     assert outcome.as_json()["records_read"] == 600
 
 
-def test_the_text_of_a_result_counts_the_faults_that_it_does_not_list(tasks, tmp_path):
+def test_the_text_of_a_result_counts_unlisted_faults(tasks, tmp_path):
     outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out")))
     damaged = replace(outcome.results[0], faults=["first", "second"], fault_count=5)
     result = summarize_outcome(replace(outcome, results=(damaged, *outcome.results[1:])))

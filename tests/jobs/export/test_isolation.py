@@ -1,4 +1,4 @@
-"""Exports of transactional logs: what each isolation level writes, and which earlier exports may be continued."""
+"""Exports of transactional logs: the records of each isolation level, and which earlier exports may be continued."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ TRANSACTIONS = LOGS / "kraft-4x-transactions"
 
 
 def exported(to) -> dict[tuple[str, int], list[int]]:
-    """Return the offsets in an export by topic and partition."""
+    """Return the exported offsets by topic and partition."""
     result = {}
     for path in sorted(Path(to).glob("topic=*/partition=*/*.parquet")):
         topic, partition = (part.partition("=")[2] for part in path.parts[-3:-1])
@@ -98,7 +98,7 @@ def test_an_export_of_single_segments_is_read_uncommitted(tmp_path):
         kafkaframes.export_log(segment, tmp_path / "other", isolation="read_committed")
 
 
-# What commit 06119745 stored, whose exports of files were always read_uncommitted.
+# Stored by commit 06119745, whose file exports were always read_uncommitted.
 STORED = {
     "base64": False,
     "form": "parquet",
@@ -135,7 +135,7 @@ def test_an_export_of_an_earlier_release_is_continued_with_its_isolation_level_o
 
 
 def test_the_journal_of_an_earlier_release_is_continued(tmp_path):
-    """Its tasks have no aborted transactions, and bounds as today."""
+    """Its tasks have no aborted transactions, and the same bounds as today."""
     kafkaframes.export_log(SHOP, tmp_path / "out", isolation="read_uncommitted", topics="payments", start=100)
     lines = [
         json.loads(line)
@@ -155,7 +155,7 @@ def test_the_journal_of_an_earlier_release_is_continued(tmp_path):
     }
 
 
-def test_offsets_that_the_log_no_longer_has_are_an_error(tmp_path):
+def test_offsets_that_the_log_has_lost_are_an_error(tmp_path):
     partition = tmp_path / "log" / "t-0"
     partition.mkdir(parents=True)
     raw = kafkaframes.build_records([{"value": b"v"}] * 5, base_offset=100)

@@ -1,4 +1,4 @@
-"""The function ``kafkaframes.export_log``; no JVM. That it agrees with the command: ``tests/test_functions.py``."""
+"""The function ``kafkaframes.export_log``, without a JVM. ``tests/test_functions.py`` compares it with the command."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -8,7 +8,7 @@ import kafkaframes
 from kafkaframes.errors import OptionError
 
 
-def test_topics_offsets_and_keys_are_chosen(tmp_path):
+def test_topics_offsets_and_keys_are_selected(tmp_path):
     export_result = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], start=100, end=110)
     truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
     assert export_result.report.summary.records == len(truth) == export_result.to_dict()["records"]
@@ -25,7 +25,7 @@ def test_topics_offsets_and_keys_are_chosen(tmp_path):
     assert one.report.summary.records == sum(map(len, tables))
 
 
-def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path):
+def test_options_of_the_read_are_checked_before_anything_is_written(tmp_path):
     for export_options, reason in (
         ({"topics": ["x"]}, "topic x does not exist"),
         ({"topics": ["orders"], "partitions": [7]}, "no selected topic has the partition 7"),

@@ -15,7 +15,7 @@ from kafkaframes.jobs.export.task import ExportTaskSettings
 
 
 @pytest.mark.spark
-def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
+def test_an_export_by_spark_has_the_same_rows_and_is_read_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "JOB_LOG_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.spark.options import parse_log_options
@@ -39,7 +39,7 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_failure_on_spark_is_one_line(spark, tmp_path):
+def test_a_failure_on_spark_is_reported_in_one_line(spark, tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.spark.options import parse_log_options
     from kafkaframes.spark.runtime.jobs import create_runner
@@ -67,8 +67,8 @@ def write_segment(path, value, *, topic_id=None):
 
 
 @pytest.mark.parametrize("topic_ids", [(None, None), ("A" * 21 + "Q", "A" * 21 + "g")], ids=["content", "topic id"])
-def test_a_segment_of_another_log_is_refused_although_it_is_as_long(tmp_path, topic_ids):
-    """A size is no identity: an export of another log, or of a topic that was recreated, was taken for done."""
+def test_a_segment_of_another_log_with_the_same_size_is_rejected(tmp_path, topic_ids):
+    """A size does not identify a segment: an export of another log, or of a recreated topic, was taken for complete."""
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.jobs.export.run import export_segments
     from kafkaframes.jobs.export.task import ExportTaskSettings
@@ -87,14 +87,14 @@ def test_a_segment_of_another_log_is_refused_although_it_is_as_long(tmp_path, to
 
 
 def write_log(path, texts, *, batch_records=1):
-    """Write a log without a topic id, whose records have these values."""
+    """Write a log without a topic id, with these record values."""
     rows = [{"value": text.encode(), "offset": n, "timestamp": n} for n, text in texts]
     path.mkdir(parents=True, exist_ok=True)
     (path / f"{0:020}.log").write_bytes(kafkaframes.build_records(rows, batch_records=batch_records))
 
 
-def test_a_segment_of_another_log_is_refused_although_it_has_another_size(tmp_path):
-    """Without topic ids, as of brokers before 2.8. The first batch, or the last records that were read, differ."""
+def test_a_segment_of_another_log_with_another_size_is_rejected(tmp_path):
+    """Without topic ids, as written by brokers before 2.8. The first batch, or the last records read, differ."""
     log, to = tmp_path / "logs" / "t-0", tmp_path / "out"
 
     def export():
@@ -126,7 +126,7 @@ def test_a_segment_of_another_log_is_refused_although_it_has_another_size(tmp_pa
     ]
 
 
-def test_a_swap_that_a_broker_has_put_in_its_place_is_not_exported_twice(tmp_path):
+def test_a_swap_file_that_a_broker_has_installed_is_not_exported_twice(tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.jobs.export.run import export_segments
     from kafkaframes.jobs.export.task import ExportTaskSettings

@@ -1,4 +1,4 @@
-"""Small segments that share a file: what is resumed, written again, refused, removed."""
+"""Small segments that share a file: resumed, written again, rejected, removed."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ def grow_segment(task, records):
     return replace(task, size_bytes=Path(task.path).stat().st_size)
 
 
-def test_closed_segments_share_a_file_and_the_last_has_its_own(tasks, settings):
+def test_closed_segments_share_a_file_and_the_last_one_has_its_own(tasks, settings):
     outcome = export_segments(tasks, settings)
     assert visible(settings) == [name(0), name(80)]
     assert offsets(settings) == list(range(100))
@@ -59,19 +59,19 @@ def test_closed_segments_share_a_file_and_the_last_has_its_own(tasks, settings):
     assert (again.exported, again.resumed, again.summary.records) == (0, 5, 100)
 
 
-def test_what_shares_a_file_stays_together_while_the_log_moves_on(tasks, settings, tmp_path):
+def test_segments_of_a_shared_file_stay_together_while_the_log_changes(tasks, settings, tmp_path):
     export_segments(tasks, settings)
     inode = Path(settings.to, name(0)).stat().st_ino
     last = grow_segment(tasks[4], rows(100, 5))
     more = [write_segment(tmp_path / "log" / "t-0", n, rows(n, 10)) for n in (105, 115, 125)]
-    outcome = export_segments([*tasks[2:4], last, *more], settings)  # retention took two of the four
+    outcome = export_segments([*tasks[2:4], last, *more], settings)  # retention deleted two of the four
     assert (outcome.exported, outcome.resumed) == (4, 2)
     assert visible(settings) == [name(0), name(80), name(105), name(125)]
     assert offsets(settings) == list(range(135))
     assert Path(settings.to, name(0)).stat().st_ino == inode
 
 
-def test_a_file_is_written_again_from_all_its_segments_or_refused(tasks, settings):
+def test_a_file_is_written_again_from_all_its_segments_or_rejected(tasks, settings):
     export_segments(tasks, settings)
     changed_tasks = [tasks[0], write_segment(Path(tasks[1].path).parent, 20, rows(20, 19)), *tasks[2:]]
     outcome = export_segments(changed_tasks, settings)
@@ -86,7 +86,7 @@ def test_a_file_is_written_again_from_all_its_segments_or_refused(tasks, setting
     assert export_segments([other, *tasks[2:]], settings, overwrite=True).summary.records == 78
 
 
-def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
+def test_a_missing_or_truncated_file_is_written_from_the_remaining_segments(tasks, settings):
     export_segments(tasks, settings)
     path = Path(settings.to, name(0))
     path.write_bytes(path.read_bytes()[:100])
@@ -96,7 +96,7 @@ def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
 
 
 @pytest.mark.parametrize("first_kept", [0, 1], ids=["log whole", "first segment gone"])
-def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy(tasks, settings, first_kept):
+def test_an_unrecorded_file_of_a_killed_worker_is_not_a_second_copy(tasks, settings, first_kept):
     def kill(function, jobs):
         yield from map(function, jobs)
         for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
@@ -110,7 +110,7 @@ def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy
     assert offsets(settings) == list(range(20 * first_kept, 100))
 
 
-def test_one_that_cannot_be_read_leaves_the_others_files_of_their_own(tasks, settings):
+def test_an_unreadable_segment_leaves_the_others_with_their_own_files(tasks, settings):
     Path(tasks[1].path).write_bytes(b"")
     outcome = export_segments(tasks, settings)
     assert [result.task for result in outcome.failed] == [tasks[1]]
@@ -121,7 +121,7 @@ def test_one_that_cannot_be_read_leaves_the_others_files_of_their_own(tasks, set
     assert offsets(settings) == [row for first in (0, 20, 40, 60, 80) for row in range(first, first + 20)]
 
 
-def test_segments_without_a_wanted_record_are_done_too(tasks, settings, tmp_path):
+def test_segments_without_a_selected_record_are_complete(tasks, settings, tmp_path):
     nothing = [write_segment(tmp_path / "log" / "t-0", n, []) for n in (100, 101, 102)]
     export_segments([*tasks, *nothing], settings)
     assert visible(settings) == [name(0)]
@@ -129,7 +129,7 @@ def test_segments_without_a_wanted_record_are_done_too(tasks, settings, tmp_path
     assert offsets(settings) == list(range(100))
 
 
-def test_journals_of_before_are_understood(tasks, settings):
+def test_journals_of_earlier_releases_are_read(tasks, settings):
     small, planning.MAX_SMALL_SEGMENT_BYTES = planning.MAX_SMALL_SEGMENT_BYTES, 0
     try:
         export_segments(tasks, settings)
@@ -147,7 +147,7 @@ def task(topic, number, size):
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6 << 20), st.booleans()), max_size=30))
-def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given_segments):
+def test_every_remaining_segment_shares_a_file_with_its_neighbours(given_segments):
     tasks_with_status = [(task(topic, n, size), ok) for n, (topic, size, ok) in enumerate(sorted(given_segments))]
     finished_tasks = FinishedSegments(
         {one.name: SegmentResult(one) for one, ok in tasks_with_status if ok}, {}, frozenset()
@@ -166,7 +166,7 @@ def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given
             assert lasts[file[0].topic] not in file
 
 
-def test_small_neighbours_do_share():
+def test_small_neighbours_share_a_file():
     tasks = [task("a", n, 1 << 20) for n in range(100)]
     assert [len(file) for file in plan_files(tasks, NOTHING)] == [6] * 16 + [3, 1]
     tasks = [task("a", n, 4 << 20) for n in range(1000)]

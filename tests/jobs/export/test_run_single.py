@@ -1,4 +1,4 @@
-"""One Parquet file for a whole log: the same records, and a backup that is restored as it is."""
+"""One Parquet file for a whole log: the same records, and a backup that can be restored directly."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def ask_or_raise(*arguments):
     raise error
 
 
-def test_one_file_has_everything_and_is_restored(tmp_path):
+def test_one_file_has_every_record_and_is_restored(tmp_path):
     file = tmp_path / "backup" / "shop.parquet"
     result = ask(SHOP, "-o", file)
     assert result.exit_code == 0, result.output
@@ -40,7 +40,7 @@ def test_one_file_has_everything_and_is_restored(tmp_path):
     assert again == expected_records
 
 
-def test_a_file_that_is_there_stays_and_other_formats_are_refused(tmp_path):
+def test_an_existing_file_is_kept_and_other_formats_are_rejected(tmp_path):
     file = tmp_path / "a.parquet"
     file.write_text("mine")
     with pytest.raises(OptionError, match="--overwrite replaces it"):

@@ -78,7 +78,7 @@ def test_a_later_run_adds_the_new_records_of_each_partition(servers, admin, tmp_
 
 @pytest.mark.usefixtures("small_ranges")
 def test_an_interrupted_run_continues_with_the_missing_ranges(servers, admin, tmp_path):
-    """Several workers finish ranges in any order, so that a killed run may leave a hole in a partition."""
+    """Several workers complete ranges in any order, so that a killed run may leave a hole in a partition."""
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 50))
     settings = TopicExportSettings()
@@ -129,8 +129,8 @@ def test_offsets_lost_between_two_runs_are_an_error_or_a_note(servers, admin, tm
     assert offsets_of(tmp_path / "out") == [*range(5), *range(8, 12)]
 
 
-def test_the_first_records_that_a_known_partition_lost_are_a_loss(servers, admin, tmp_path):
-    """The partition was empty in the first run, so that no file shows where it begins."""
+def test_lost_first_records_of_a_known_partition_are_a_loss(servers, admin, tmp_path):
+    """The partition was empty in the first run, so that no file has its start offset."""
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     export_topics(servers, "t", tmp_path / "out")
     send(servers, texts(0, 5))
@@ -139,7 +139,7 @@ def test_the_first_records_that_a_known_partition_lost_are_a_loss(servers, admin
         export_topics(servers, "t", tmp_path / "out")
 
 
-def test_a_topic_that_was_deleted_and_created_again_is_another_source(servers, admin, tmp_path):
+def test_a_recreated_topic_is_another_source(servers, admin, tmp_path):
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 5))
     export_topics(servers, "t", tmp_path / "out")
@@ -205,7 +205,7 @@ def test_the_range_and_the_conditions_select_records(servers, admin, tmp_path):
         export_topics(servers, [], tmp_path / "b")
 
 
-def test_a_group_is_the_start_of_new_partitions(servers, admin, tmp_path):
+def test_committed_offsets_of_a_group_are_the_start_of_new_partitions(servers, admin, tmp_path):
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 10))
     admin.alter_group_offsets("g", {TopicPartition("t", 0): 4})
@@ -217,7 +217,7 @@ def test_a_group_is_the_start_of_new_partitions(servers, admin, tmp_path):
     assert offsets_of(tmp_path / "out") == list(range(4, 14))
 
 
-def test_logs_and_topics_have_destinations_of_their_own(servers, admin, tmp_path):
+def test_logs_and_topics_need_separate_destinations(servers, admin, tmp_path):
     admin.create_topics([NewTopic(name="t", num_partitions=1)])
     send(servers, texts(0, 5))
     export_topics(servers, "t", tmp_path / "out")

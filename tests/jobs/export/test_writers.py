@@ -1,4 +1,4 @@
-"""Output files on a disk that is full: one error, and no traceback behind it, when the writer is forgotten."""
+"""Output files on a full disk: one error, without a further traceback when the writer is garbage collected."""
 
 import gc
 import os
@@ -34,11 +34,11 @@ def test_a_full_disk_is_one_error(form, rows):
 
     with pytest.raises(OSError, match="No space left on device"):
         write()
-    gc.collect()  # what is raised behind the error is a warning of pytest's, so a failure
+    gc.collect()  # a later exception is a pytest warning, and therefore a failure
 
 
 @pytest.mark.parametrize("where", ["--to", "-o"])
-def test_export_says_it_in_a_line_and_leaves_no_half_file(where, tmp_path):
+def test_export_reports_a_full_disk_in_one_line_and_leaves_no_partial_file(where, tmp_path):
     directory = tmp_path / "log" / "orders-0"
     directory.mkdir(parents=True)
     values = [os.urandom(1_000) for _ in range(_DISK_BYTES // 250)]

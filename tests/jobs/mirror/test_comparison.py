@@ -1,4 +1,4 @@
-"""A mirror resumes only where source and copy hold the same records: what is there counts, not how long it is."""
+"""A mirror resumes only if source and copy have the same records: contents are compared, not lengths."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def write(broker, *values, topic="orders", key=b"k", headers=(), timestamp=TIMES):
-    """Append records, one a batch, with the same time in every broker."""
+    """Append records, one per batch, with the same timestamp in every broker."""
     with Producer(broker.bootstrap_servers) as producer:
         for value in values:
             producer.send(topic, value, key=key, headers=list(headers), timestamp_ms=timestamp).result(WAIT_S)
@@ -38,7 +38,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("held_rows", LAYOUTS.values(), ids=LAYOUTS)
-def test_a_copy_with_other_records_is_refused_and_both_sides_are_shown(held_rows):
+def test_a_copy_with_other_records_is_rejected_and_both_sides_are_shown(held_rows):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         write(target, *held_rows)
@@ -59,7 +59,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("other", DIFFERENCES.values(), ids=DIFFERENCES)
-def test_key_headers_and_timestamp_count_too(other):
+def test_key_headers_and_timestamp_are_compared_too(other):
     with Broker() as source, Broker() as target:
         write(source, b"a", b"b")
         write(target, b"a", **other)
@@ -68,7 +68,7 @@ def test_key_headers_and_timestamp_count_too(other):
 
 
 @pytest.mark.parametrize("ends", ["topic to directory", "directory to topic", "directory to directory"])
-def test_directories_are_compared_as_topics_are(tmp_path, ends):
+def test_directories_are_compared_like_topics(tmp_path, ends):
     for name, values in (("a", SOURCE), ("b", [b"o0", b"o1"])):
         with Broker(data_dir=tmp_path / name) as broker:
             write(broker, *values)
@@ -87,7 +87,7 @@ def check_refused(source, target):
         run_mirror(source, target)
 
 
-def test_a_dry_run_compares_too():
+def test_a_dry_run_compares_as_well():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         write(target, b"o0")
@@ -95,7 +95,7 @@ def test_a_dry_run_compares_too():
             run_mirror(source.bootstrap_servers, target.bootstrap_servers, dry_run=True)
 
 
-def test_its_own_copy_is_continued_after_compaction_and_retention_on_either_side(tmp_path):
+def test_a_copy_is_continued_after_compaction_and_retention_on_either_side(tmp_path):
     with Broker() as source, Broker() as target:
         with Producer(source.bootstrap_servers, batch_size=2_000) as producer:
             producer.send_arrow(table(5_000), topic="orders")
@@ -111,7 +111,7 @@ def test_its_own_copy_is_continued_after_compaction_and_retention_on_either_side
         assert report.records_written == 1
 
 
-def test_long_copies_are_compared_at_their_ends_and_between():
+def test_long_copies_are_compared_at_both_ends_and_by_samples():
     with Broker() as source, Broker() as target:
         for broker in (source, target):
             with Producer(broker.bootstrap_servers, batch_size=64_000, compression_type="none") as producer:
@@ -123,11 +123,11 @@ def test_long_copies_are_compared_at_their_ends_and_between():
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
 
 
-FOREIGN = 25  # of 64 records of 200,000 bytes: neither among the first, nor a sample, nor the last
+FOREIGN = 25  # of 64 records of 200,000 bytes: not among the first, the samples or the last
 
 
 def fill(broker, *, other=None):
-    """Append 64 large records; ``other`` is the number of one that differs."""
+    """Append 64 large records. ``other`` is the number of a record that differs."""
     with Producer(broker.bootstrap_servers, compression_type="none") as producer:
         for number in range(64):
             value = (b"y" if number == other else b"x") * 200_000
@@ -141,7 +141,7 @@ def test_between_directories_all_records_are_compared(tmp_path):
     with pytest.raises(LogDirError, match=f"offset {FOREIGN}"):
         run_mirror(tmp_path / "a", tmp_path / "b")
     report = run_mirror(tmp_path / "a", tmp_path / "b", compare="samples").partitions[0]
-    assert 2 < report.compared < 64  # the report says how many
+    assert 2 < report.compared < 64  # the report has the number
 
 
 def flip_bit(path):
@@ -152,7 +152,7 @@ def flip_bit(path):
     log.write_bytes(raw)
 
 
-def test_the_same_damage_on_both_sides_is_reported_though_the_bytes_are_equal(tmp_path):
+def test_equal_damage_on_both_sides_is_reported_although_the_bytes_are_equal(tmp_path):
     with Broker(data_dir=tmp_path / "a") as broker:
         fill(broker)
     run_mirror(tmp_path / "a", tmp_path / "b")
@@ -160,13 +160,13 @@ def test_the_same_damage_on_both_sides_is_reported_though_the_bytes_are_equal(tm
     flip_bit(tmp_path / "a")
     assert run_mirror(tmp_path / "a", tmp_path / "b", on_damage="drop").partitions[0].compared == 63
     flip_bit(tmp_path / "b")
-    for on_damage in ("fail", "drop"):  # drop omits batches of the source; a damaged copy is always an error
+    for on_damage in ("fail", "drop"):  # on_damage=drop omits batches of the source; a damaged copy is always an error
         with pytest.raises(CorruptRecordError, match="CRC"):
             run_mirror(tmp_path / "a", tmp_path / "b", on_damage=on_damage)
 
 
 @pytest.mark.parametrize("other", [None, FOREIGN])
-def test_between_clusters_all_records_are_compared_if_asked(other):
+def test_between_clusters_all_records_are_compared_on_request(other):
     with Broker() as source, Broker() as target:
         fill(source)
         fill(target, other=other)
@@ -197,7 +197,7 @@ def lose_all(broker, offset):
         admin.delete_records({ORDERS: offset})
 
 
-def test_without_a_common_offset_a_flag_is_needed():
+def test_without_a_common_offset_a_flag_is_required():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         write(target, b"o0", b"o1")
@@ -206,10 +206,10 @@ def test_without_a_common_offset_a_flag_is_needed():
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
         assert values_of(target) == [b"o0", b"o1"]
         run_mirror(source.bootstrap_servers, target.bootstrap_servers, unverified=True)
-        assert values_of(target) == [b"s3", b"s4"]  # a copy begins where its source does
+        assert values_of(target) == [b"s3", b"s4"]  # a copy begins at its source's first offset
 
 
-def test_a_copy_that_holds_no_record_needs_no_flag():
+def test_a_copy_without_records_needs_no_flag():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         lose_all(source, 5)
@@ -231,7 +231,7 @@ def run_reassigning(source, target, tmp_path, **settings):
     )
 
 
-def test_new_offsets_are_compared_by_the_mapping(tmp_path):
+def test_new_offsets_are_compared_through_the_mapping(tmp_path):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         lose_all(source, 2)
@@ -241,7 +241,7 @@ def test_new_offsets_are_compared_by_the_mapping(tmp_path):
         assert values_of(target) == [b"s2", b"s3", b"s4", b"s5"]
 
 
-def test_a_target_that_sets_its_own_time_is_compared_without_it(tmp_path):
+def test_a_target_with_log_append_time_is_compared_without_timestamps(tmp_path):
     with Broker() as source, Broker() as target:
         with Admin(target.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="orders", configs={"message.timestamp.type": "LogAppendTime"})])
@@ -251,7 +251,7 @@ def test_a_target_that_sets_its_own_time_is_compared_without_it(tmp_path):
         assert run_reassigning(source, target, tmp_path).partitions[0].compared == 5
 
 
-def test_a_mapping_of_both_topics_ids_shows_whose_copy_it_is(tmp_path):
+def test_a_mapping_identifies_its_copy_by_both_topic_ids(tmp_path):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         run_reassigning(source, target, tmp_path)
@@ -317,7 +317,7 @@ def recreate(broker, *values):
 
 
 @pytest.mark.parametrize("values", [[b"n0"], [b"n%d" % number for number in range(9)]], ids=["shorter", "longer"])
-def test_a_source_that_is_recreated_under_follow_ends_the_mirror(values):
+def test_a_recreated_source_ends_a_mirror_with_follow(values):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         with Following(source, target) as following:
@@ -328,7 +328,7 @@ def test_a_source_that_is_recreated_under_follow_ends_the_mirror(values):
         assert "other records" in str(following.failure) or "recreated" in str(following.failure)
 
 
-def test_a_source_that_is_recreated_with_the_same_records_is_followed_on():
+def test_a_recreated_source_with_the_same_records_is_followed():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         with Following(source, target) as following:
@@ -338,7 +338,7 @@ def test_a_source_that_is_recreated_with_the_same_records_is_followed_on():
         assert following.failure is None, following.failure
 
 
-def test_the_first_records_that_a_new_partition_lost_are_reported_under_follow():
+def test_lost_first_records_of_a_new_partition_are_reported_with_follow():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         with Following(source, target, interval_s=1.0) as following:

@@ -1,4 +1,4 @@
-"""Copies that keep offsets: byte for byte, from real brokers' logs and our own, into a broker and into a directory."""
+"""Copies that keep offsets: byte for byte, from real brokers' logs and ours, into a broker and into a directory."""
 
 import shutil
 from pathlib import Path
@@ -18,21 +18,21 @@ WHOLE = ["kraft-4x-transactions", "zk-0102-v1", "zk-28-mixed"]
 
 
 @pytest.mark.parametrize("case", WHOLE)
-def test_a_real_brokers_log_survives_byte_for_byte(tmp_path, case):
+def test_a_real_brokers_log_is_copied_byte_for_byte(tmp_path, case):
     report = run_mirror(LOGS / case, tmp_path / "copy", groups=False)
     assert logs_of(tmp_path / "copy") == logs_of(LOGS / case)
     assert report.keeps_offsets
     assert sum(partition.batches_written for partition in report.partitions) > 100
 
 
-def test_a_transaction_that_is_open_in_a_directory_is_open_in_its_copy_however_long_it_takes(tmp_path, monkeypatch):
+def test_an_open_transaction_of_a_directory_stays_open_in_its_copy(tmp_path, monkeypatch):
     key = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     monkeypatch.setattr("kafkaframes.broker.settings.settings.DEFAULTS", {**DEFAULTS, key: "1"})
     run_mirror(LOGS / WHOLE[0], tmp_path / "copy", groups=False)
     assert logs_of(tmp_path / "copy") == logs_of(LOGS / WHOLE[0])
 
 
-def test_deleted_records_stay_deleted_and_the_next_offset_is_the_same(tmp_path):
+def test_deleted_records_stay_deleted_and_the_next_offset_is_kept(tmp_path):
     run_mirror(LOGS / "deleted-records", tmp_path / "copy")
     before, after = logs_of(LOGS / "deleted-records"), logs_of(tmp_path / "copy")
     assert {place: start for place, (start, _) in before.items()} == {
@@ -46,7 +46,7 @@ def test_deleted_records_stay_deleted_and_the_next_offset_is_the_same(tmp_path):
         assert rows_of(copy.bootstrap_servers, "trimmed-to-end") == {0: []}
 
 
-def test_topics_of_ours_from_broker_to_broker_and_the_copy_is_a_topic_like_any_other(tmp_path):
+def test_topics_are_copied_between_our_brokers_and_the_copy_is_an_ordinary_topic(tmp_path):
     with Broker(data_dir=tmp_path / "a") as a, Broker(data_dir=tmp_path / "b") as b:
         fill(a)
         report = run_mirror(a.bootstrap_servers, b.bootstrap_servers)
@@ -57,7 +57,7 @@ def test_topics_of_ours_from_broker_to_broker_and_the_copy_is_a_topic_like_any_o
             assert configs["retention.ms"].value == "123456789012"
             assert configs["kafkaframes.on.noncontiguous"].value == "kafka"
             assert len(admin.describe_topics(["plain"])["plain"].partitions) == 3
-        with Producer(b.bootstrap_servers) as producer:  # as before it was a copy
+        with Producer(b.bootstrap_servers) as producer:  # as before the copy
             end = len(rows_of(b.bootstrap_servers, "stamped")[0])
             assert producer.send("stamped", b"next").result().offset == end
 
@@ -69,7 +69,7 @@ def test_a_compacted_topic_with_holes_in_its_batches(tmp_path):
     assert logs_of(tmp_path / "copy") == {log: source_logs[log] for log in source_logs if log.topic == "customers"}
 
 
-def test_it_goes_on_where_the_copy_ends_and_takes_new_partitions(tmp_path):
+def test_a_later_run_continues_at_the_end_of_the_copy_and_adds_new_partitions(tmp_path):
     with Broker() as a, Broker() as b:
         fill(a)
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("pl*", "money"))
@@ -87,7 +87,7 @@ def test_it_goes_on_where_the_copy_ends_and_takes_new_partitions(tmp_path):
         assert lines == []
 
 
-def test_a_dry_run_says_what_is_to_be_done_and_does_nothing(tmp_path):
+def test_a_dry_run_reports_the_steps_and_does_nothing(tmp_path):
     with Broker() as a, Broker() as b:
         fill(a)
         to_servers = run_mirror(a.bootstrap_servers, b.bootstrap_servers, dry_run=True)
@@ -101,7 +101,7 @@ def test_a_dry_run_says_what_is_to_be_done_and_does_nothing(tmp_path):
         assert str(report).endswith("nothing was written: a dry run")
 
 
-def test_the_committed_offsets_of_groups_are_carried_and_none_goes_back(tmp_path):
+def test_committed_offsets_of_groups_are_copied_and_never_go_back(tmp_path):
     with Broker() as a, Broker() as b:
         fill(a)
         place = TopicPartition("plain", 0)
@@ -120,7 +120,7 @@ def test_the_committed_offsets_of_groups_are_carried_and_none_goes_back(tmp_path
             assert target.group_offsets("billing")[place].offset == 60
 
 
-def test_a_group_that_is_at_work_in_the_target_is_left_alone():
+def test_an_active_group_in_the_target_is_not_changed():
     with Broker() as a, Broker() as b:
         fill(a)
         with Admin(a.bootstrap_servers) as source:
@@ -134,7 +134,7 @@ def test_a_group_that_is_at_work_in_the_target_is_left_alone():
 
 
 def write_damaged_log(tmp_path: Path) -> Path:
-    """Return a directory with one flipped bit in the middle, as if its broker had stopped cleanly."""
+    """Return a directory with one flipped bit in the middle, marked as cleanly stopped."""
     copy = tmp_path / "damaged"
     shutil.copytree(LOGS / "zk-0102-v1", copy)
     log = max(copy.glob("*-0/*.log"), key=lambda one: (one.stat().st_size, one))
@@ -145,7 +145,7 @@ def write_damaged_log(tmp_path: Path) -> Path:
     return copy
 
 
-def test_damage_stops_it_or_is_left_out_and_counted(tmp_path):
+def test_damage_fails_the_mirror_or_is_skipped_and_counted(tmp_path):
     source = write_damaged_log(tmp_path)
     with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(`on_damage`=drop omits it\)"):
         run_mirror(source, tmp_path / "stopped")
@@ -157,7 +157,7 @@ def test_damage_stops_it_or_is_left_out_and_counted(tmp_path):
     assert 0 < len(whole) - len(kept_bytes) < len(whole) // 2
 
 
-def test_a_copy_of_another_log_is_not_gone_on_with():
+def test_a_copy_of_another_log_is_not_continued():
     with Broker() as a, Broker() as b:
         for broker, count in ((a, 10), (b, 20)):
             with Producer(broker.bootstrap_servers) as producer:
@@ -166,7 +166,7 @@ def test_a_copy_of_another_log_is_not_gone_on_with():
             run_mirror(a.bootstrap_servers, b.bootstrap_servers, timeout_s=0.5)
 
 
-def test_mistakes_are_told(tmp_path):
+def test_invalid_arguments_are_reported(tmp_path):
     with Broker() as a:
         with Admin(a.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="orders")])
@@ -184,7 +184,7 @@ def test_mistakes_are_told(tmp_path):
 
 @pytest.fixture
 def ends_without_records(tmp_path):
-    """A log directory as the cleaner leaves it: nothing is left of the last segments but their last offsets."""
+    """A log directory after cleaning: the last segments have lost all records, and have only their last offsets."""
     source = tmp_path / "cleaned"
     rows = [{"key": b"k%d" % number, "value": b"v", "timestamp": 1_760_000_000_000} for number in range(50)]
     for partition, segments in enumerate([{0: build_records(rows), 100: b""}, {70: b""}, {0: b"", 30: b""}]):
@@ -200,12 +200,12 @@ ENDS = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 70, TopicPartition(
 
 @pytest.fixture
 def one_wait_is_too_long(monkeypatch):
-    """Whoever waits for what never comes waits longer than a test may take."""
+    """Make the timeout of waits longer than a test may take."""
     monkeypatch.setattr("kafkaframes.jobs.mirror.job._STALL_TIMEOUT_S", 3600.0)
 
 
 @pytest.mark.usefixtures("one_wait_is_too_long")
-def test_a_log_that_ends_behind_its_last_batch_is_copied_to_its_end_at_once(tmp_path, ends_without_records):
+def test_a_log_whose_end_is_after_its_last_batch_is_copied_to_its_end_without_waiting(tmp_path, ends_without_records):
     run_mirror(ends_without_records, tmp_path / "copy")
     with Broker(serve=ends_without_records) as source, Broker() as kept_target, Broker() as renumbered_target:
         run_mirror(source.bootstrap_servers, kept_target.bootstrap_servers)
@@ -230,7 +230,7 @@ def end_of(broker, partition):
 
 
 @pytest.mark.usefixtures("one_wait_is_too_long")
-def test_a_log_that_ends_with_what_was_aborted(tmp_path):
+def test_a_log_that_ends_with_an_aborted_transaction(tmp_path):
     with Broker() as a, Broker() as b, Broker() as c:
         with Producer(a.bootstrap_servers, transactional_id="t") as producer:
             for end in (producer.commit_transaction, producer.abort_transaction):
@@ -243,13 +243,13 @@ def test_a_log_that_ends_with_what_was_aborted(tmp_path):
         assert end_of(c, TopicPartition("money", 0)) == 20
 
 
-def test_a_gap_is_skipped_only_where_nothing_is(ends_without_records):
+def test_only_a_gap_without_records_is_skipped(ends_without_records):
     with Broker(serve=ends_without_records) as source, Consumer(source.bootstrap_servers) as consumer:
         place = TopicPartition("t", 0)
         consumer.assign({place: 49})
         assert not consumer.skip_gap(place, 100)
         assert consumer.position(place) == 49
         assert consumer.fetch(60_000).next_offset == 50
-        assert not consumer.skip_gap(place, 101)  # the log ends before
+        assert not consumer.skip_gap(place, 101)  # the log ends before the offset
         assert consumer.skip_gap(place, 100)
         assert consumer.position(place) == 100

@@ -1,4 +1,4 @@
-"""Jobs over TLS whose properties have the names of other clients: each of their clients uses the certificate."""
+"""Jobs over TLS with properties under the names of other clients: each internal client uses the certificate."""
 
 import pytest
 from tests.broker import test_security
@@ -50,7 +50,7 @@ def test_plans_of_a_table_use_the_certificate(encrypted_broker):
     assert len(make_topic_planner(TopicOptions(client, subscribe=frozenset({"encrypted"})))(None).tasks) == 1
     (hidden_transaction,) = find_open_transactions(
         {TopicPartition("encrypted", 0): 0}, client
-    )  # asks an admin client, too
+    )  # uses an admin client as well
     assert hidden_transaction.topic == "encrypted"
 
 

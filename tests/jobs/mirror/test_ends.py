@@ -1,4 +1,4 @@
-"""The topics of a copy: what a target does not take is left out and said."""
+"""The topics of a copy: settings that a target rejects are left out and reported."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def prepare_topic(configs):
     )
 
 
-def test_a_topic_is_made_without_the_settings_that_the_target_refuses():
+def test_a_topic_is_created_without_the_settings_that_the_target_rejects():
     report, partitions, own = asyncio.run(
         prepare_topic({"retention.ms": "7", "no.such.setting": "x", "cleanup.policy": "compact"})
     )
@@ -33,7 +33,7 @@ def test_a_topic_is_made_without_the_settings_that_the_target_refuses():
     assert "no.such.setting" not in own
 
 
-def test_a_topic_whose_settings_are_taken_has_them_all():
+def test_a_topic_keeps_all_settings_that_the_target_accepts():
     report, partitions, own = asyncio.run(prepare_topic({"retention.ms": "7"}))
     assert (report.configs_left, report.created, partitions) == ({}, ["t"], 2)
     assert own["retention.ms"] == "7"

@@ -1,4 +1,4 @@
-"""A mirror that is killed goes on; one that follows takes what comes, until it is told to stop."""
+"""A killed mirror is resumed. A mirror with follow copies new records until it is stopped."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def command(source, target, *options: str) -> list[str]:
 
 @contextmanager
 def running(arguments: list[str], **options):
-    """Run a command; whatever happens, it has ended afterwards."""
+    """Run a command, which is always stopped at the end."""
     job = subprocess.Popen(arguments, **options)
     try:
         yield job
@@ -50,7 +50,7 @@ def many_batches(servers: str) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--offsets", "reassign", "--state")], ids=["keep", "reassign"])
-def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
+def test_a_mirror_to_a_broker_resumes_after_a_kill(tmp_path, options):
     options = (*options, str(tmp_path / "state")) if options else ()
     with Broker() as a, Broker() as b:
         many_batches(a.bootstrap_servers)
@@ -75,7 +75,7 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
         assert before == after
 
 
-def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
+def test_a_mirror_to_a_directory_resumes_after_a_kill(tmp_path):
     with Broker(data_dir=tmp_path / "a") as a:
         many_batches(a.bootstrap_servers)
         held_requests = a.on("Fetch").after(10).ignore()
@@ -89,7 +89,7 @@ def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
         assert logs_of(tmp_path / "b") == logs_of(tmp_path / "a")
 
 
-def test_following_it_takes_new_records_topics_and_commits_until_told_to_stop(tmp_path):
+def test_follow_copies_new_records_topics_and_commits_until_stopped(tmp_path):
     with Broker() as a, Broker() as b:
         fill(a)
         arguments = command(a.bootstrap_servers, b.bootstrap_servers, "--follow", "--topic", "p*")
@@ -108,7 +108,7 @@ def count_of(broker: Broker, topic: str) -> int:
     return sum(broker.topics[topic].end_offsets)
 
 
-def test_new_topics_and_commits_are_seen_in_their_intervals():
+def test_new_topics_and_commits_are_copied_in_their_intervals():
     place = TopicPartition("later", 0)
     with Broker() as a, Broker() as b:
         fill(a)
@@ -139,7 +139,7 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
     assert "later" in results["report"].created
 
 
-def test_a_source_that_cannot_be_reached_leaves_nothing_behind(tmp_path):
+def test_an_unreachable_source_leaves_no_output(tmp_path):
     with socket.socket() as refusing:
         refusing.bind(("127.0.0.1", 0))
         source = f"127.0.0.1:{refusing.getsockname()[1]}"
@@ -148,16 +148,16 @@ def test_a_source_that_cannot_be_reached_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_topic_that_the_source_does_not_have_leaves_nothing_behind(tmp_path):
+def test_a_missing_topic_of_the_source_leaves_no_output(tmp_path):
     with Broker() as broker, pytest.raises(OptionError, match="nowhere"):
         run_mirror(broker.bootstrap_servers, tmp_path / "copy", topics=("nowhere",))
     assert list(tmp_path.iterdir()) == []
 
 
 def write_damaged_log(tmp_path, change):
-    """A log directory with a partition of two segments, two batches in each; ``change`` has the list of the batches.
+    """Write a log directory with a partition of two segments of two batches. ``change`` alters the list of the batches.
 
-    Its indexes are there and it was stopped cleanly, so that no recovery looks at the batches.
+    It has indexes and a clean shutdown marker, so that no recovery reads the batches.
     """
     raws = [bytearray(build_records({"value": [b"%d" % number], "timestamp": [1]})) for number in range(4)]
     for offset, raw in enumerate(raws):
@@ -173,7 +173,7 @@ def write_damaged_log(tmp_path, change):
     return tmp_path / "log"
 
 
-def test_what_of_a_directory_cannot_be_read_is_told_and_the_rest_is_copied(tmp_path):
+def test_unreadable_parts_of_a_directory_are_reported_and_the_rest_is_copied(tmp_path):
     lost_batches = []
 
     def cut(raws):
@@ -188,7 +188,7 @@ def test_what_of_a_directory_cannot_be_read_is_told_and_the_rest_is_copied(tmp_p
 
 
 @pytest.mark.parametrize("offset", [0, 2**63 - 1], ids=["one that was there", "the largest"])
-def test_offsets_that_go_back_are_told_in_words(tmp_path, offset):
+def test_decreasing_offsets_are_reported(tmp_path, offset):
     def back(raws):
         raws[1][:8] = offset.to_bytes(8, "big")
 
@@ -196,7 +196,7 @@ def test_offsets_that_go_back_are_told_in_words(tmp_path, offset):
         run_mirror(write_damaged_log(tmp_path, back), tmp_path / "copy")
 
 
-def test_a_fetch_that_leads_nowhere_is_an_error_and_not_asked_again_and_again(tmp_path):
+def test_a_fetch_without_progress_is_an_error_and_is_not_repeated(tmp_path):
     def back(raws):
         raws[1][:8] = (-5).to_bytes(8, "big", signed=True)
 
@@ -206,8 +206,8 @@ def test_a_fetch_that_leads_nowhere_is_an_error_and_not_asked_again_and_again(tm
             consumer.poll(30_000)
 
 
-def test_a_segment_that_ends_in_the_middle_for_a_reader_is_told(tmp_path):
-    """A size beyond the end of the file is the segment's end for a broker: what follows would be lost in silence."""
+def test_a_segment_with_an_early_end_for_readers_is_reported(tmp_path):
+    """For a broker, a size beyond the end of the file ends the segment: later batches would be lost silently."""
     whole = []
 
     def cut(raws):
@@ -221,7 +221,7 @@ def test_a_segment_that_ends_in_the_middle_for_a_reader_is_told(tmp_path):
     assert f"{0:020}.log cannot be read from byte {whole[0]} on" in line
 
 
-def test_a_format_that_nobody_knows_is_named(tmp_path):
+def test_an_unknown_format_is_named(tmp_path):
     def change(raws):
         raws[0][16] = 9
 

@@ -1,4 +1,4 @@
-"""Copies in brokers that give offsets of their own: what goes, what is opened, and where each record is then."""
+"""Copies in brokers that assign new offsets: which batches are copied, which are decoded, and the offset mapping."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def values_of(pieces) -> list:
     return values
 
 
-def test_a_plain_batch_goes_as_it_is():
+def test_a_plain_batch_is_copied_unchanged():
     data = build_records(rows(100), codec="zstd", leader_epoch=7)
     new_batches = renumber_batches(data, 100)
     assert new_batches.batches == [bytes(8) + data[8:]]
@@ -52,7 +52,7 @@ def test_a_plain_batch_goes_as_it_is():
     assert not new_batches.decoded_batches
 
 
-def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
+def test_producer_transaction_and_delete_horizon_are_cleared_and_the_crc_matches():
     options = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 9, "transactional": True}
     data = build_records(rows(10), codec="lz4", delete_horizon_ms=TIMES, **options)
     piece = clear_transaction(data)
@@ -66,7 +66,7 @@ def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
     assert times == [[TIMES + 10, TIMES + 11, TIMES + 12]]
 
 
-def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
+def test_records_invisible_to_read_committed_consumers_are_skipped_and_counted():
     mine = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
     aborted_batch = build_records(rows(0), base_sequence=0, **mine)
     kept_batch = build_records(rows(4), base_sequence=3, **mine)
@@ -86,7 +86,7 @@ def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
 
 @pytest.mark.parametrize("record_format", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_old_formats_are_raised(record_format, codec):
+def test_old_formats_are_converted(record_format, codec):
     data = build_records(rows(10), record_format=record_format, codec=codec)
     new_batches = renumber_batches(data, 11)
     assert values_of(new_batches.batches) == [b"11", b"12"]
@@ -104,7 +104,7 @@ def test_old_formats_are_raised(record_format, codec):
     ],
     ids=["holes", "cut", "append time"],
 )
-def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
+def test_batches_that_must_be_decoded_are_decoded_and_counted(data, start, reason, runs):
     new_batches = renumber_batches(data, start)
     opened_count = new_batches.decoded_batches.total()
     assert set(new_batches.decoded_batches) == {reason}
@@ -114,7 +114,7 @@ def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
     assert (scan_all(whole).column("attributes") == 0).all()
 
 
-def test_a_mapping_knows_after_a_kill_which_of_its_lines_came_true(tmp_path):
+def test_after_a_kill_the_mapping_keeps_only_lines_of_written_batches(tmp_path):
     path = str(tmp_path / "state" / "t-0.offsets")
     mapping = begin_writing(read_mapping(path, "a b", target_end=0), path, "a b")
     mapping.add_runs(np.array([[10, 0, 5], [20, 5, 4]]))
@@ -137,7 +137,7 @@ def test_a_mapping_knows_after_a_kill_which_of_its_lines_came_true(tmp_path):
         read_mapping(path, "a b", target_end=0)
 
 
-def test_an_empty_mapping_translates_to_the_beginning():
+def test_an_empty_mapping_translates_to_the_start_offset():
     assert OffsetMapping().translate_offset(17) == 0
 
 
@@ -155,7 +155,7 @@ def without_offsets(rows_by_partition):
     return {number: [row[1:] for row in several] for number, several in rows_by_partition.items()}
 
 
-def test_consumers_of_committed_records_see_the_same_in_the_same_order(filled_brokers):
+def test_read_committed_consumers_see_the_same_records_in_order(filled_brokers):
     a, b, settings = filled_brokers
     report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, **settings)
     for topic in TOPICS:
@@ -167,7 +167,7 @@ def test_consumers_of_committed_records_see_the_same_in_the_same_order(filled_br
     assert "opened: " in str(report)
 
 
-def test_a_groups_next_record_is_the_same_record(filled_brokers):
+def test_the_next_record_of_a_group_is_the_same(filled_brokers):
     a, b, settings = filled_brokers
     place = TopicPartition("money", 0)
     with Admin(a.bootstrap_servers) as source, Admin(b.bootstrap_servers) as target:
@@ -183,7 +183,7 @@ def test_a_groups_next_record_is_the_same_record(filled_brokers):
 
 @pytest.mark.parametrize("fault", ["drop_reply", "close"])
 @pytest.mark.parametrize("kind", ["keep", "reassign"])
-def test_lost_answers_and_connections_cost_and_double_nothing(tmp_path, fault, kind):
+def test_lost_responses_and_connections_lose_and_duplicate_nothing(tmp_path, fault, kind):
     with Broker() as a, Broker() as b:
         fill(a)
         rules = [getattr(b.on("Produce", client_id="kafkaframes").after(skip), fault)().once() for skip in (0, 2, 5)]
@@ -195,7 +195,7 @@ def test_lost_answers_and_connections_cost_and_double_nothing(tmp_path, fault, k
             assert without_offsets(before) == without_offsets(after)
 
 
-def test_it_stops_where_something_else_writes_to_the_copy(filled_brokers):
+def test_a_second_writer_to_the_copy_is_an_error(filled_brokers):
     a, b, settings = filled_brokers
     run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
     with Producer(b.bootstrap_servers) as producer:
@@ -204,7 +204,7 @@ def test_it_stops_where_something_else_writes_to_the_copy(filled_brokers):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 
 
-def test_something_else_that_writes_meanwhile_is_noticed(filled_brokers):
+def test_a_second_writer_during_the_copy_is_noticed(filled_brokers):
     a, b, settings = filled_brokers
 
     def intrude(request):
@@ -218,7 +218,7 @@ def test_something_else_that_writes_meanwhile_is_noticed(filled_brokers):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 
 
-def test_what_lies_behind_an_open_transaction_waits_for_its_end(filled_brokers):
+def test_records_after_an_open_transaction_are_copied_after_its_end(filled_brokers):
     a, b, settings = filled_brokers
     with Producer(a.bootstrap_servers, transactional_id="open") as producer:
         producer.begin_transaction()
@@ -232,7 +232,7 @@ def test_what_lies_behind_an_open_transaction_waits_for_its_end(filled_brokers):
         assert consumer.end_offsets([TopicPartition("stamped", 0)]) == {TopicPartition("stamped", 0): 55}
 
 
-def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
+def test_a_directory_without_topic_ids_is_continued(tmp_path):
     with Broker() as b:
         settings = {"offsets": "reassign", "state_dir": str(tmp_path / "state")}
         run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
@@ -240,7 +240,7 @@ def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
         assert all(partition.resumed and not partition.batches_written for partition in again.partitions)
 
 
-def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled_brokers):
+def test_a_new_topic_that_the_broker_does_not_know_yet_is_waited_for(filled_brokers):
     a, b, settings = filled_brokers
     create_requests = b.on("CreateTopics").call(lambda request: None)
     late = b.on("Metadata", where=lambda request: bool(create_requests.count)).answer(without_topics).times(2)
@@ -250,7 +250,7 @@ def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled_br
 
 
 def without_topics(request):
-    """Answer Metadata as a broker does that has not heard of a new topic yet."""
+    """Answer Metadata like a broker that does not know a new topic yet."""
     types = request.response
     topics = [
         types.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=topic.name)
@@ -261,8 +261,8 @@ def without_topics(request):
 
 @pytest.mark.parametrize("kind", ["keep", "reassign"])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_batch_that_is_larger_than_the_target_accepts_is_written_in_parts_and_counted(tmp_path, kind, codec):
-    """KIP-126, for a copy: MirrorMaker's producer splits such a batch (KAFKA-3995)."""
+def test_a_batch_above_the_limit_of_the_target_is_split_and_counted(tmp_path, kind, codec):
+    """KIP-126 for a copy: MirrorMaker's producer splits a batch that is too large (KAFKA-3995)."""
     values = [bytes([number]) * 3 + np.random.default_rng(number).bytes(400) for number in range(30)]
     with Broker() as a, Broker() as b:
         a.create_topic("large")
@@ -281,8 +281,10 @@ def test_a_batch_that_is_larger_than_the_target_accepts_is_written_in_parts_and_
 
 
 @pytest.mark.parametrize("index", [b"", None], ids=["empty", "missing"])
-def test_markers_of_a_directory_decide_what_is_aborted(tmp_path, index):
-    """A broker that was stopped cleanly believes its transaction index, Kafka's as well as the one that serves this."""
+def test_markers_of_a_directory_determine_aborted_transactions(tmp_path, index):
+    """After a clean shutdown, a broker trusts its transaction index: Kafka, and our broker that serves this
+    directory.
+    """
     from kafkaframes.records.build import build_end_transaction, build_records
 
     def data(base, producer, value):

@@ -1,4 +1,4 @@
-"""A mirror of a part: the copy has the records that a scan with the same keywords reads, each once."""
+"""A mirror of a range: the copy has the records that a scan with the same arguments reads, each once."""
 
 import pytest
 from tests.jobs.mirror.worlds import TIMES, logs_of, run_mirror
@@ -145,7 +145,7 @@ def test_a_range_that_the_source_does_not_have_leaves_no_copy(source, tmp_path, 
 
 
 def test_a_transaction_that_crosses_the_end_stays_open_in_the_copy(tmp_path):
-    """As in the source at that offset: readers of committed records wait for its marker, which a later run copies."""
+    """As in the source at that offset: read_committed consumers wait for its marker, which a later run copies."""
     with Broker() as source, Broker() as target:
         with Admin(source.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="t", num_partitions=1)])

@@ -1,4 +1,4 @@
-"""What mirrors are tried on: topics of every kind, and what is in a log, by our own reader."""
+"""Topics of every kind for mirrors, and the contents of a log, read by our own reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaframes.records.scan import FILE, scan_all
 from kafkaframes.storage.log.discover import discover
 
 TIMES = 1_760_000_000_000
-WAIT_S = 60  # only against hanging
+WAIT_S = 60  # a safeguard against hanging
 
 
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
@@ -23,7 +23,9 @@ def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
 
 
 def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
-    """Return log start offset and all whole batches of each partition of a log directory, Kafka's own left out."""
+    """Return log start offset and all whole batches of each partition of a log directory, without Kafka's internal
+    topics.
+    """
     logs_by_partition = {}
     for directory in discover(str(path)):
         for one in directory.partitions:
@@ -40,7 +42,7 @@ def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
 
 
 def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list[tuple[Any, ...]]]:
-    """Return what a consumer of committed records is given, by partition."""
+    """Return the records of a read_committed consumer, by partition."""
     columns = ("offset", "timestamp", "key", "value", "headers", "partition")
     with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         places = consumer.partitions_for(topic)
@@ -56,7 +58,7 @@ def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list
 
 
 def fill(broker: Broker) -> None:
-    """Make topics of every kind: plain, old formats, transactions (committed and aborted), holes, settings."""
+    """Create topics of every kind: plain, old formats, transactions (committed and aborted), holes, settings."""
     servers = broker.bootstrap_servers
     with Admin(servers) as admin:
         old = {"message.format.version": "0.9.0"}
@@ -85,7 +87,7 @@ def fill(broker: Broker) -> None:
 
 
 def table(count: int, *, start: int = 0, headers: bool = False) -> Any:
-    """Return rows with keys, values, times and, if asked for, headers."""
+    """Return rows with keys, values, timestamps and, on request, headers."""
     import pyarrow as pa
 
     numbers = range(start, start + count)

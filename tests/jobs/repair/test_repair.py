@@ -1,4 +1,4 @@
-"""Repairs keep every good batch, whatever stands between them."""
+"""Repairs keep every valid batch, whatever is between them."""
 
 import struct
 from pathlib import Path
@@ -20,7 +20,7 @@ def salvage_segment(raw: bytes, **limits):
     return find_valid_batches(raw, **({"base_offset": 0, "end_offset": 163} | limits))
 
 
-def test_a_sound_segment_is_kept_whole():
+def test_a_sound_segment_is_kept_completely():
     assert WHOLE.valid_ranges() == ((0, len(SEGMENT)),)
     assert WHOLE.losses == ()
     assert WHOLE.good_ranges[-1].next_offset == 163
@@ -36,27 +36,27 @@ def test_damage_costs_one_batch(at):
     assert [(one.start, one.end) for one in result.losses] == [(victim.start, victim.end)]
 
 
-def test_bytes_between_batches_are_stepped_over():
+def test_garbage_between_batches_is_skipped():
     at = WHOLE.good_ranges[5].start
     result = salvage_segment(SEGMENT[:at] + b"\x00\x01garbage\x02" * 9 + SEGMENT[at:])
     assert [one.base_offset for one in result.good_ranges] == [one.base_offset for one in WHOLE.good_ranges]
 
 
-def test_a_batch_that_is_there_twice_is_kept_once():
+def test_a_duplicate_batch_is_kept_once():
     one = WHOLE.good_ranges[2]
     result = salvage_segment(SEGMENT[: one.end] + SEGMENT[one.start :])
     assert [each.base_offset for each in result.good_ranges] == [each.base_offset for each in WHOLE.good_ranges]
     assert "below or above those of their neighbors" in result.losses[0].reason
 
 
-def test_a_base_offset_that_jumped_does_not_cost_what_follows():
+def test_a_wrong_base_offset_does_not_lose_later_batches():
     raw = bytearray(SEGMENT)
     struct.pack_into(">q", raw, WHOLE.good_ranges[1].start, 150)  # outside the CRC of format 2
     assert salvage_segment(bytes(raw)).good_ranges == (WHOLE.good_ranges[0], *WHOLE.good_ranges[2:])
 
 
 @given(st.binary(max_size=300), st.integers(0, len(SEGMENT)), st.integers(0, 400))
-def test_any_damage_leaves_batches_that_are_of_the_segment(junk, at, gone_bytes):
+def test_after_any_damage_the_result_has_batches_of_the_segment_only(junk, at, gone_bytes):
     raw = SEGMENT[:at] + junk + SEGMENT[at + gone_bytes :]
     result = salvage_segment(raw)
     assert {raw[one.start : one.end] for one in result.good_ranges} <= {
@@ -71,7 +71,7 @@ def test_any_damage_leaves_batches_that_are_of_the_segment(junk, at, gone_bytes)
 
 
 @given(st.binary(max_size=500))
-def test_any_bytes_are_no_more_than_lost(raw):
+def test_any_bytes_are_kept_or_counted_as_lost(raw):
     assert sum(one.end - one.start for one in salvage_segment(raw).losses) == len(raw)
 
 

@@ -1,4 +1,4 @@
-"""A small cluster's directories with everything that a report tells: made here, of our own batches."""
+"""The directories of a small cluster with every feature that a report shows, built from our own batches."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def rows(count, *, first=0, keys=10, size=100, start=START, step=60_000):
 
 
 def transactions():
-    """Three of one producer: committed after 5 s, aborted after 1 s, open; and one marker whose data is elsewhere."""
+    """Three transactions of one producer: committed after 5 s, aborted after 1 s, open; and a marker without data."""
     batch_bytes, offset = b"", 0
     for seconds, kind in ((5, COMMIT), (1, ABORT), (None, None)):
         own = {"producer_id": 77, "producer_epoch": 2, "transactional": True}
@@ -57,7 +57,7 @@ def meta(directory, node):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Two brokers' directories under one."""
+    """Two brokers' directories in one folder."""
     one, two = tmp_path / "broker-1", tmp_path / "broker-2"
     meta(one, 1), meta(two, 2)
     build = kafkaframes.build_records

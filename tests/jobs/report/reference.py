@@ -1,4 +1,4 @@
-"""The plain twin of the kernels."""
+"""The plain reference of the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of one partition: same, behind, damaged, diverged, of another topic or cluster; and what is then counted."""
+"""Copies of one partition: equal, lagging, damaged, diverged, of another topic or cluster; and which one is counted."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from .conftest import meta, rows, write_segment
 
 @pytest.fixture
 def two(tmp_path):
-    """Return the folder, the bytes of the first copy, and a function that writes the second."""
+    """Return the folder, the bytes of the first copy, and a function that writes the second one."""
     whole = kafkaframes.build_records(rows(200), batch_bytes=2000, leader_epoch=3)
     write_segment(tmp_path / "one" / "t-0", whole)
 
@@ -67,12 +67,12 @@ def test_a_flipped_bit_in_one_copy_loses_nothing(two, report_of):
     report = report_of(folder)
     assert verdicts(report) == {"one": "same", "two": "damaged"}
     assert (records(report), report.losses) == (200, [])
-    assert not report.is_sound  # the copy has an error, all the same
+    assert not report.is_sound  # the copy still has an error
     (partition,) = report.partitions
     assert partition.errors == 1
 
 
-def test_the_same_bit_flipped_in_the_copy_that_leads(two, report_of):
+def test_the_same_bit_flipped_in_the_leading_copy(two, report_of):
     folder, whole, write = two
     write(whole)
     raw = bytearray(whole)
@@ -83,7 +83,7 @@ def test_the_same_bit_flipped_in_the_copy_that_leads(two, report_of):
     assert (records(report), report.losses) == (200, [])
 
 
-def test_what_is_damaged_in_both_is_lost(two, report_of):
+def test_records_damaged_in_both_copies_are_lost(two, report_of):
     folder, whole, write = two
     raw = bytearray(whole)
     raw[100] ^= 1
@@ -112,7 +112,7 @@ def test_a_history_that_diverged(two, report_of):
     assert records(report) == base + 20
 
 
-def test_another_topic_under_the_same_name_is_told_apart(two, report_of):
+def test_another_topic_with_the_same_name_is_distinguished(two, report_of):
     folder, whole, write = two
     write(whole)
     for name, topic_id in (("one", "Yne-gvsoSAKvPkKiJWjLNA"), ("two", "AAAAAAAAAAAAAAAAAAAAAQ")):
@@ -123,7 +123,7 @@ def test_another_topic_under_the_same_name_is_told_apart(two, report_of):
     assert (records(report), len(report.partitions)) == (400, 2)
 
 
-def test_another_cluster_is_told_apart(two, report_of):
+def test_another_cluster_is_distinguished(two, report_of):
     folder, whole, write = two
     write(whole)
     meta(folder / "one", 1)
@@ -145,7 +145,7 @@ def test_a_partition_on_two_disks(two, report_of):
     assert topic.size_bytes == topic.disk_bytes == len(whole)
 
 
-def test_cleaned_to_another_point(two, report_of):
+def test_copies_cleaned_up_to_different_offsets(two, report_of):
     folder, whole, write = two
     batches = kafkaframes.read_batches(whole).to_pylist()
     for name, upto in (("one", 50), ("two", 150)):

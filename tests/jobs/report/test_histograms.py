@@ -1,4 +1,4 @@
-"""Sketches that processes fill apart and join: the split must not show."""
+"""Sketches that processes fill separately and merge: the split does not change the result."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_every_size_has_its_bucket():
 
 
 @given(SIZES, SIZES)
-def test_sizes_do_not_show_the_split(one, other):
+def test_a_split_does_not_change_size_histograms(one, other):
     joined_histogram, whole = filled_histogram(SizeHistogram, one), filled_histogram(SizeHistogram, one + other)
     joined_histogram.merge(filled_histogram(SizeHistogram, other))
     assert vars(joined_histogram).keys() == vars(whole).keys()
@@ -59,7 +59,7 @@ def test_octaves_hold_every_value(values):
 
 
 @given(TIMES, TIMES)
-def test_times_do_not_show_the_split(one, other):
+def test_a_split_does_not_change_time_histograms(one, other):
     joined_histogram, whole = filled_histogram(TimeHistogram, one), filled_histogram(TimeHistogram, one + other)
     joined_histogram.merge(filled_histogram(TimeHistogram, other))
     for name, value in vars(whole).items():
@@ -69,7 +69,7 @@ def test_times_do_not_show_the_split(one, other):
     assert (int(whole.counts.sum()), whole.without) == (len(known_times), len(one + other) - len(known_times))
 
 
-def test_times_widen_when_there_are_too_many_buckets():
+def test_time_buckets_widen_when_there_are_too_many():
     rng = np.random.default_rng(3)
     values = rng.integers(1_700_000_000_000, 1_700_086_400_000, 20_000)
     pieces = TimeHistogram()
@@ -83,7 +83,7 @@ def test_times_widen_when_there_are_too_many_buckets():
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=20))
-def test_the_kernel_hashes_as_its_twin(keys):
+def test_the_kernel_hashes_like_its_reference(keys):
     buf = b"".join(key or b"" for key in keys)
     sizes = [-1 if key is None else len(key) for key in keys]
     places = np.cumsum([0] + [max(size, 0) for size in sizes])[:-1]
@@ -109,7 +109,7 @@ def hashes_of(numbers):
         20 * MAX_STORED_HASHES,
     ],
 )
-def test_distinct_keys_are_exact_and_then_nearly(count):
+def test_distinct_keys_are_counted_exactly_and_then_approximately(count):
     hashes = hashes_of(range(count))
     one, other = DistinctCounter(), DistinctCounter()
     for piece in np.array_split(np.tile(hashes, 2), 7):

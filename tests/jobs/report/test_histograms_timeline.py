@@ -1,4 +1,4 @@
-"""Buckets of a calendar, whatever the timestamps."""
+"""Calendar buckets for any timestamps."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def times_of(values):
 
 
 @given(st.lists(st.integers(-1, 2**63 - 1) | st.integers(START, START + 10**9), max_size=50))
-def test_every_record_is_drawn_or_counted_beside(values):
+def test_every_record_is_drawn_or_counted_as_outside(values):
     times = times_of(values)
     line = choose_timeline(times)
     assert sum(line.counts) + line.before + line.after + times.without == len(values)
@@ -55,11 +55,11 @@ def test_buckets_are_round(span, unit, first_label):
     assert choose_ticks(line.edges)[0].label == first_label
 
 
-def test_a_few_strange_times_do_not_squeeze_the_others():
+def test_a_few_outliers_do_not_compress_the_timeline():
     line = choose_timeline(times_of([0, 5, 2**62, *(START + 1000 * number for number in range(9000))]))
     assert (line.unit, line.before, line.after) == ("5 minutes", 2, 1)
 
 
-def test_what_no_calendar_has_is_not_drawn():
+def test_timestamps_outside_the_calendar_are_not_drawn():
     line = choose_timeline(times_of([MAX_CALENDAR_MS + 1, 2**62]))
     assert (line.edges, line.after) == ([], 2)

@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, nothing overlaps or sticks out, its script works, it prints."""
+"""The page in a real browser: it renders, nothing overlaps or overflows, its script works, it prints."""
 
 import html
 import json
@@ -13,9 +13,9 @@ from kafkaframes.jobs.report.page import build_report_page
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to look at the page with (Debian: chromium)")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not on the PATH (Debian: chromium)")
 
-# Put into the page: each frame of it is measured at a width, and what was seen becomes the document's text.
+# Inserted into the page: it measures each frame at a width, and replaces the document's text with the results.
 PROBE = """
 <script>
 window.problems = [];
@@ -101,7 +101,7 @@ def test_the_page_is_right_at_every_width(page_measures):
         assert not any(one["crossing"]), name
         assert one["outside"] == 0, name
         assert one["drawn"] > 30, name
-        assert one["titles"] == 0  # the script took their words
+        assert one["titles"] == 0  # the script moved their texts
         assert one["tip"], name
         counts = [int(text.replace(",", "").replace("–", "-1")) for text in one["records"]]
         assert counts == sorted(counts, reverse=True), name  # a click on "Records"

@@ -1,4 +1,4 @@
-"""The page: whole, offline, the same bytes each time, and no name in it can break it."""
+"""The page: complete, offline, the same bytes each time, and no name can break its markup."""
 
 import json
 import re
@@ -16,7 +16,7 @@ VOID = {"meta", "input", "wbr"}
 
 
 class Outline(HTMLParser):
-    """Checks that elements nest; keeps the text, the ids, and the elements that hostile names would make."""
+    """Checks that elements nest; collects the text, the ids, and the elements that malicious names would create."""
 
     def __init__(self):
         super().__init__()
@@ -54,7 +54,7 @@ def embedded_json(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_the_page_is_whole_and_needs_no_network(cluster, report_of):
+def test_the_page_is_complete_and_needs_no_network(cluster, report_of):
     report = report_of(cluster)
     page = build_report_page(report)
     page_outline = outline(page)
@@ -79,7 +79,7 @@ def test_the_page_is_whole_and_needs_no_network(cluster, report_of):
     assert sum(one["records"] for one in data["topics"]) == report.total("records")
 
 
-def test_hostile_names_are_text(cluster, report_of):
+def test_malicious_names_are_shown_as_text(cluster, report_of):
     page = build_report_page(report_of(cluster))
     page_outline = outline(page)
     assert not page_outline.tags & {"img", "b x"}
@@ -88,7 +88,7 @@ def test_hostile_names_are_text(cluster, report_of):
 
 
 @pytest.mark.parametrize("name", ["</script><script>x", "\udcff\u202e\x00\n", "=" * 249, "a b\tc", "&lt;"])
-def test_any_directory_name_makes_a_page(tmp_path, report_of, name):
+def test_any_directory_name_gives_a_page(tmp_path, report_of, name):
     report = report_of(write_segment(tmp_path / "t-0", b"").parent)
     report.topics[0].name = name
     report.paths = [name]
@@ -104,7 +104,7 @@ def test_the_same_log_gives_the_same_bytes(cluster, report_of):
     assert one == other
 
 
-def test_a_log_without_records_says_so(tmp_path, report_of):
+def test_a_log_without_records_is_reported_as_empty(tmp_path, report_of):
     write_segment(tmp_path / "nothing-0", b"")
     page = build_report_page(report_of(tmp_path))
     outline(page)
@@ -141,5 +141,5 @@ def test_a_thousand_topics_fit(cluster, report_of):
     assert embedded_json(page)["left_out"]["partitions"] == 19_800
 
 
-def test_rows_of_the_conftest_are_what_they_say():
+def test_rows_of_the_conftest_have_the_stated_values():
     assert [row["offset"] for row in rows(3, first=5)] == [5, 6, 7]

@@ -1,4 +1,4 @@
-"""The numbers of a report, beside the records as the reader gives them."""
+"""The numbers of a report, compared with the records of the reader."""
 
 import collections
 from pathlib import Path
@@ -28,7 +28,7 @@ def with_milliseconds(batch):
 
 
 def read(topic_partitions):
-    """Return the records of data of some partitions, and how many control records there are."""
+    """Return the data records of some partitions, and the number of control records."""
     rows, control = [], 0
     for partition in topic_partitions:
         for segment in partition.segments:
@@ -44,7 +44,7 @@ def read(topic_partitions):
     [EXAMPLES / "kafka-4.3", EXAMPLES / "kafka-2.8-format-1", LOGS / "kraft-4x-transactions", LOGS / "zk-28-mixed"],
     ids=lambda path: path.name,
 )
-def test_the_numbers_are_those_of_the_records(log, report_of):
+def test_the_numbers_equal_those_of_the_records(log, report_of):
     report = report_of(log)
     by_topic = collections.defaultdict(list)
     for _, partition in partitions_of(discover(str(log))):
@@ -73,7 +73,7 @@ def test_the_numbers_are_those_of_the_records(log, report_of):
     } == writers
 
 
-def test_transactions_are_those_of_the_log_room(report_of):
+def test_transactions_equal_those_of_the_log(report_of):
     log = LOGS / "kraft-4x-transactions"
     report = report_of(log)
     aborted_counts, still_open = {}, []
@@ -91,7 +91,7 @@ def test_transactions_are_those_of_the_log_room(report_of):
     assert report.transactions.open == len(still_open) > 0
 
 
-def test_a_transaction_is_told_from_its_first_batch_to_its_marker(cluster, report_of):
+def test_a_transaction_lasts_from_its_first_batch_to_its_marker(cluster, report_of):
     transactions = report_of(cluster / "broker-1" / "payments-0").transactions
     assert (transactions.committed, transactions.aborted, transactions.open, transactions.empty_markers) == (1, 1, 1, 1)
     assert (transactions.durations.smallest, transactions.durations.largest) == (1000, 5000)
@@ -109,13 +109,13 @@ def test_one_copy_of_a_partition_counts(cluster, report_of):
     assert any("-delete" in one.what and "to delete it" in one.why for one in report.not_read)
 
 
-def test_a_renamed_directory_counts_where_a_path_leads_to_it(cluster, report_of):
+def test_a_renamed_directory_counts_only_if_a_path_names_it(cluster, report_of):
     (renamed_dir,) = (cluster / "broker-1").glob("*-delete")
     assert [(topic.name, topic.records) for topic in report_of(renamed_dir).topics] == [("gone", 5)]
     assert report_of(renamed_dir).not_read == []
 
 
-def test_compacted_topics_are_known_by_their_settings(report_of):
+def test_compacted_topics_are_recognised_by_their_settings(report_of):
     topics = {topic.name: topic for topic in report_of(EXAMPLES / "kafka-4.3").topics}
     assert {name: one.keys.compacted for name, one in topics.items() if one.keys.compacted} == {
         "customers": "cleanup.policy",
@@ -126,7 +126,7 @@ def test_compacted_topics_are_known_by_their_settings(report_of):
     assert producers[1] == "payments-service"
 
 
-def test_damage_is_named_and_is_not_among_the_numbers(cluster, report_of):
+def test_damage_is_reported_and_not_counted(cluster, report_of):
     path = cluster / "broker-1" / "orders-0" / f"{0:020}.log"
     batches = kafkaframes.read_batches(str(path)).to_pylist()
     raw = bytearray(path.read_bytes())
@@ -147,7 +147,7 @@ def test_damage_is_named_and_is_not_among_the_numbers(cluster, report_of):
     assert not report.is_sound
 
 
-def test_records_that_cannot_be_read_are_found_behind_a_right_crc(tmp_path, report_of):
+def test_undecodable_records_under_a_matching_crc_are_found(tmp_path, report_of):
     raw = kafkaframes.build_records([{"key": b"k", "value": b"v" * 50}] * 3, codec="none")
     garbled_bytes = bytearray(raw)
     garbled_bytes[61] = 0x7F  # the first record's length
@@ -175,8 +175,8 @@ def test_a_segment_that_vanishes_is_a_finding(cluster):
     assert report.transactions.count == 0
 
 
-class Forbidding(LocalFileSystem):
-    """A disk that lets nobody read one partition."""
+class DenyingFileSystem(LocalFileSystem):
+    """A disk that denies the read of one partition."""
 
     def open(self, path):
         if "orders-0" in path:
@@ -184,8 +184,8 @@ class Forbidding(LocalFileSystem):
         return super().open(path)
 
 
-def test_a_segment_that_nobody_may_read_is_a_finding(cluster):
-    directories = discover(str(cluster / "broker-1"), filesystem=Forbidding())
+def test_an_unreadable_segment_is_a_finding(cluster):
+    directories = discover(str(cluster / "broker-1"), filesystem=DenyingFileSystem())
     report = make_report(directories, paths=["x"], version="0", generated_at=0)
     assert [(finding.check, finding.message) for finding in report.findings if finding.severity == Severity.ERROR] == [
         ("unreadable", "cannot be read: Permission denied")
@@ -193,7 +193,7 @@ def test_a_segment_that_nobody_may_read_is_a_finding(cluster):
     assert next(topic for topic in report.topics if topic.name == "orders").records == 300
 
 
-def test_a_directory_without_partitions_is_refused(tmp_path):
+def test_a_directory_without_partitions_is_rejected(tmp_path):
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
     with pytest.raises(OptionError, match="no topic partition"):
         make_report(discover(str(tmp_path)), paths=[str(tmp_path)], version="0", generated_at=0)

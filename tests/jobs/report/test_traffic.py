@@ -1,4 +1,4 @@
-"""The page on recorded traffic: its numbers are those of the calls, and what clients say cannot get out of its text."""
+"""The page on recorded traffic: its numbers equal those of the calls, and texts of clients are escaped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOSS = DATA / "captures" / "mangled-loss.pcapng.zst"
 LOG = DATA / "request-logs" / "broker-3.9.1-trace-old-clients.log.gz"
 
 
-def test_its_numbers_are_those_of_the_calls():
+def test_the_numbers_equal_those_of_the_calls():
     report = make_traffic_report([str(LOSS)])
     rows = read_capture(str(LOSS)).read_all().to_pylist()
     assert report.calls == len(rows)
@@ -34,7 +34,7 @@ def test_its_numbers_are_those_of_the_calls():
     assert report.incomplete == sum(row["_error"] is not None for row in rows)
 
 
-def test_own_specs_name_and_read_what_they_have(tmp_path):
+def test_the_callers_specs_name_and_decode_their_apis(tmp_path):
     folder = write_specs(tmp_path / "specs", greet=300)
     trace = write_traffic(tmp_path / "own.pcapng", folder)
     out = tmp_path / "traffic.json"
@@ -64,7 +64,7 @@ def test_quantiles_of_latency_are_near_the_truth():
 
 
 @pytest.mark.parametrize("path", [SASL, LOG])
-def test_the_page_is_whole_offline_and_safe(path, tmp_path):
+def test_the_page_is_complete_offline_and_safe(path, tmp_path):
     out = tmp_path / "traffic.html"
     result = CliRunner().invoke(command, [str(path), "-o", str(out), "--generated-at", "2026-11-22T00:00:00"])
     assert result.exit_code == 0, result.output
@@ -76,7 +76,7 @@ def test_the_page_is_whole_offline_and_safe(path, tmp_path):
     assert "removed" in text
 
 
-def test_names_that_clients_choose_are_text():
+def test_names_chosen_by_clients_are_shown_as_text():
     report = make_traffic_report([str(SASL)])
     (key, one) = next(iter(report.apis.items()))
     report.apis["<script>alert(1)</script>", 0] = one
@@ -92,7 +92,7 @@ def test_json_has_the_same_numbers():
     assert json.loads(result.stdout)["calls"] == 290
 
 
-def test_what_is_traffic_is_told_from_logs(tmp_path):
+def test_traffic_is_distinguished_from_logs(tmp_path):
     assert is_traffic(str(SASL))
     assert is_traffic(str(LOG))
     assert is_traffic(str(DATA / "captures"))

@@ -1,4 +1,4 @@
-"""Pages in a real browser: nothing sticks out at 390 or 1200 px, light and dark, and their script runs."""
+"""Pages in a real browser: nothing overflows at 390 or 1200 px, light and dark, and their scripts run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[2] / "data" / "captures"
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to look at the page with (Debian: chromium)")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not on the PATH (Debian: chromium)")
 
 PROBE = '<script>window.problems=[];addEventListener("error",e=>problems.push(String(e.message)));</script>'
 LOOK = """
@@ -58,7 +58,7 @@ addEventListener("load", () => {
 
 
 def look(page, tmp_path):
-    """Return what is seen of a page, by width."""
+    """Return the measured layout of a page, by width."""
     path = tmp_path / "page.html"
     path.write_text(page.replace("<style>", PROBE + "<style>", 1).replace("</body>", LOOK + "</body>"))
     arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
@@ -78,12 +78,12 @@ def check(page_measures, *, cards, rows):
         assert one["before"] != one["after"], width
 
 
-def test_it_fits_every_width_and_both_themes(tmp_path):
+def test_the_page_fits_every_width_and_both_themes(tmp_path):
     report = make_traffic_report([str(DATA / "sasl-raw-tokens-broker39.pcap.gz")])
     check(look(build_traffic_page(report, version="0", generated_at=0), tmp_path), cards=7, rows=40)
 
 
-def test_a_proposal_can_be_read_at_every_width(tmp_path):
+def test_a_proposal_is_readable_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
     question = ProposalSettings("kip-636", by=("client",))
     outcome = weigh_share(WeighingTask(TrafficTask((path,)), question))

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of what writes numbers and HTML."""
+"""The docstring examples of the functions that format numbers and HTML."""
 
 import doctest
 import itertools
@@ -12,7 +12,7 @@ from kafkaframes.jobs.report.tables import Markup, make_tag
 
 
 @pytest.mark.parametrize("module", [words, tables, histograms], ids=lambda one: one.__name__)
-def test_examples_hold(module):
+def test_examples_are_correct(module):
     result = doctest.testmod(module, extraglobs={"np": __import__("numpy")})
     assert result.attempted
     assert not result.failed
@@ -34,4 +34,4 @@ def test_text_never_becomes_markup(inside, attribute):
     assert markup.startswith('<p title="')
     assert markup.count("<") == 2
     assert markup.count('"') == 2
-    markup.encode()  # no halves of surrogate pairs
+    markup.encode()  # no lone surrogates

@@ -1,4 +1,4 @@
-"""What these tests look at is the same whether the disk was flushed or not, and flushing a busy disk takes seconds."""
+"""These tests do not depend on whether the disk was flushed, and flushing a busy disk takes seconds."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Records from Parquet: the same rows, under the same offsets, whatever the files and however the rows arrive."""
+"""Records from Parquet: the same rows at the same offsets, whatever the files and the order of the rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def table(*, topic="t", partition=0, offsets=None, count=None, start=0):
 
 
 @pytest.mark.parametrize("source", SOURCES[:2], ids=lambda path: path.name)
-def test_an_export_comes_back_as_it_was(tmp_path, source):
+def test_an_export_is_restored_unchanged(tmp_path, source):
     command = [sys.executable, "-m", "kafkaframes", "export", str(source), "--to", str(tmp_path / "out")]
     command += ["--isolation", "read_uncommitted"]
     subprocess.run(command, check=True, capture_output=True)
@@ -57,7 +57,7 @@ def test_an_export_comes_back_as_it_was(tmp_path, source):
     assert restore_export(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000).done_before
 
 
-def test_any_files_will_do_in_any_order(tmp_path):
+def test_files_may_be_given_in_any_order(tmp_path):
     pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
     pq.write_table(pa.concat_tables([table(offsets=[1]), table(partition=2, offsets=[7])]), tmp_path / "b.parquet")
     restore_export(tmp_path, tmp_path / "new")
@@ -68,7 +68,7 @@ def test_any_files_will_do_in_any_order(tmp_path):
     assert [row["offset"] for row in rows(new[TopicPartition("t", 2)])] == [7]
 
 
-def test_a_partition_that_cannot_be_sorted_here_is_refused(tmp_path, monkeypatch):
+def test_a_partition_that_cannot_be_sorted_in_memory_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "MAX_SORTED_BYTES", 10)
     pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match="use Spark"):
@@ -94,7 +94,7 @@ def test_offsets_are_assigned_in_every_format(tmp_path, record_format, codec):
     assert verify(discover(str(tmp_path / "new"))).findings == []
 
 
-def test_ranges_topics_and_partitions_are_chosen(tmp_path):
+def test_ranges_topics_and_partitions_are_selected(tmp_path):
     every = [table(topic=topic, partition=number, offsets=range(100)) for topic in ("t", "u") for number in (0, 1)]
     pq.write_table(pa.concat_tables(every), tmp_path / "a.parquet")
     settings = {"topics": ("t",), "partitions": (1,), "start": 10}
@@ -117,20 +117,20 @@ def test_ranges_topics_and_partitions_are_chosen(tmp_path):
         ({"topic": ["t"], "partition": [0], "value": [b"v"], "offset": [-3]}, EncodeError, "negative"),
     ],
 )
-def test_what_is_no_table_of_records_is_refused(tmp_path, columns, error, reason):
+def test_a_table_without_record_columns_is_rejected(tmp_path, columns, error, reason):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with pytest.raises(error, match=reason):
         restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_what_is_no_parquet_is_named(tmp_path):
+def test_a_file_that_is_not_parquet_is_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(LogDirError, match="cannot be read as Parquet"):
         restore_export(tmp_path / "a.parquet", tmp_path / "new")
 
 
-def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
+def test_the_function_and_the_command_detect_the_kind_of_the_source(tmp_path):
     pq.write_table(table(count=5), tmp_path / "a.parquet")
     report = kafkaframes.restore_log(tmp_path / "a.parquet", tmp_path / "one", codec="gzip")
     assert report.partitions[0].log_end_offset == 5
@@ -140,7 +140,7 @@ def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-# -------------------------------------------------------------------------------------------------- batches from rows
+# Batches from rows
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
         (pa.array([0, None], pa.int64()), "rows without a topic or partition"),
     ],
 )
-def test_a_partition_that_is_none_is_refused_by_name(tmp_path, partitions, reason):
+def test_an_invalid_partition_is_rejected_by_name(tmp_path, partitions, reason):
     pq.write_table(
         pa.table({"topic": ["t", "t"], "partition": partitions, "value": [b"a", b"b"]}), tmp_path / "a.parquet"
     )
@@ -163,7 +163,7 @@ def test_a_partition_that_is_none_is_refused_by_name(tmp_path, partitions, reaso
 
 
 @pytest.mark.parametrize("column", ["offset", "timestamp", "value"])
-def test_a_column_of_another_type_is_refused_by_name(tmp_path, column):
+def test_a_column_of_another_type_is_rejected_by_name(tmp_path, column):
     columns = {"topic": ["t"], "partition": [0], "value": [b"a"], column: pa.array([1.5])}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match=f"column {column} has type double"):
@@ -171,7 +171,7 @@ def test_a_column_of_another_type_is_refused_by_name(tmp_path, column):
 
 
 @pytest.mark.parametrize("partition", [100_000, 2**31 - 1])
-def test_only_partitions_that_occur_are_made(tmp_path, partition):
+def test_only_partitions_with_rows_are_created(tmp_path, partition):
     pq.write_table(table(partition=partition, count=3), tmp_path / "a.parquet")
     report = restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [
@@ -182,7 +182,7 @@ def test_only_partitions_that_occur_are_made(tmp_path, partition):
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("record_format", [0, 1, 2])
-def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, codec):
+def test_the_report_has_the_rows_read_and_records_written(tmp_path, record_format, codec):
     pq.write_table(table(offsets=range(500)), tmp_path / "a.parquet")
     report = restore_export(
         tmp_path, tmp_path / "new", record_format=record_format, codec=codec, batch_bytes=700, start=17
@@ -192,7 +192,7 @@ def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, c
     assert one.records_left_out == {"outside the selected offsets or times": 17}
 
 
-def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
+def test_rows_lost_in_the_job_fail_it(tmp_path, monkeypatch):
     pq.write_table(table(offsets=range(50)), tmp_path / "a.parquet")
     batches = parquet._read_batches
     monkeypatch.setattr(
@@ -205,8 +205,8 @@ def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_a_footer_whose_columns_are_not_of_their_type_is_an_error_and_not_the_end_of_the_process(tmp_path):
-    """Arrow throws where Python cannot catch it when it is asked for the statistics of such a footer."""
+def test_a_footer_with_wrong_column_types_is_an_error_and_not_a_crash(tmp_path):
+    """For such a footer, reading the statistics makes Arrow throw where Python cannot catch it."""
     out = tmp_path / "a.parquet"
     pq.write_table(table(offsets=[3, 5]), out)
     int64, unknown = b"\x15\x04\x19", b"\x15\x7e\x19"  # Thrift: a column's type, before the list of its encodings
@@ -220,7 +220,7 @@ def test_a_footer_whose_columns_are_not_of_their_type_is_an_error_and_not_the_en
     assert "a.parquet" in process.stderr
 
 
-def test_files_are_taken_in_the_order_of_their_first_offsets_without_statistics(tmp_path):
+def test_files_without_statistics_are_read_in_the_order_of_their_first_offsets(tmp_path):
     for name, offsets in (("c", [1, 2]), ("b", [3, 4]), ("a", [5, 6])):
         pq.write_table(table(offsets=offsets), tmp_path / f"{name}.parquet", write_statistics=False)
     restore_export(tmp_path, tmp_path / "new")

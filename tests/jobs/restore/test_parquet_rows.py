@@ -1,4 +1,4 @@
-"""Rows of Parquet are read in batches of bytes: what repeats in a file takes little there, and much when it is read."""
+"""Rows of Parquet are read in batches of limited bytes: repeated values are small in the file and large in memory."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +17,7 @@ BUDGET = 64 << 20
 
 
 def write(path, *, values, headers=None, topics=None, row_group_size=None, **options):
-    """Write rows with dictionaries in memory, so that the test does not need what it tests the absence of."""
+    """Write rows with dictionaries in memory, so that the test itself does not need the memory that it measures."""
     columns = {
         "topic": topics or ["t"] * len(values),
         "partition": pa.array([0] * len(values), pa.int32()),
@@ -35,7 +35,7 @@ def repeated_values(value, count=ROWS):
 
 
 def peak_of(path, **options):
-    """Read all rows; return their number, the largest batch, and the most memory that Arrow has had for it."""
+    """Read all rows. Return their number, the largest batch, and Arrow's peak memory."""
     pool = pa.default_memory_pool()
     before, peak, rows, largest = pool.bytes_allocated(), 0, 0, 0
     for batch in read_rows(path, ("offset", "key", "value", "headers"), budget_bytes=BUDGET, **options):
@@ -46,13 +46,13 @@ def peak_of(path, **options):
 
 
 @pytest.mark.parametrize("of", [None, TopicPartition("t", 0)], ids=["hive", "columns"])
-def test_a_dictionary_of_one_megabyte_is_not_multiplied(tmp_path, of):
+def test_a_dictionary_value_of_one_megabyte_is_not_multiplied(tmp_path, of):
     path = write(tmp_path / "a.parquet", values=repeated_values(MEGABYTE))
     rows, largest, peak = peak_of(path, topic_partition=of)
     assert (rows, largest <= MAX_BATCH_BYTES, peak < BUDGET) == (ROWS, True, True)
 
 
-def test_a_header_that_repeats_is_not_multiplied(tmp_path):
+def test_a_repeated_header_is_not_multiplied(tmp_path):
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.dictionary(pa.int32(), pa.binary()))]))
     pairs = pa.StructArray.from_arrays([pa.array(["h"] * ROWS), repeated_values(MEGABYTE)], ["key", "value"])
     headers = pa.ListArray.from_arrays(pa.array(range(ROWS + 1), pa.int32()), pairs).cast(kind)
@@ -61,7 +61,7 @@ def test_a_header_that_repeats_is_not_multiplied(tmp_path):
     assert (rows, largest <= MAX_BATCH_BYTES, peak < BUDGET) == (ROWS, True, True)
 
 
-def test_values_of_every_size_and_none_come_as_they_are(tmp_path):
+def test_values_of_every_size_and_nulls_are_unchanged(tmp_path):
     values = [None, b"", b"a" * 5_000_000, *(b"%d" % number * 50_000 for number in range(300)), None, b"z"]
     headers = [None, [], [{"key": "h", "value": None}], *[[{"key": "n", "value": b"%d" % n}] for n in range(302)]]
     path = write(tmp_path / "a.parquet", values=pa.array(values, pa.binary()), headers=pa.array(headers, HEADERS))
@@ -72,8 +72,8 @@ def test_values_of_every_size_and_none_come_as_they_are(tmp_path):
     assert max(batch.nbytes for batch in batches) < 2 * MAX_BATCH_BYTES
 
 
-def test_a_row_group_of_gigabytes_is_read_a_few_rows_at_once(tmp_path):
-    """Each value is another one, so that the column is larger than its share of the budget."""
+def test_a_row_group_of_gigabytes_is_read_in_small_batches(tmp_path):
+    """Each value is different, so that the column is larger than its share of the budget."""
     values = pa.array([b"%06d" % number * 20_000 for number in range(400)], pa.binary())
     path = write(tmp_path / "a.parquet", values=values, use_dictionary=False)
     rows, largest, peak = peak_of(path)

@@ -1,4 +1,4 @@
-"""A restored log holds what its source held, as asked for; and what cannot be done is refused, with nothing left."""
+"""A restored log has the requested records of its source. Impossible requests are rejected without any output."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def snapshot_of(path):
 
 
 def partitions_told(directory):
-    """Return the numbers of the partitions that a controller is told of."""
+    """Return the partition numbers in the controller's metadata."""
     read = kafkaframes.read_records(directory / "bootstrap.checkpoint", columns=["value"], control_records=False)
     metadata_records = [
         decode_metadata_record("__cluster_metadata", row["value"]) for batch in read for row in batch.to_pylist()
@@ -117,11 +117,11 @@ def records(first, count, *, step=1, **options):
     return build_records(columns, **options)
 
 
-# -------------------------------------------------------------------------------------------------------- kept offsets
+# Kept offsets
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, source):
+def test_batches_are_copied_byte_for_byte_and_the_log_is_sound(tmp_path, source):
     before = snapshot_of(source)
     report = restore_log(source, tmp_path / "new")
     old, new = log_of(source), log_of(tmp_path / "new")
@@ -138,7 +138,7 @@ def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, sour
         ]
         for theirs, ours in zip(partition.segments, new[name].segments, strict=True):
             whole, copy = Path(theirs.path).read_bytes(), Path(ours.path).read_bytes()
-            is_cut = theirs.base_offset < partition.log_start_offset  # records that were deleted do not come back
+            is_cut = theirs.base_offset < partition.log_start_offset  # deleted records stay deleted
             assert whole.endswith(copy) if is_cut else copy == whole
             assert not ours.size_bytes or ours.log.mtime_ms == theirs.log.mtime_ms
         assert new[name].log_start_offset == partition.log_start_offset
@@ -152,7 +152,7 @@ def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, sour
     assert report.bytes_lost == 0
 
 
-def test_the_second_run_is_done_at_once_and_another_job_is_refused(tmp_path):
+def test_a_second_run_returns_at_once_and_another_job_is_rejected(tmp_path):
     first = restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
     before = snapshot_of(tmp_path / "new")
     second = restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
@@ -163,7 +163,7 @@ def test_the_second_run_is_done_at_once_and_another_job_is_refused(tmp_path):
     assert snapshot_of(tmp_path / "new") == before
 
 
-def test_nothing_is_written_when_it_is_only_planned(tmp_path):
+def test_a_dry_run_writes_nothing(tmp_path):
     report = restore_log(SOURCES[0], tmp_path / "new", dry_run=True, topics=("orders",))
     assert [(partition.topic, partition.partition, partition.segments) for partition in report.partitions] == [
         ("orders", n, 4) for n in range(3)
@@ -172,7 +172,7 @@ def test_nothing_is_written_when_it_is_only_planned(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_backups_of_a_log_are_one_log(tmp_path):
+def test_several_backups_are_merged_into_one_log(tmp_path):
     batches = [records(first, 10, leader_epoch=0) for first in range(0, 60, 10)]
     one = write_log(tmp_path / "one", batches[:3])
     two = write_log(tmp_path / "two", batches[3:], base=30)
@@ -197,7 +197,7 @@ def test_several_backups_of_a_log_are_one_log(tmp_path):
     ]
 
 
-def test_topic_ids_are_checked_given_and_made(tmp_path):
+def test_topic_ids_are_checked_kept_and_created(tmp_path):
     one = write_log(tmp_path / "one", [records(0, 10)])
     two = write_log(tmp_path / "two", [records(0, 10)], name="t-1", topic_id="B" * 21 + "A")
     none = write_log(tmp_path / "none", [records(0, 10)], name="u-0", topic_id="")
@@ -211,14 +211,14 @@ def test_topic_ids_are_checked_given_and_made(tmp_path):
     assert list(log_of(tmp_path / "renamed"))[-1] == TopicPartition("v", 0)
 
 
-def test_only_partitions_that_occur_are_made_and_the_controller_is_told_of_those_between(tmp_path):
+def test_only_partitions_with_records_are_created_and_the_controller_gets_those_between(tmp_path):
     restore_log(SOURCES[0], tmp_path / "new", topics=("orders",), partitions=(2,), groups=False)
     assert [one.partition for one in log_of(tmp_path / "new")] == [2]
     assert partitions_told(tmp_path / "new") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b", "é"])
-def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, name):
+def test_a_directory_with_an_invalid_topic_name_is_rejected(tmp_path, name):
     write_log(tmp_path / "source", [records(0, 10)], name=f"{name}-0")
     with pytest.raises(OptionError, match="is not a valid topic name"):
         restore_log(tmp_path / "source", tmp_path / "new")
@@ -226,7 +226,7 @@ def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, nam
     assert list(log_of(tmp_path / "new")) == [TopicPartition("better", 0)]
 
 
-def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
+def test_the_report_has_the_records_read_written_and_skipped(tmp_path):
     source = write_log(tmp_path / "source", [records(0, 10), records(10, 10)], name="t-0")
     report = restore_log(source, tmp_path / "new", offsets="reassign", start=3, end=17)
     (one,) = report.partitions
@@ -291,7 +291,7 @@ def test_offsets_become_contiguous_in_every_format_and_codec(tmp_path, magic, co
 # -------------------------------------------------------------------------------------------------------------- damage
 
 
-def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
+def test_a_torn_tail_is_truncated_and_damage_fails_or_is_skipped(tmp_path):
     good = [records(first, 10) for first in range(0, 50, 10)]
     torn = write_log(tmp_path / "torn", [*good, records(50, 10)[:-3]])
     report = restore_log(torn, tmp_path / "from-torn")
@@ -313,7 +313,7 @@ def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES])
-def test_a_disk_that_refuses_is_named_and_nothing_is_left(tmp_path, monkeypatch, reason):
+def test_a_failing_disk_is_named_and_no_output_is_left(tmp_path, monkeypatch, reason):
     open_count, ours = itertools.count(), atomic.open_new
 
     def failing(path):
@@ -327,7 +327,7 @@ def test_a_disk_that_refuses_is_named_and_nothing_is_left(tmp_path, monkeypatch,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
+def test_two_jobs_exclude_each_other_and_a_source_cannot_be_the_destination(tmp_path):
     with atomic.hold_lock(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
         restore_log(SOURCES[0], tmp_path / "new")
     source = tmp_path / "source"
@@ -336,10 +336,10 @@ def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
         restore_log(source, source / "new")
 
 
-# ------------------------------------------------------------------------------------------- transactions and metadata
+# Transactions and metadata
 
 
-def test_open_transactions_are_told_of_or_ended(tmp_path):
+def test_open_transactions_are_reported_or_ended(tmp_path):
     source = DATA / "logs" / "kraft-4x-transactions"
     (log_dir,) = discover(str(source))
     open_transactions = {
@@ -361,7 +361,7 @@ def test_open_transactions_are_told_of_or_ended(tmp_path):
     assert verify(discover(str(tmp_path / "ended"))).findings == []
 
 
-def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
+def test_the_new_node_has_topics_settings_and_producers(tmp_path):
     restore_log(
         SOURCES[0],
         tmp_path / "new",
@@ -390,7 +390,7 @@ def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
     assert cluster_metadata.next_producer_id == 1000
 
 
-def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_held(tmp_path):
+def test_settings_that_a_later_broker_rejects_are_raised_and_retention_is_suspended(tmp_path):
     source = write_log(tmp_path / "old", [records(0, 10)])
     configs = {"segment.bytes": "9000", "retention.ms": "1000", "cleanup.policy": "compact,delete"}
     layout = TopicLayout("t", "A" * 22, dict.fromkeys(range(3), 0), configs)
@@ -419,7 +419,7 @@ def configs_of(path):
     return {name: one.configs for name, one in read_metadata(discover(str(metadata))).topics.items()}
 
 
-def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):
+def test_the_remains_of_a_killed_job_are_removed_by_the_next(tmp_path):
     (tmp_path / "new.kafkaframes-unfinished" / "orders-0").mkdir(parents=True)
     (tmp_path / "new.kafkaframes-lock").touch()
     restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
@@ -436,7 +436,7 @@ def commits(path):
     ).commits
 
 
-def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
+def test_committed_offsets_are_kept_translated_and_dropped(tmp_path):
     source = DATA / "logs" / "kraft-4x-transactions"
     old = commits(source)
     report = restore_log(source, tmp_path / "kept")
@@ -479,7 +479,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
         ({"node_id": -1}, "node_id"),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path, settings, reason):
+def test_incompatible_settings_are_rejected(tmp_path, settings, reason):
     with pytest.raises(OptionError, match=reason):
         restore_log(SOURCES[0], tmp_path / "new", **settings)
     assert list(tmp_path.iterdir()) == []
@@ -505,9 +505,7 @@ SEGMENT = b"".join(
     st.sampled_from(["keep", "reassign"]),
     st.sampled_from(["keep", "abort"]),
 )
-def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(
-    tmp_path_factory, changes, end, offsets, open_transactions
-):
+def test_for_any_bytes_a_restore_succeeds_or_gives_a_reason(tmp_path_factory, changes, end, offsets, open_transactions):
     directory = tmp_path_factory.mktemp("hostile")
     data = bytearray(SEGMENT)
     for at, piece in changes:

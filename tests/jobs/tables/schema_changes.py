@@ -1,6 +1,6 @@
-"""What becomes of a table when the schema of its values changes: each change in each format, tried.
+"""Changes of a value schema, and their effect on a table: each change in each format.
 
-Run: python -m tests.jobs.tables.schema_changes, to write the table of ``docs/reference/schema-changes.md`` anew.
+Run python -m tests.jobs.tables.schema_changes to update the table of ``docs/reference/schema-changes.md``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Change:
     """Two schemas, with a value of each.
 
     Attributes:
-        rows: what the columns of both values are in the table afterwards.
-        refusing_forms: formats that refuse it.
+        rows: the columns of both values in the resulting table.
+        refusing_forms: formats that reject the change.
     """
 
     name: str
@@ -160,7 +160,9 @@ def changes() -> Iterator[Change]:
 
 
 def run(change: Change, form: str, place: Path) -> str | list[dict[str, Any]]:
-    """Fill a table by the first schema, go on by the second one; return its rows, or why that is refused."""
+    """Fill a table with the first schema and continue with the second one. Return its rows, or the reason of a
+    rejection.
+    """
     directory = place / "logs" / "orders-0"
     directory.mkdir(parents=True)
     arguments = ["table", place / "logs", "--topic", "orders", "--to", form, place / "t", "--mode", change.mode]
@@ -202,7 +204,7 @@ def read(form: str, place: Path) -> pa.Table:
 
 
 def comparable(value: Any) -> Any:
-    """Return a value with maps as lists of pairs, as one reader has them and another has not."""
+    """Return a value with maps as lists of pairs, since readers return either."""
     if isinstance(value, dict):
         return {key: comparable(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -220,7 +222,7 @@ def _pair(value: Any) -> Any:
 
 
 def outcome(change: Change, form: str, place: Path) -> str:
-    """Return the cell of the page, after the rows were compared."""
+    """Return the cell of the page, after a check of the rows."""
     result = run(change, form, place)
     if isinstance(result, str):
         assert form in change.refusing_forms, result

@@ -1,4 +1,4 @@
-"""A commit to a Delta table that another writer was faster than is tried again, also one that adds a column first."""
+"""A commit to a Delta table that loses a race with another writer is retried, even if it first adds a column."""
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ def commit(run, columns, *, before, after, latest):
 
 
 @pytest.mark.parametrize("latest", [False, True], ids=["records", "latest"])
-def test_a_column_that_another_writer_was_faster_with_is_a_race(tmp_path, latest):
+def test_a_column_added_by_another_writer_is_a_race(tmp_path, latest):
     deltalake = pytest.importorskip("deltalake")
     table = DeltaTable(str(tmp_path / "table"))
     assert table.read_state() is None

@@ -1,7 +1,7 @@
 """Timestamps that microseconds, or the years 1 to 9999, cannot hold: in every format, and back.
 
-A producer that stamps records in micro- or nanoseconds, or with garbage, must not cost a table: the related reports are
-those of pyiceberg and DuckDB about dates out of range.
+A producer with timestamps in micro- or nanoseconds, or garbage, must not make a table unusable: pyiceberg and DuckDB
+have related reports about dates out of range.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def times_of_log(path: Path) -> list[int]:
 
 
 def check_rows(table: pa.Table, times=TIMES) -> None:
-    """Check that near timestamps are instants, and far ones null with their number."""
+    """Check that near timestamps are instants, and far ones null with their number in the extra column."""
     table = table.sort_by("offset")
     unit = {"ms": 1, "us": 1000}[table.schema.field("timestamp").type.unit]
     near = [None if at in FAR else at * unit for at in times]
@@ -82,7 +82,7 @@ FORMATS = ["parquet", "delta", "iceberg"]
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("mode", ["raw", "json"])
-def test_tables_hold_what_fits_and_the_number_of_the_rest(form, mode, tmp_path):
+def test_tables_have_timestamps_in_range_and_the_number_of_others(form, mode, tmp_path):
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(form, "pyarrow"))
     logs = write_log(tmp_path)
     run("table", logs, "--topic", "orders", "--to", form, tmp_path / "t", "--mode", mode)
@@ -90,7 +90,7 @@ def test_tables_hold_what_fits_and_the_number_of_the_rest(form, mode, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
-def test_the_latest_rows_by_key_and_dead_letters_as_well(form, tmp_path):
+def test_the_latest_rows_by_key_and_dead_letters_keep_far_timestamps(form, tmp_path):
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[form])
     values = [b"no json" if number % 2 else b'{"a":1}' for number in range(len(TIMES))]
     logs = write_log(tmp_path, values=values)
@@ -105,7 +105,7 @@ def test_the_latest_rows_by_key_and_dead_letters_as_well(form, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_column_is_there_only_if_it_is_needed_and_may_come_later(form, tmp_path):
+def test_the_column_exists_only_if_needed_and_may_be_added_later(form, tmp_path):
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(form, "pyarrow"))
     flags = ("--topic", "orders", "--to", form, tmp_path / "t", "--mode", "json")
     logs = write_log(tmp_path, NEAR)
@@ -144,13 +144,13 @@ def test_an_export_to_parquet_and_back_keeps_every_timestamp(flags, tmp_path, mo
     assert times_of_log(tmp_path / "back") == TIMES
 
 
-def test_a_producer_refuses_what_restore_writes():
+def test_a_producer_rejects_timestamps_that_restore_writes():
     with pytest.raises(EncodeError, match="timestamp -2 is below -1"):
         kafkaframes.build_records([{"value": b"x", "timestamp": -2}])
 
 
 @pytest.mark.parametrize("rows_before", [0, 2, 7])
-def test_a_file_is_begun_again_with_the_column_when_a_far_timestamp_comes(rows_before, tmp_path, monkeypatch):
+def test_a_file_is_restarted_with_the_column_at_the_first_far_timestamp(rows_before, tmp_path, monkeypatch):
     monkeypatch.setattr(writers, "ROW_GROUP_ROWS", 3)
     path = tmp_path / "f.parquet"
 
@@ -183,7 +183,7 @@ def csv_times(text: str) -> list[str]:
     return [row["timestamp"] for row in csv.DictReader(io.StringIO(text))]
 
 
-def test_text_is_iso_in_the_calendar_and_milliseconds_outside(tmp_path):
+def test_csv_times_are_iso_dates_inside_the_calendar_and_milliseconds_outside(tmp_path):
     logs = write_log(tmp_path)
     run("export", logs, "--to", tmp_path / "c", "--format", "csv")
     (file,) = (tmp_path / "c").rglob("*.csv")
@@ -206,7 +206,7 @@ def test_text_is_iso_in_the_calendar_and_milliseconds_outside(tmp_path):
 
 
 def test_a_file_of_ordinary_times_has_no_quotes_around_them(tmp_path):
-    """What earlier versions wrote is written byte for byte."""
+    """The output of earlier versions is written byte for byte."""
     logs = write_log(tmp_path, [0, 5])
     run("export", logs, "--to", tmp_path / "c", "--format", "csv")
     (file,) = (tmp_path / "c").rglob("*.csv")
@@ -216,7 +216,7 @@ def test_a_file_of_ordinary_times_has_no_quotes_around_them(tmp_path):
     assert ",1970-01-01 00:00:00.005Z," in lines[2]
 
 
-def test_duckdb_has_what_fits_and_the_number_of_the_rest(tmp_path):
+def test_duckdb_has_timestamps_in_range_and_the_number_of_others(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     scan = kafkaframes.scan_log(write_log(tmp_path))
@@ -242,7 +242,7 @@ def test_duckdb_has_the_number_of_an_early_timestamp_of_a_log(tmp_path):
 
 
 def test_duckdb_has_the_number_of_the_timestamps_of_a_topic(tmp_path, caplog):
-    """Of a topic the column is there if its time index has one; a later one is null with a warning."""
+    """For a topic, the column exists if its time index has a far timestamp. A later one is null with a warning."""
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     query = 'SELECT * FROM {} ORDER BY "offset"'
@@ -262,7 +262,7 @@ def test_duckdb_has_the_number_of_the_timestamps_of_a_topic(tmp_path, caplog):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_dates_and_instants_of_values_beyond_the_calendar(form, tmp_path):
-    """Iceberg's bounds of every column, not of ``timestamp`` alone."""
+    """Iceberg's bounds of every column, not only of ``timestamp``."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(form, "pyarrow"))
     from tests.scan.values.avro_pairs import zigzag
 

@@ -79,7 +79,7 @@ def write_other(directory, first, count, **changes):
     path.write_bytes(kafkaframes.build_records([row | changes for row in rows[first:]], batch_records=10))
 
 
-def test_a_topic_that_was_replaced_by_a_longer_one_is_refused(kind, log):
+def test_a_topic_replaced_by_a_longer_one_is_rejected(kind, log):
     export(kind, log)
     write_other(log, 0, 30)
     message = (
@@ -90,10 +90,10 @@ def test_a_topic_that_was_replaced_by_a_longer_one_is_refused(kind, log):
         export(kind, log)
     assert offsets_of(kind) == list(range(20))
     with pytest.raises(OptionError, match="is not the log"):
-        export(kind, log, failOnDataLoss="false")  # accepts lost records, not other ones
+        export(kind, log, failOnDataLoss="false")  # accepts lost records, but not other ones
 
 
-def test_each_field_of_a_record_counts(files, log):
+def test_each_field_of_a_record_is_compared(files, log):
     base = {"key": b"k", "value": b"v", "timestamp": START, "headers": [("h", b"1")]}
     write_other(log, 0, 5, **base)
     export(files, log)
@@ -113,7 +113,7 @@ def test_each_field_of_a_record_counts(files, log):
     assert offsets_of(files) == list(range(6))
 
 
-def test_a_log_with_the_same_id_that_was_truncated_and_grew_again_is_refused(files, log):
+def test_a_truncated_log_that_grew_again_is_rejected_despite_its_id(files, log):
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     export(files, log)
     write_other(log, 0, 30)
@@ -121,8 +121,8 @@ def test_a_log_with_the_same_id_that_was_truncated_and_grew_again_is_refused(fil
         export(files, log)
 
 
-def test_records_that_compaction_removed_prove_nothing(files, log):
-    """One of the last three is left, and then none."""
+def test_compacted_records_are_not_evidence(files, log):
+    """First one of the last three records remains, then none."""
     export(files, log)
     path = max(log.glob("*.log"))
     rows = [row for row in kafkaframes.scan_log(log.parent).to_arrow().to_pylist() if row["offset"] not in (18, 19)]
@@ -144,7 +144,7 @@ def test_records_that_compaction_removed_prove_nothing(files, log):
     assert offsets_of(files) == [*range(21), 30]
 
 
-def test_without_a_comparable_record_the_topic_id_decides(files, log):
+def test_without_comparable_records_the_topic_id_decides(files, log):
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     export(files, log)
     max(log.glob("*.log")).unlink()
@@ -179,8 +179,8 @@ def test_fingerprints_are_kept_for_partitions_and_topics_without_new_records(kin
         export(kind, log.parent)
 
 
-def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypatch):
-    """As brokers before 2.8 have it."""
+def test_a_recreated_live_topic_without_ids_is_rejected(files, monkeypatch):
+    """As brokers before 2.8 serve it."""
     monkeypatch.setattr(live_planning, "_read_topic_ids", lambda topics, client: {})
 
     def fill(producer, text, count):

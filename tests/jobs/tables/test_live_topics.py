@@ -1,4 +1,4 @@
-"""What a task of a live topic fetches."""
+"""The records that a task of a live topic fetches."""
 
 import re
 from dataclasses import replace
@@ -22,8 +22,8 @@ def topic_options(client, **options):
     return TopicOptions(client, subscribe=frozenset({"t"}), **options)
 
 
-def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
-    """As the cleaner leaves a log: its last segments are empty."""
+def test_a_task_completes_when_no_record_remains_before_its_end(tmp_path):
+    """As after cleaning: the last segments are empty."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     (directory / f"{0:020d}.log").write_bytes(build_records([{"value": b"v", "timestamp": 1_760_000_000_000}]))
@@ -35,7 +35,7 @@ def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
         ] == [1]
 
 
-def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_to_do():
+def test_offsets_deleted_since_the_plan_are_an_error_with_a_remedy():
     with Broker() as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:
@@ -50,7 +50,7 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
             list(iter(_open_range_reader(consumer, task).read_next, None))
 
 
-def test_an_open_transaction_that_ends_the_read_is_named():
+def test_an_open_transaction_that_ends_the_read_is_reported():
     with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="orders") as producer:
         with Producer(broker.bootstrap_servers) as other:
             other.send("t", b"before", partition=0).result()
@@ -69,8 +69,8 @@ def test_an_open_transaction_that_ends_the_read_is_named():
         assert make_topic_planner(topic_options(client))(None).notes == NO_NOTES
 
 
-def test_the_first_records_that_a_new_partition_lost_are_a_loss():
-    """Of a partition that is there at the first look nothing is known of earlier records: those are no loss."""
+def test_lost_first_records_of_a_new_partition_are_a_loss():
+    """Earlier records of a partition that exists in the first plan are unknown, and therefore not a loss."""
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name="t", num_partitions=1)])
         client = {"bootstrap.servers": broker.bootstrap_servers}
@@ -85,14 +85,14 @@ def test_the_first_records_that_a_new_partition_lost_are_a_loss():
             for number in range(5):
                 producer.send("t", b"%d" % number, partition=1).result()
         admin.delete_records({TopicPartition("t", 1): 3})
-        for _ in range(2):  # it is not forgotten because it was reported
+        for _ in range(2):  # it is reported again although it was reported before
             with pytest.raises(OptionError, match=r"offsets 0 to 2 of t-1.*fail_on_data_loss"):
                 strict(None)
         assert lenient(None).gaps == (Gap("t", 1, 0, 3),)
         assert make_topic_planner(topic_options(client))(None).gaps == ()
 
 
-def test_the_first_records_that_a_new_partition_of_a_log_lost_are_a_loss(tmp_path):
+def test_lost_first_records_of_a_new_log_partition_are_a_loss(tmp_path):
     def write(partition, base):
         (tmp_path / f"t-{partition}").mkdir()
         raw = build_records([{"value": b"v", "timestamp": 1_760_000_000_000}], base_offset=base)

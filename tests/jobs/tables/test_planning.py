@@ -1,4 +1,4 @@
-"""One suite, two table formats: what arrives, what a later run adds, what is refused. No JVM."""
+"""One suite for two table formats: contents, incremental runs, rejected requests. Without a JVM."""
 
 import json
 import os
@@ -34,7 +34,7 @@ NAMES = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "v
 
 
 class Delta:
-    """A Delta table, read back with deltalake alone."""
+    """A Delta table, read back with deltalake only."""
 
     name = "delta"
 
@@ -53,7 +53,7 @@ class Delta:
         return list(range(deltalake.DeltaTable(str(self.root)).version() + 1))
 
     def offsets(self, at=None):
-        """Return the offsets that the table says at a version, by its own log."""
+        """Return the offsets of a version, from the table's own log."""
         table = deltalake.DeltaTable(str(self.root), version=at)
         newest = deltalake.DeltaTable(str(self.root))
         note = next(entry["kafkaframes"] for entry in newest.history() if entry["version"] <= table.version())
@@ -70,7 +70,7 @@ class Delta:
 
 
 class Iceberg:
-    """An Iceberg table in a SQLite catalog, read back with pyiceberg alone."""
+    """An Iceberg table in a SQLite catalog, read back with pyiceberg only."""
 
     name = "iceberg"
 
@@ -164,7 +164,7 @@ def export(
     commit_bytes=1 << 30,
     **options,
 ):
-    """Export with options of kafka-log; return the outcome."""
+    """Export with options of kafka-log. Return the outcome."""
     options_read = replace(
         parse_log_options({"path": str(source), **options}), row_filter=create_row_filter(offset=offsets)
     )
@@ -192,7 +192,7 @@ def _comparable(value):
 
 
 def expected_rows(source, **options):
-    """Return the same rows as ``kafka-log``'s own reader gives them."""
+    """Return the same rows, read by ``kafka-log``'s own reader."""
     from tests.scan.log.test_resolve import read
 
     source_rows = read(source, *NAMES, "headers", includeHeaders="true", **options)
@@ -210,17 +210,17 @@ def data_files(kind):
     return sorted(path.name for path in kind.root.rglob("*.parquet") if "_delta_log" not in path.parts)
 
 
-def test_every_record_of_a_brokers_log_is_there_as_it_was(kind):
+def test_every_record_of_a_brokers_log_is_exported_unchanged(kind):
     outcome = export(kind, SHOP, incremental=False)
     assert rows(kind.read()) == expected_rows(SHOP)
     assert outcome.summary.records == 13_818
     assert outcome.table["commits"] == 1
     assert kind.offsets()["customers"] == {"0": 2200}
     assert kind.note()["topicIds"]["orders"] == "7CxUWMRxQiOoCraspxcZZQ"
-    assert len(data_files(kind)) == 8, "the small segments of a partition go to one file"
+    assert len(data_files(kind)) == 8, "the small segments of a partition share a file"
 
 
-def test_a_brokers_log_in_steps_is_the_same_table(kind):
+def test_several_runs_build_the_same_table(kind):
     for until in (1, 700, 701, 5000):
         export(kind, SHOP, offsets=(None, until), subscribe="payments,customers")
     assert rows(kind.read()) == expected_rows(SHOP, subscribe="payments,customers")
@@ -228,12 +228,12 @@ def test_a_brokers_log_in_steps_is_the_same_table(kind):
     assert len(kind.versions()) == 4
 
 
-def test_old_formats_are_there_too(kind):
+def test_old_formats_are_exported_too(kind):
     export(kind, LOGS / "kafka-2.8-format-1")
     assert rows(kind.read()) == expected_rows(LOGS / "kafka-2.8-format-1")
 
 
-def test_a_later_run_adds_what_is_new_and_nothing_else(kind, log):
+def test_a_later_run_adds_only_new_records(kind, log):
     export(kind, log)
     before = set(data_files(kind))
     append(log, 200, 30)
@@ -255,7 +255,7 @@ def test_a_later_run_adds_what_is_new_and_nothing_else(kind, log):
     assert kind.offsets() == {"t": {"0": 250, "1": 5}}
 
 
-def test_an_earlier_version_has_the_rows_and_the_offsets_of_its_time(kind, log):
+def test_an_earlier_version_has_its_own_rows_and_offsets(kind, log):
     for end in (230, 260):
         export(kind, log)
         append(log, end - 30, 30)
@@ -266,21 +266,21 @@ def test_an_earlier_version_has_the_rows_and_the_offsets_of_its_time(kind, log):
         assert sorted(kind.read(at)["offset"].to_pylist()) == list(range(end))
 
 
-def test_a_table_that_is_there_is_not_touched_unasked(kind, log):
+def test_an_existing_table_is_not_changed_without_a_mode(kind, log):
     export(kind, log, incremental=False)
     with pytest.raises(OptionError, match="`incremental` adds what is new, `overwrite` replaces"):
         export(kind, log, incremental=False)
     assert offsets_of(kind) == list(range(200))
 
 
-def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
+def test_overwrite_replaces_the_rows_in_one_commit_and_keeps_the_old_version(kind, log):
     export(kind, SHOP)
     (old,) = kind.versions()
     export(kind, log, incremental=False, overwrite=True)
     assert offsets_of(kind) == list(range(200))
     assert kind.offsets() == {"t": {"0": 200}}
     assert kind.read(old).num_rows == 13_818
-    outcome = export(kind, SHOP, subscribe="customers")  # the offsets of before do not count any more
+    outcome = export(kind, SHOP, subscribe="customers")  # the offsets of the replaced rows do not count any more
     assert outcome.summary.records == kind.read().num_rows - 200 == 635
 
 
@@ -296,7 +296,7 @@ def test_overwrite_replaces_the_settings_too(kind, log):
     assert offsets_of(kind) == list(range(210))
 
 
-def test_offsets_that_are_asked_for(kind, log):
+def test_requested_offsets(kind, log):
     export(kind, log, offsets=(42, 117))
     assert offsets_of(kind) == list(range(42, 117))
     assert kind.offsets() == {"t": {"0": 117}}
@@ -305,14 +305,14 @@ def test_offsets_that_are_asked_for(kind, log):
     assert offsets_of(kind) == list(range(42, 200))
 
 
-def test_records_that_are_left_out_are_not_looked_at_again(kind, log):
+def test_filtered_records_are_not_read_again(kind, log):
     keep = RecordFilter(keys=frozenset({b"k3"}), control=False)
     export(kind, log, keep=keep)
     expected_offsets = [n for n in range(200) if n % 7 and n % 5 == 3]
     assert offsets_of(kind) == expected_offsets
     append(log, 203, 1, codec="gzip")
     export(kind, log, keep=keep)
-    append(log, 204, 2)  # none that is wanted
+    append(log, 204, 2)  # no matching records
     assert export(kind, log, keep=keep).table["commits"] == 1
     assert kind.offsets() == {"t": {"0": 206}}
     assert offsets_of(kind) == [*expected_offsets, 203] if 203 % 7 else expected_offsets
@@ -337,7 +337,7 @@ def test_transactions_end_at_the_last_stable_offset(kind):
         export(kind, case)
 
 
-def test_an_open_transaction_comes_with_the_run_after_its_end(kind, log):
+def test_an_open_transaction_is_added_by_the_run_after_its_end(kind, log):
     def marker(offset, kind_of, producer):
         key = b"\0\0\0" + bytes([kind_of])
         record = {"key": key, "value": b"\0\0\0\0\0\0", "offset": offset, "timestamp": START}
@@ -354,7 +354,8 @@ def test_an_open_transaction_comes_with_the_run_after_its_end(kind, log):
     path.write_bytes(whole + data(200, 5, 1) + data(205, 5, 2) + marker(210, 1, 2))
     export(kind, log, isolation="read_committed")
     assert offsets_of(kind) == list(range(200))
-    path.write_bytes(path.read_bytes() + data(211, 4, 2) + marker(215, 0, 1))  # 1 is aborted, 2 is open again
+    # producer 1 has aborted, producer 2 is open again
+    path.write_bytes(path.read_bytes() + data(211, 4, 2) + marker(215, 0, 1))
     export(kind, log, isolation="read_committed")
     assert offsets_of(kind) == [*range(200), *range(205, 210)]
     path.write_bytes(path.read_bytes() + marker(216, 1, 2))
@@ -363,7 +364,7 @@ def test_an_open_transaction_comes_with_the_run_after_its_end(kind, log):
     assert kind.offsets() == {"t": {"0": 217}}
 
 
-def test_a_gap_is_an_error_unless_it_is_accepted_and_then_recorded(kind, log):
+def test_a_gap_is_an_error_unless_accepted_and_is_then_recorded(kind, log):
     export(kind, log)
     append(log, 200, 50)
     write(log, 250, 10)
@@ -382,13 +383,13 @@ def test_a_gap_is_an_error_unless_it_is_accepted_and_then_recorded(kind, log):
     assert export(kind, log).table["gaps"] == []
 
 
-def test_a_hole_that_is_asked_for_is_a_gap_too(kind, log):
+def test_a_requested_hole_is_a_gap_too(kind, log):
     export(kind, log, offsets=(None, 100))
     with pytest.raises(OptionError, match="offsets 100 to 149 of t-0"):
         export(kind, log, offsets=(150, None))
 
 
-def test_a_log_that_was_replaced_is_refused(kind, log):
+def test_a_replaced_log_is_rejected(kind, log):
     metadata = log / "partition.metadata"
     metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     export(kind, log)
@@ -396,7 +397,7 @@ def test_a_log_that_was_replaced_is_refused(kind, log):
     append(log, 200, 10)
     with pytest.raises(OptionError, match=r"topic t has the id AAAAAAAAAAAAAAAAAAAAAg.*deleted and created again"):
         export(kind, log)
-    metadata.unlink()  # a copy without it is taken at its word
+    metadata.unlink()  # a copy without an id is accepted
     (log / f"{100:020}.log").unlink()
     with pytest.raises(OptionError, match=r"t-0 ends at offset 100, and the table has its records up to 199"):
         export(kind, log)
@@ -419,7 +420,7 @@ def test_a_later_run_with_headers_adds_the_column(kind, log):
     assert offsets_of(kind) == list(range(220))
 
 
-def test_damage_is_told_and_the_rest_is_there(kind, log):
+def test_damage_is_reported_and_the_rest_exported(kind, log):
     path = log / f"{0:020}.log"
     raw = bytearray(path.read_bytes())
     second = 12 + int.from_bytes(raw[8:12], "big")
@@ -435,7 +436,7 @@ def test_damage_is_told_and_the_rest_is_there(kind, log):
     assert len(data_files(kind)) == 1
 
 
-def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeypatch):
+def test_an_unreadable_segment_stops_its_partition(kind, log, monkeypatch):
     monkeypatch.setattr(running, "SHARED_FILE_LOG_BYTES", 1)
     other = log.parent / "t-1"
     other.mkdir()
@@ -456,7 +457,7 @@ def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeyp
     assert offsets_of(kind) == sorted([*range(210), *range(5)])
 
 
-def test_a_file_of_several_segments_ends_before_the_one_that_fails(kind, log):
+def test_a_file_of_several_segments_ends_before_the_failing_one(kind, log):
     write(log, 200, 10)
     path = log / f"{100:020}.log"
     sound = path.read_bytes()
@@ -470,7 +471,7 @@ def test_a_file_of_several_segments_ends_before_the_one_that_fails(kind, log):
     assert offsets_of(kind) == list(range(210))
 
 
-def test_a_torn_tail_is_left_for_the_next_run(kind, log):
+def test_a_torn_tail_is_left_to_the_next_run(kind, log):
     path = max(log.glob("*.log"))
     sound = path.read_bytes()
     path.write_bytes(sound[:-10])
@@ -482,16 +483,16 @@ def test_a_torn_tail_is_left_for_the_next_run(kind, log):
 
 
 class KilledError(BaseException):
-    """What ends a run without any of its clean-up that a kill would not run either."""
+    """Ends a run without the clean-up that a kill would also skip."""
 
 
 @pytest.mark.parametrize("step", ["after one file", "before the commit", "after the commit"])
-def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, monkeypatch):
+def test_a_killed_run_adds_nothing_and_the_next_one_cleans_up(kind, log, step, monkeypatch):
     monkeypatch.setattr(running, "SHARED_FILE_LOG_BYTES", 1)
     export(kind, log, offsets=(None, 50))
     before = data_files(kind)
     with monkeypatch.context() as patch:
-        patch.setattr(TableRun, "_discard_files", lambda *arguments, **options: None)  # a kill does not tidy up
+        patch.setattr(TableRun, "_discard_files", lambda *arguments, **options: None)  # a kill does not clean up
         owner = type(kind.table())
         make = owner.commit_files
 
@@ -521,7 +522,7 @@ def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, 
     assert len(data_files(kind)) == len(before) + 2
 
 
-def test_a_first_run_that_is_killed_before_its_commit_leaves_no_obstacle(kind, log, monkeypatch):
+def test_a_first_run_killed_before_its_commit_does_not_block_the_next(kind, log, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(TableRun, "_discard_files", lambda *arguments, **options: None)
 
@@ -537,7 +538,7 @@ def test_a_first_run_that_is_killed_before_its_commit_leaves_no_obstacle(kind, l
     assert len(data_files(kind)) == 1
 
 
-def test_a_run_of_another_machine_is_dead_after_a_week(kind, log, monkeypatch):
+def test_a_run_of_another_machine_expires_after_a_week(kind, log, monkeypatch):
     export(kind, log)
     (runs,) = kind.root.rglob("_kafkaframes/runs")
     stray = next(kind.root.rglob("topic=t")) / "partition=0" / f"{7:020}-aa-feedbeef.parquet"
@@ -552,7 +553,7 @@ def test_a_run_of_another_machine_is_dead_after_a_week(kind, log, monkeypatch):
     assert not claim.exists()
 
 
-def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
+def test_a_file_that_vanishes_before_the_commit_fails_it(kind, log):
     def lost(function, jobs):
         for file in map(function, jobs):
             Path(file.path).unlink()
@@ -563,7 +564,7 @@ def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
     assert export(kind, log).table["commits"] == 1
 
 
-def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):
+def test_files_of_an_active_run_are_not_removed(kind, log):
     export(kind, log, offsets=(None, 50))
 
     def with_another(function, jobs):
@@ -573,7 +574,7 @@ def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):
         yield from files
 
     outcome = export(kind, log, run=with_another)
-    assert outcome.table["commits"] == 1, "other partitions were added meanwhile: that is no reason to fail"
+    assert outcome.table["commits"] == 1, "other partitions were added in the meantime, which is not an error"
     table = kind.read()
     assert table.num_rows == 200 + 635
     assert sorted(row["offset"] for row in table.to_pylist() if row["topic"] == "t") == list(range(200))
@@ -598,7 +599,7 @@ def test_two_exporters_cannot_both_add_the_same_offsets(kind, log, first):
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, is_committed, monkeypatch):
+def test_a_commit_with_a_lost_response_is_looked_up(kind, log, is_committed, monkeypatch):
     owner = type(kind.table())
     make = owner.commit_files
     calls = []
@@ -617,7 +618,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, is_committed, mon
     assert outcome.table["commits"] == 1
 
 
-def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch):
+def test_a_commit_of_unknown_outcome_keeps_its_files(kind, log, monkeypatch):
     export(kind, log, offsets=(None, 50))
     owner = type(kind.table())
     make = owner.commit_files
@@ -635,14 +636,14 @@ def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch
     assert export(kind, log).table["commits"] == 0
 
 
-def test_each_wave_is_a_commit_of_its_own(kind, log):
+def test_each_wave_is_a_separate_commit(kind, log):
     outcome = export(kind, log, commit_bytes=1)
     assert outcome.table["commits"] == len(kind.versions()) == 2
     assert [kind.offsets(at)["t"]["0"] for at in kind.versions()] == [100, 200]
     assert outcome.summary.records == 200
 
 
-def test_times_that_microseconds_cannot_say_are_null(kind, tmp_path):
+def test_times_outside_microseconds_are_null(kind, tmp_path):
     log = tmp_path / "log" / "t-0"
     log.mkdir(parents=True)
     times = [-1, 0, START, 2**62]
@@ -658,12 +659,12 @@ def test_times_that_microseconds_cannot_say_are_null(kind, tmp_path):
     ]
 
 
-def test_single_files_are_refused(kind, log):
+def test_single_files_are_rejected(kind, log):
     with pytest.raises(OptionError, match="whole logs"):
         export(kind, log / f"{0:020}.log")
 
 
-def test_several_copies_are_one_log(kind, log, tmp_path):
+def test_several_copies_are_exported_as_one_log(kind, log, tmp_path):
     other = tmp_path / "other" / "t-0"
     shutil.copytree(log, other)
     append(log, 200, 30)

@@ -1,4 +1,4 @@
-"""A table lives for years: each change of a schema is done in each format, or refused as the page says."""
+"""Schema changes in a long-lived table are applied or rejected in each format, as the page documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANGES = list(changes())
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
-def test_changes_are_done_or_refused_as_the_page_says(change, form, tmp_path):
+def test_changes_are_applied_or_rejected_as_documented(change, form, tmp_path):
     rows = [line.split(" | ") for line in MARK.search(PAGE.read_text())[0].splitlines() if line.startswith("| ")]
     (row,) = [row for row in rows if row[0] == f"| {change.name}"]
     assert row[1 + FORMATS.index(form)].removesuffix(" |") == outcome(change, form, tmp_path), (
@@ -26,8 +26,8 @@ def test_changes_are_done_or_refused_as_the_page_says(change, form, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_table_that_grew_goes_on(form, tmp_path):
-    """A third run, with nothing new and then with a record, meets the table as the second one left it."""
+def test_a_table_with_added_columns_is_continued(form, tmp_path):
+    """A third run, first without new records and then with one, continues the table of the second one."""
     change = next(one for one in CHANGES if one.name == "inside the records of an array")
     run(change, form, tmp_path)
     before = read(form, tmp_path / "t").num_rows
@@ -50,7 +50,7 @@ def test_a_table_that_grew_goes_on(form, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_field_that_would_differ_from_a_column_by_case_only_is_refused(form, tmp_path):
+def test_a_field_that_differs_from_a_column_only_by_case_is_rejected(form, tmp_path):
     from tests.jobs.tables.schema_changes import avro, record
 
     schema = record(("id", "int", 0), ("ID", "int"))

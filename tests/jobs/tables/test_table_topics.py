@@ -35,7 +35,7 @@ def fill(broker, to: Path, **settings):
 
 
 def offsets(to: Path, partition: int = 0) -> list[int]:
-    """Return the offsets that a table has of a partition, sorted; a record that it has twice is there twice."""
+    """Return the offsets of a partition in a table, sorted, with duplicates."""
     rows = ds.dataset(to, format="parquet", partitioning="hive").to_table(columns=["partition", "offset"])
     return sorted(row["offset"] for row in rows.to_pylist() if row["partition"] == partition)
 
@@ -55,7 +55,7 @@ def moment(number: int) -> dt.datetime:
         (10, None, []),
     ],
 )
-def test_start_and_end_mean_what_they_mean_in_scan_topic(broker, tmp_path, start, end, expected):
+def test_start_and_end_have_the_meaning_of_scan_topic(broker, tmp_path, start, end, expected):
     produce(broker, range(10))
     result = fill(broker, tmp_path / "table", start=start, end=end)
     assert result.report.summary.records == len(expected)
@@ -115,7 +115,7 @@ def test_a_group_is_the_start_of_the_first_run(broker, tmp_path):
     assert (offsets(table, 0), offsets(table, 1)) == (list(range(6, 12)), [0, 1, 2, 3])
 
 
-def test_a_group_that_advanced_beyond_the_tables_end_leaves_no_gap(broker, tmp_path):
+def test_a_group_beyond_the_end_of_the_table_leaves_no_gap(broker, tmp_path):
     table = tmp_path / "table"
     produce(broker, range(4))
     fill(broker, table, partitions=0, start="group:readers")

@@ -1,4 +1,4 @@
-"""What no broker put into a log directory is named."""
+"""Files in a log directory that no broker wrote are reported."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kafkaframes.storage.log.discover import discover
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 
 
-def test_files_and_directories_that_no_broker_expects_are_named(tmp_path):
+def test_files_and_directories_unknown_to_brokers_are_reported(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     for kind in ("log", "index", "timeindex"):
@@ -30,5 +30,5 @@ def test_files_and_directories_that_no_broker_expects_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("log", sorted(filter(Path.is_dir, LOGS.iterdir())), ids=lambda path: path.name)
-def test_a_brokers_own_files_are_no_strangers(log):
+def test_a_brokers_own_files_are_not_reported(log):
     assert [finding for finding in verify(discover(str(log))).findings if finding.check == "unexpected"] == []

@@ -1,4 +1,4 @@
-"""Verification: healthy logs give nothing, each kind of damage is found and named."""
+"""Verification: healthy logs have no findings, and each kind of damage is found and named."""
 
 import shutil
 import struct
@@ -24,21 +24,23 @@ def base(offset: int, suffix: str = "log") -> str:
 
 
 def find_problems(
-    path: Path, *, least: Severity = Severity.WARNING, deep: bool = False
+    path: Path, *, min_severity: Severity = Severity.WARNING, deep: bool = False
 ) -> list[tuple[str, int | None]]:
     report = verify(discover(str(path)), deep=deep)
     assert report.is_sound == all(finding.severity < Severity.ERROR for finding in report.findings)
-    return [(one.check, one.position) for one in find_unexpected_findings(report) if one.severity >= least]
+    return [(one.check, one.position) for one in find_unexpected_findings(report) if one.severity >= min_severity]
 
 
 def find_unexpected_findings(report) -> list[Finding]:
-    """Return the findings but the open transactions at the ends of these logs, whose brokers were stopped in them."""
+    """Return the findings except the open transactions at the ends of these logs, whose brokers were stopped in
+    them.
+    """
     return [finding for finding in report.findings if finding.check != "open-transaction"]
 
 
 @pytest.mark.parametrize("name", ["kraft-4x-transactions", "zk-28-mixed", "unclean-half-finished-swap/after"])
 @pytest.mark.parametrize("deep", [False, True])
-def test_healthy_logs_give_nothing(name, deep):
+def test_healthy_logs_have_no_findings(name, deep):
     report = verify(discover(str(LOGS / name)), deep=deep)
     assert [one for one in find_unexpected_findings(report) if one.severity > Severity.NOTE] == []
     assert report.is_sound
@@ -73,15 +75,15 @@ def test_a_torn_tail_and_garbage(log):
     assert find_problems(log) == [("framing", len(whole))]
 
 
-def test_a_zero_tail_is_a_note(log):
+def test_zeros_at_the_end_are_a_note(log):
     segment = log / "idem-0" / base(170)
     segment.write_bytes(segment.read_bytes() + b"\0" * 100)
     assert find_problems(log) == []
-    assert [check for check, _ in find_problems(log, least=Severity.NOTE)] == ["zero-tail"]
+    assert [check for check, _ in find_problems(log, min_severity=Severity.NOTE)] == ["zero-tail"]
 
 
 def test_offsets_out_of_order(log):
-    """The offset is outside the CRC."""
+    """The CRC does not cover the offset."""
     patch(log / "idem-0" / base(84), 0, struct.pack(">q", 10))
     checks = {check for check, _ in find_problems(log)}
     assert "offset-order" in checks
@@ -103,7 +105,7 @@ def test_a_missing_batch_breaks_the_sequence(log):
     (log / "idem-0" / base(170, "index")).unlink()
     (log / "idem-0" / base(170, "timeindex")).unlink()
     position = 0
-    while position < len(shortened_segment):  # close the hole in the offsets, which no CRC guards
+    while position < len(shortened_segment):  # close the hole in the offsets, which no CRC covers
         following, body = struct.unpack_from(">qi", shortened_segment, position)
         gap = struct.unpack_from(">q", whole, size)[0] - 170
         struct.pack_into(">q", shortened_segment, position, following - gap)
@@ -119,7 +121,7 @@ DAY_MS = 86_400_000
     ("sequence", "silent_ms", "checks"),
     [(1, 0, []), (0, DAY_MS - 1, ["sequence"]), (0, DAY_MS, []), (2, DAY_MS, ["sequence"])],
 )
-def test_a_sequence_may_begin_anew_once_brokers_have_forgotten_the_producer(tmp_path, sequence, silent_ms, checks):
+def test_a_sequence_may_restart_once_brokers_have_forgotten_the_producer(tmp_path, sequence, silent_ms, checks):
     def batch(offset: int, sequence: int, timestamp: int) -> bytes:
         rows = [{"value": b"v", "timestamp": timestamp}]
         return build_records(rows, base_offset=offset, producer_id=1, producer_epoch=0, base_sequence=sequence)
@@ -131,10 +133,10 @@ def test_a_sequence_may_begin_anew_once_brokers_have_forgotten_the_producer(tmp_
     assert [check for check, _ in find_problems(tmp_path) if check == "sequence"] == checks
 
 
-def test_index_entries_are_held_to_the_brokers_invariant(log):
+def test_index_entries_must_satisfy_the_brokers_invariant(log):
     path = log / "plain-0" / base(163, "index")
     index = read_offset_index(path.read_bytes(), base_offset=163)
-    # A follower's append of many batches: the last offset of all, the position of the first (before KAFKA-806).
+    # A follower's append of many batches: the last offset of all, the position of the first one (before KAFKA-806).
     merged_index = OffsetIndex(163, index.offsets[1::2], index.positions[::2][: len(index.offsets[1::2])])
     path.write_bytes(write_offset_index(merged_index))
     assert find_problems(log) == []
@@ -161,7 +163,7 @@ def test_index_entries_are_held_to_the_brokers_invariant(log):
         (f"idem-0/{base(999, 'index')}", b"", "orphan"),
     ],
 )
-def test_what_brokers_rebuild_is_a_warning(log, name, raw, check):
+def test_damage_that_brokers_rebuild_is_a_warning(log, name, raw, check):
     (log / name).write_bytes(raw)
     report = verify(discover(str(log)))
     assert check in {finding.check for finding in report.findings}
@@ -220,7 +222,7 @@ def test_an_open_transaction_is_in_the_verdict(tmp_path):
 
 
 def test_an_inner_crc(tmp_path):
-    """A compressed message whose inner message is damaged, with an outer CRC that is right."""
+    """A compressed message with a damaged inner message and a matching outer CRC."""
     import gzip
     import zlib
 
@@ -231,11 +233,11 @@ def test_an_inner_crc(tmp_path):
     (tmp_path / "t-0").mkdir()
     raw = struct.pack(">qiI", 0, len(outer) + 4, zlib.crc32(outer)) + outer
     (tmp_path / "t-0" / base(0)).write_bytes(raw)
-    assert find_problems(tmp_path / "t-0", least=Severity.ERROR) == [("inner-crc", 0)]
+    assert find_problems(tmp_path / "t-0", min_severity=Severity.ERROR) == [("inner-crc", 0)]
 
 
 @given(st.integers(0, 15000), st.binary(min_size=1, max_size=30))
-def test_any_damage_is_reported_and_nothing_raises(tmp_path_factory, position, raw):
+def test_any_damage_is_reported_without_an_exception(tmp_path_factory, position, raw):
     log = tmp_path_factory.mktemp("damaged") / "plain-0"
     shutil.copytree(SOURCE / "plain-0", log)
     segment = log / base(0)

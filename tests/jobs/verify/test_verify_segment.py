@@ -1,4 +1,4 @@
-"""The short way past sound batches finds what the long way finds, whatever byte is wrong."""
+"""The fast path for sound batches finds the same as the general path, for any wrong byte."""
 
 import gzip
 import zlib
@@ -21,7 +21,7 @@ BATCHES = {
 
 
 def by_values(raw, batches):
-    """What ``check_records`` must say, from the Python values."""
+    """Return the expected result of ``check_records``, from Python values."""
     rows, first_offsets, problems, wrong = [], [], {}, {}
     positions = batches.column("position").tolist()
     for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
@@ -48,14 +48,14 @@ def assert_judged(raw):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_sound_log_is_sound(kind):
+def test_a_sound_log_has_no_findings(kind):
     judgement = assert_judged(BATCHES[kind])
     assert judgement.rows.sum() == 30
     assert (judgement.problems, judgement.wrong_messages) == ({}, {})
 
 
 @given(st.sampled_from(KINDS), st.data())
-def test_a_wrong_byte_is_told_in_the_same_words(kind, data):
+def test_a_wrong_byte_is_reported_in_the_same_words(kind, data):
     raw = bytearray(BATCHES[kind])
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
@@ -63,12 +63,12 @@ def test_a_wrong_byte_is_told_in_the_same_words(kind, data):
 
 
 @given(st.integers(0, 1 << 40))
-def test_damage_under_right_crcs_is_told_in_the_same_words(seed):
+def test_damage_under_matching_crcs_is_reported_in_the_same_words(seed):
     assert_judged(mutations.some_log(seed))
 
 
 def test_a_wrong_crc_inside_is_found():
-    """The outer CRC is right: only the inner one tells."""
+    """The outer CRC matches: only the inner one reveals the damage."""
     inner = bytearray(kafkaframes.build_records(ROWS[:3], record_format=1, codec="none"))
     inner[-1] ^= 1
     wrapper = kafkaframes.build_records(

@@ -1,4 +1,4 @@
-"""Which marker a micro-batch must fit; writing and reading them: ``tests/spark/test_topic_transaction.py``."""
+"""The marker that a micro-batch must fit. Writing and reading markers: ``tests/spark/test_topic_transaction.py``."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_markers_of_version_0_1_0():
     assert find_marker(markers, "kafkaframes-other-sink", BATCH) is None
 
 
-def test_the_marker_of_another_query_counts_where_it_came_from_the_same_checkpoint_and_sink():
+def test_the_marker_of_another_query_applies_to_the_same_checkpoint_and_sink():
     other = replace(BATCH, query_id="old", batch_id=7)
     markers = {
         "kafkaframes-old-sink": Marker(other, 5).to_record_value().encode(),

@@ -1,4 +1,4 @@
-"""Rows as finished batches: every row once, in its partition, in order, in batches of a bounded size. No Spark."""
+"""Rows packed into batches: every row once, in its partition, in order, in batches of limited size. Without Spark."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ def packer(topic="t", *, codec="lz4", batch_bytes=2_000, max_bytes=1 << 20, turn
 
 
 def pack_rows(rows, **options):
-    """Return what is in the batches: topic, partition, and the records in order."""
+    """Return the records of the batches in order, by topic and partition."""
     packed_parts = []
     for parts in packer(**options).pack_rows([rows] if isinstance(rows, pa.RecordBatch) else rows):
         assert len({part.topic_partition for part in parts}) == len(parts)
@@ -57,7 +57,7 @@ def test_each_row_is_in_the_partition_of_its_key_and_in_order():
     assert {record.timestamp for _, _, records in packed_parts for record in records} == {NOW}
 
 
-def test_topics_partitions_times_and_headers_of_rows_count():
+def test_topics_partitions_times_and_headers_of_rows_are_used():
     row_batch = rows(
         4,
         topic=pa.array(["t", "u", "t", "u"]),
@@ -80,7 +80,7 @@ def test_topics_partitions_times_and_headers_of_rows_count():
     assert [[(h.key, h.value) for h in records_by_number[n][2].headers] for n in (0, 1, 2)] == [[("h", b"1")], [], []]
 
 
-def test_columns_that_are_null_all_through():
+def test_columns_with_only_nulls():
     nulls = pa.record_batch({name: pa.nulls(2) for name in ("key", "value", "headers", "timestamp", "partition")})
     ((_, _, records),) = pack_rows(nulls)
     assert [(record.key, record.value, record.headers, record.timestamp) for record in records] == [
@@ -88,13 +88,13 @@ def test_columns_that_are_null_all_through():
     ] * 2
 
 
-def test_rows_without_a_key_stay_together_and_move_on():
+def test_rows_without_a_key_share_a_batch_and_then_change_partition():
     row_batches = [pa.record_batch({"value": pa.array([b"v"] * 10, pa.binary())}) for _ in range(3)]
     (one,) = pack_rows(row_batches, turn=6)
     assert one[1] == 6 % 4
 
 
-def test_batches_are_bounded_and_each_is_whole():
+def test_batches_are_bounded_and_complete():
     value = pa.array(np.random.default_rng(1).bytes(3_000 * 100)[n * 100 : n * 100 + 100] for n in range(3_000))
     row_batch = pa.record_batch({"value": value, "partition": pa.array([2] * 3_000, pa.int32())})
     ((part,),) = packer(codec="none", batch_bytes=10_000).pack_rows([row_batch])
@@ -118,18 +118,18 @@ def test_batches_are_bounded_and_each_is_whole():
         ),
     ],
 )
-def test_what_cannot_be_sent_is_named(columns, options, error, message):
+def test_rows_that_cannot_be_sent_are_named(columns, options, error, message):
     with pytest.raises(error, match=message):
         pack_rows(rows(2, **columns), **options)
 
 
-def test_small_batches_are_put_together_and_empty_ones_left_out():
+def test_small_batches_are_combined_and_empty_ones_skipped():
     parts = [rows(10), rows(0), rows(10), rows(10)]
     assert [one.num_rows for one in resize_batches(parts, parts[0].nbytes + 1)] == [20, 10]
     assert list(resize_batches([rows(0)], 100)) == []
 
 
-def test_a_batch_larger_than_what_is_put_together_is_cut():
+def test_a_batch_above_the_limit_is_split():
     whole = rows(1000)
     parts = list(resize_batches([whole], whole.nbytes // 4 - 100))
     assert [part.num_rows for part in parts] == [250, 250, 250, 250]

@@ -1,4 +1,4 @@
-"""Who may write where, and with which sequences: rules that hold for any order in which tasks come. No I/O."""
+"""Which task may write to a partition, with which sequences: rules for any order of tasks. Without I/O."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def with_tasks(count):
     return ledger
 
 
-def test_sequences_go_on_where_the_task_before_has_ended(ledger):
+def test_sequences_continue_after_the_previous_task(ledger):
     assert ledger.since_ms is None
     assert ledger.lease_partitions(0, {A: 30, B: 5}) == {A: 0, B: 0}
     assert ledger.lease_partitions(1, {A: 7}) == {}
@@ -35,12 +35,12 @@ def test_sequences_go_on_where_the_task_before_has_ended(ledger):
     ledger.note_written(1, [A])
     ledger.finish_task(0)
     ledger.finish_task(1)
-    ledger.lose_task(1)  # its connection ends after it has said that it is done
+    ledger.lose_task(1)  # its connection ends after it has reported its end
     assert ledger.verify_acknowledged({A: 38, B: 5}) == 43
     assert ledger.since_ms == 1_234
 
 
-def test_sequences_begin_anew_behind_the_largest(ledger):
+def test_sequences_continue_after_the_largest(ledger):
     ledger.lease_partitions(0, {A: 2**31 - 1})
     ledger.note_written(0, [A])
     assert ledger.lease_partitions(0, {A: 3}) == {A: 2**31 - 1}
@@ -48,7 +48,7 @@ def test_sequences_begin_anew_behind_the_largest(ledger):
     assert ledger.lease_partitions(0, {A: 1}) == {A: 2}
 
 
-def test_a_task_that_comes_again_fails_the_batch_for_all(ledger):
+def test_a_repeated_task_fails_the_whole_batch(ledger):
     with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
         ledger.register_task(1)
     with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
@@ -57,7 +57,7 @@ def test_a_task_that_comes_again_fails_the_batch_for_all(ledger):
         ledger.verify_acknowledged({})
 
 
-def test_a_lease_that_is_not_given_back_fails_the_batch(ledger):
+def test_a_lease_that_is_not_returned_fails_the_batch(ledger):
     ledger.lease_partitions(0, {A: 3})
     ledger.lose_task(0)
     assert ledger.is_blocked([A])
@@ -69,7 +69,7 @@ def test_a_lease_that_is_not_given_back_fails_the_batch(ledger):
         ledger.verify_acknowledged({A: 3, B: 1})
 
 
-def test_a_task_that_is_gone_between_its_leases_fails_the_batch(ledger):
+def test_a_task_lost_between_its_leases_fails_the_batch(ledger):
     ledger.finish_task(1)
     ledger.lose_task(0)
     with pytest.raises(KafkaframesError, match="task 0 was lost before it had written everything"):
@@ -77,7 +77,7 @@ def test_a_task_that_is_gone_between_its_leases_fails_the_batch(ledger):
 
 
 @pytest.mark.parametrize("reported_counts", [{}, {A: 2}, {A: 4}, {A: 3, B: 1}])
-def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, reported_counts):
+def test_counts_reported_by_spark_tasks_must_equal_the_acknowledged_ones(ledger, reported_counts):
     ledger.lease_partitions(0, {A: 3})
     ledger.note_written(0, [A])
     ledger.finish_task(0)
@@ -96,7 +96,7 @@ def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, reported_c
         (lambda one: (one.finish_task(0), one.lease_partitions(0, {A: 1})), "task 0 asks for sequences"),
     ],
 )
-def test_what_no_task_does_is_refused(ledger, act, message):
+def test_impossible_requests_are_rejected(ledger, act, message):
     with pytest.raises(KafkaframesError, match=message):
         act(ledger)
     with pytest.raises(KafkaframesError, match=message):
@@ -104,7 +104,7 @@ def test_what_no_task_does_is_refused(ledger, act, message):
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([A, B]), st.integers(1, 9), st.booleans()), max_size=60))
-def test_whatever_the_order_sequences_of_a_partition_follow_each_other(requests):
+def test_in_any_order_the_sequences_of_a_partition_are_consecutive(requests):
     ledger, ends, held_partitions, reported_ends = with_tasks(3), {A: 0, B: 0}, {}, {}
     for task, place, records, give_back in requests:
         got = ledger.lease_partitions(task, {place: records})

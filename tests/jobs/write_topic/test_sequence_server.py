@@ -1,4 +1,4 @@
-"""Leases over a socket: what tasks get, when they wait, and what becomes of those that are gone. No Spark."""
+"""Leases over a socket: what tasks receive, when they wait, and how lost tasks are handled. Without Spark."""
 
 import socket
 import threading
@@ -25,7 +25,7 @@ def serving(add=lambda _: None):
         yield ledger, server.address
 
 
-def test_the_second_waits_until_the_first_gives_back():
+def test_a_second_task_waits_until_the_first_returns_its_lease():
     added_partitions = []
     with serving(lambda places: added_partitions.append(sorted(places))) as (ledger, door):
         one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
@@ -48,7 +48,7 @@ def test_the_second_waits_until_the_first_gives_back():
     assert ledger.verify_acknowledged({A: 7, B: 3}) == 10
 
 
-def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_there():
+def test_a_task_gets_the_transaction_of_its_batch_or_learns_that_it_is_committed():
     batches = {}
 
     def find(batch):
@@ -68,7 +68,7 @@ def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_ther
     assert batches == {"new": {"name": "new"}, "old": {"name": "old"}}
 
 
-def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
+def test_a_slow_operation_is_polled(monkeypatch):
     monkeypatch.setattr(leases, "POLL_TIMEOUT_S", 0.01)
     with serving() as (_, door):
         one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
@@ -81,7 +81,7 @@ def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
         two.close()
 
 
-def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
+def test_a_task_that_waits_for_a_lost_task_is_notified(monkeypatch):
     monkeypatch.setattr(leases, "POLL_TIMEOUT_S", 0.01)
     with serving() as (ledger, door):
         one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
@@ -94,7 +94,7 @@ def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
         ledger.verify_acknowledged({A: 3})
 
 
-def test_a_second_attempt_is_refused_and_the_first_gets_nothing_more():
+def test_a_second_attempt_is_rejected_and_the_first_gets_no_further_lease():
     with serving() as (ledger, door):
         one = LeaseConnection(door, 0, {})
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
@@ -119,7 +119,7 @@ def test_a_partition_that_cannot_be_added_to_the_transaction_fails_the_batch():
         ledger.verify_acknowledged({})
 
 
-def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
+def test_a_missing_driver_is_named_with_its_address():
     with serving() as (ledger, door):
         task = LeaseConnection(door, 0, {})
         assert task.take_leases({A: 1}) == {A: 0}
@@ -133,7 +133,7 @@ def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
 
 
 @pytest.mark.parametrize("sent_bytes", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), bytes(64) + b'{"task": 0}\n'])
-def test_a_stranger_gets_no_answer_and_changes_nothing(sent_bytes):
+def test_an_unauthenticated_client_gets_no_response_and_changes_nothing(sent_bytes):
     with serving() as (ledger, door):
         with socket.create_connection((door.host, door.port), timeout=100) as stranger:
             nonce = stranger.recv(32, socket.MSG_WAITALL)
@@ -143,11 +143,11 @@ def test_a_stranger_gets_no_answer_and_changes_nothing(sent_bytes):
                 assert stranger.recv(1) == b""
         assert len(nonce) == 32
         LeaseConnection(door, 0, {}).close()
-    with pytest.raises(KafkaframesError, match="task 0 was lost before"):  # it alone was heard
+    with pytest.raises(KafkaframesError, match="task 0 was lost before"):  # only this task was accepted
         ledger.verify_acknowledged({})
 
 
-def test_a_task_of_another_batch_is_a_stranger_and_so_is_another_driver():
+def test_tasks_of_another_batch_or_driver_are_rejected():
     with serving() as (_, door), pytest.raises(KafkaframesError, match="does not answer at"):
         LeaseConnection(replace(door, secret=bytes(32)), 0, {})
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -168,7 +168,7 @@ def play_driver(listener):
         connection.sendall(bytes(32))
 
 
-def test_a_port_that_is_taken_is_named():
+def test_a_port_in_use_is_named():
     with socket.create_server(("127.0.0.1", 0)) as bound_socket:
         port = bound_socket.getsockname()[1]
         with (
@@ -178,7 +178,7 @@ def test_a_port_that_is_taken_is_named():
             pass
 
 
-def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
+def test_the_end_of_a_micro_batch_closes_waiting_connections(capfd):
     with serving() as (_, door):
         one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
         one.take_leases({A: 1})

@@ -1,7 +1,7 @@
-"""The process that holds a stream's transaction: from a task that comes first to a commit, and whoever dies between.
+"""The process that holds a stream's transaction, from the first task to the commit, and the failures in between.
 
-No Spark: what its processes do is done here, in their order. The process itself runs in some of the tests, in others
-what it consists of.
+Without Spark: the tests perform the steps of its processes in order. Some tests run the process itself, others its
+parts.
 """
 
 import os
@@ -48,7 +48,7 @@ def broker():
 
 @pytest.fixture
 def control(broker, tmp_path, monkeypatch):
-    """Return how to reach the process of a sink, whose checkpoint has planned two micro-batches."""
+    """Return the address of a sink's process, whose checkpoint has planned two micro-batches."""
     with tempfile.TemporaryDirectory() as short:
         monkeypatch.setattr(driver_control.tempfile, "gettempdir", lambda: short)
         yield make_transaction(broker, tmp_path)
@@ -70,7 +70,7 @@ def make_transaction(broker, tmp_path):
 
 @contextmanager
 def serve_on_threads(control):
-    """Serve on threads of this process, which end with the block."""
+    """Serve on threads of this process, until the end of the block."""
     path = socket_path(control.checkpoint)
     with AttemptRunner(control) as holder:
         ready, must_end = threading.Event(), threading.Event()
@@ -91,7 +91,7 @@ def looks_often(monkeypatch):
 
 
 def work_of(control, attempt, batch=0):
-    """Announce an attempt, as ``streamWriter()`` does; return what its tasks are given."""
+    """Announce an attempt, as ``streamWriter()`` does. Return the arguments of its tasks."""
     return TaskArguments(
         control.options, control.announce_tasks(attempt), {"attempt": attempt, "query": "q", "batch": batch}
     )
@@ -102,17 +102,17 @@ def values(control):
 
 
 def plain(counts):
-    """Return counts as they travel to the commit."""
+    """Return counts in the form that the commit receives."""
     return {(at.topic, at.partition): records for at, records in counts.items()}
 
 
 def write(control, attempt, batch=0):
     counts = plain(write_rows(work_of(control, attempt, batch), 0, iter([ROWS])))
-    control.announce_tasks("of the commit")  # Spark makes a writer for that, too
+    control.announce_tasks("of the commit")  # Spark creates a writer for that as well
     control.commit_attempt(attempt, batch, counts)
 
 
-def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written_again(control):
+def test_tasks_write_a_commit_publishes_and_a_repeated_batch_is_skipped(control):
     with serve_on_threads(control):
         work = work_of(control, "one")
         counts = write_rows(work, 0, iter([ROWS.slice(0, 30)]))
@@ -123,14 +123,15 @@ def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written
         control.announce_tasks("of the commit")
         control.commit_attempt("one", 0, plain(counts))
         assert values(control) == WANTED
-        again = write_rows(work_of(control, "two"), 0, iter([ROWS, ROWS]))  # the query was killed before it noted it
+        # the query was killed before it noted the commit
+        again = write_rows(work_of(control, "two"), 0, iter([ROWS, ROWS]))
         assert again == {}
         control.commit_attempt("two", 0, again)
         write(control, "three", 1)
     assert values(control) == sorted([*WANTED, *WANTED])
 
 
-def test_a_batch_without_rows_is_committed_without_a_word(control):
+def test_a_batch_without_rows_is_committed_without_a_message(control):
     with serve_on_threads(control):
         control.announce_tasks("one")
         control.commit_attempt("one", 0, {})
@@ -153,7 +154,7 @@ def test_tasks_of_an_attempt_that_ended_are_refused(control):
     assert values(control) == WANTED
 
 
-def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
+def test_an_abort_without_an_attempt_ends_the_current_one(control):
     with serve_on_threads(control) as holder:
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
         control.abort_attempt("another")
@@ -163,7 +164,7 @@ def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
     assert values(control) == []
 
 
-def test_a_newer_attempt_ends_the_one_under_way(control):
+def test_a_newer_attempt_ends_the_current_one(control):
     with serve_on_threads(control):
         counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
         write(control, "two")
@@ -172,20 +173,20 @@ def test_a_newer_attempt_ends_the_one_under_way(control):
     assert values(control) == WANTED
 
 
-def test_counts_that_are_not_what_brokers_have_acknowledged_are_not_committed(control):
+def test_counts_that_brokers_have_not_acknowledged_are_not_committed(control):
     with serve_on_threads(control):
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="records of this batch, and Spark's tasks report 0"):
             control.commit_attempt("one", 0, {})
         assert values(control) == []
         counts = write_rows(work_of(control, "two"), 0, iter([ROWS]))
-        with pytest.raises(KafkaframesError, match="micro-batch 1 is gone"):  # another number than the tasks had
+        with pytest.raises(KafkaframesError, match="micro-batch 1 is gone"):  # another count than the tasks reported
             control.commit_attempt("two", 1, plain(counts))
         write(control, "three")
     assert values(control) == WANTED
 
 
-def test_a_task_that_is_repeated_fails_the_attempt(control):
+def test_a_repeated_task_fails_the_attempt(control):
     with serve_on_threads(control):
         work = work_of(control, "one")
         counts = write_rows(work, 0, iter([ROWS]))
@@ -196,7 +197,7 @@ def test_a_task_that_is_repeated_fails_the_attempt(control):
     assert values(control) == []
 
 
-def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(control, tmp_path):
+def test_tasks_get_the_error_of_an_unreadable_or_wrong_checkpoint(control, tmp_path):
     with serve_on_threads(control):
         write(control, "one", 1)
         with pytest.raises(KafkaframesError, match="micro-batch 0 does not fit the marker of micro-batch 1 of"):
@@ -213,7 +214,7 @@ def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(c
     assert values(control) == WANTED
 
 
-def test_what_is_no_question_is_answered(control):
+def test_an_invalid_request_is_answered(control):
     with serve_on_threads(control):
         for question in ({"commit": "x"}, {}, {"announce": []}):
             with pytest.raises(KafkaframesError, match="unknown or invalid question"):
@@ -234,7 +235,7 @@ def wait_until_gone(pids):
     return not any(map(is_running, pids))
 
 
-def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_is_seen(control, monkeypatch):
+def test_the_process_is_started_once_and_leaves_no_visible_rows_if_killed(control, monkeypatch):
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
     counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
@@ -252,17 +253,17 @@ def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_
     write_rows(work_of(control, "four", 1), 0, iter([ROWS]))
     assert values(control) == sorted([*WANTED, *WANTED])
     [holder] = mine()
-    parent.communicate(b"\n")  # as when Spark is gone
+    parent.communicate(b"\n")  # as after Spark has ended
     assert wait_until_gone([holder])
     assert not socket_path(control.checkpoint).exists()
 
 
-def test_other_options_of_the_same_checkpoint_end_the_process_and_what_it_had_open(control, monkeypatch):
+def test_other_options_for_the_same_checkpoint_end_the_process_and_its_open_transaction(control, monkeypatch):
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
     port = free_port()
     first = replace(control, options=replace(control.options, driver_port=port))
-    write_rows(work_of(first, "one"), 0, iter([ROWS]))  # the query is stopped, and nobody aborts
+    write_rows(work_of(first, "one"), 0, iter([ROWS]))  # the query is stopped, and no process aborts the transaction
     [holder] = mine()
     other = replace(first, options=replace(first.options, client={**control.options.client, "linger.ms": "7"}))
     write(other, "two")
@@ -274,7 +275,7 @@ def test_other_options_of_the_same_checkpoint_end_the_process_and_what_it_had_op
     assert not list(socket_path(control.checkpoint).parent.iterdir())
 
 
-def test_a_sink_that_waits_for_its_cluster_holds_up_no_other_sink(control, broker, tmp_path):
+def test_a_sink_that_waits_for_its_cluster_does_not_delay_other_sinks(control, broker, tmp_path):
     other = replace(control, checkpoint=f"{control.checkpoint}2")
     with hold_lock(socket_path(control.checkpoint)), serve_on_threads(other):
         other.announce_tasks("one")
@@ -285,7 +286,7 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_a_process_that_is_stopped_holds_up_neither_a_commit_nor_the_next_attempt(control, monkeypatch):
+def test_a_stopped_process_delays_neither_a_commit_nor_the_next_attempt(control, monkeypatch):
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
     counts = plain(write_rows(work_of(control, "one"), 0, iter([ROWS])))
@@ -297,25 +298,25 @@ def test_a_process_that_is_stopped_holds_up_neither_a_commit_nor_the_next_attemp
     with pytest.raises(KafkaframesError, match=rf"process {stopped_pid} has not answered for 3 s and was killed"):
         control.commit_attempt("one", 0, counts)
     assert wait_until_gone([stopped_pid])
-    monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 60)  # to start takes longer than this test waits for silence
+    monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 60)  # the start takes longer than this test's silence timeout
     work_of(control, "two")
     [stopped_pid] = mine()
     os.kill(stopped_pid, signal.SIGSTOP)
     monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 3)
-    write(control, "three")  # a new start of the query
+    write(control, "three")  # a restart of the query
     assert wait_until_gone([stopped_pid])
     assert values(control) == WANTED
     parent.communicate(b"\n")
     assert wait_until_gone(mine())
 
 
-def test_a_process_whose_socket_was_removed_ends_and_gives_its_port_to_the_next(control, monkeypatch):
+def test_a_process_without_its_socket_ends_and_releases_its_port(control, monkeypatch):
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
     sink = replace(control, options=replace(control.options, driver_port=free_port()))
     counts = plain(write_rows(work_of(sink, "one"), 0, iter([ROWS])))
     [first] = mine()
-    for file in socket_path(sink.checkpoint).parent.iterdir():  # as systemd-tmpfiles does
+    for file in socket_path(sink.checkpoint).parent.iterdir():  # like systemd-tmpfiles
         file.unlink()
     write(sink, "two")
     assert wait_until_gone([first])
@@ -326,20 +327,20 @@ def test_a_process_whose_socket_was_removed_ends_and_gives_its_port_to_the_next(
     assert wait_until_gone(mine())
 
 
-def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
+def test_an_idle_process_ends(control, monkeypatch):
     with AttemptRunner(control) as holder:
         now = time.monotonic()
         monkeypatch.setattr(transaction_process.time, "monotonic", lambda: now)
         holder.answer_question({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
         now += 1_000
-        assert not holder.must_end()  # its tasks may wait for their turn
+        assert not holder.must_end()  # its tasks may be queued
         holder.answer_question({"abort": "one"})
         assert not holder.must_end()
         now += transaction_process.MAX_IDLE_TIME_S + 1
         assert holder.must_end()
 
 
-def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
+def test_a_process_that_fails_to_start_reports_the_reason(control, broker, monkeypatch):
     monkeypatch.setattr(driver_control, "_PORT_RETRY_S", 0)
     process = TransactionProcess(
         parse_topic_write_options(
@@ -358,7 +359,7 @@ def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
         control.announce_tasks("one")
 
 
-def test_settings_that_a_write_exactly_once_chooses_itself_are_refused(broker):
+def test_settings_reserved_for_exactly_once_writes_are_rejected(broker):
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "delivery": "exactly-once"}
     for more, reason in (
         ({}, "needs the checkpoint's path as the sink's option checkpointLocation"),

@@ -1,4 +1,4 @@
-"""A micro-batch is in the log directory once, wherever its commit was killed and however often it is sent again."""
+"""A micro-batch is in the log directory once, wherever its commit was killed and however often it is repeated."""
 
 import shutil
 from dataclasses import replace
@@ -23,7 +23,7 @@ OLD_QUERY = "d29fcd60-9352-472d-a8c0-72e0f39faf63"
 
 
 def batch(query: str, number: int, *, shift: int = 0) -> StreamBatch:
-    """Return a micro-batch of ten offsets; ``shift``: of others, under the same number."""
+    """Return a micro-batch of ten offsets. ``shift`` gives it other offsets under the same number."""
     begin, end = (f'{{"in":{{"0":{at + shift}}}}}' for at in (10 * number, 10 * number + 10))
     return StreamBatch(query, number, f"/checkpoints/{query}", begins=(begin,), ends=(end,))
 
@@ -45,7 +45,7 @@ def values(top: Path) -> list[bytes]:
     return [record.value for file in files for batch in read_batches(file.read_bytes()) for record in batch.records]
 
 
-def test_a_batch_that_is_sent_again_is_there_once_and_others_go_on(tmp_path):
+def test_a_repeated_batch_is_written_once_and_later_ones_continue(tmp_path):
     top = tmp_path / "logs"
     for number, value in [(0, b"a"), (0, b"a"), (1, b"b"), (1, b"b"), (2, b"c")]:
         send(top, batch(QUERY, number), value)
@@ -56,7 +56,7 @@ def test_a_batch_that_is_sent_again_is_there_once_and_others_go_on(tmp_path):
 
 
 @pytest.mark.parametrize("step", ["prepared", "half moved", "moved"])
-def test_a_commit_that_was_killed_counts_from_the_rename_on(tmp_path, monkeypatch, step):
+def test_a_killed_commit_counts_from_the_rename_on(tmp_path, monkeypatch, step):
     top = tmp_path / "logs"
     send(top, batch(QUERY, 0), b"a")
 
@@ -86,7 +86,7 @@ def test_a_commit_that_was_killed_counts_from_the_rename_on(tmp_path, monkeypatc
     assert verify(discover(str(top)), deep=True).findings == []
 
 
-def test_what_is_written_over_keeps_what_queries_have_committed(tmp_path):
+def test_an_overwrite_keeps_the_marks_of_committed_queries(tmp_path):
     top = tmp_path / "logs"
     send(top, batch(QUERY, 4), b"a")
     send(top, batch(OTHER, 0), b"b", overwrite=True)
@@ -97,7 +97,7 @@ def test_what_is_written_over_keeps_what_queries_have_committed(tmp_path):
     assert not is_committed(top, batch(QUERY, 5))
 
 
-def test_another_batch_of_a_number_that_is_there_is_refused_before_anything_is_written(tmp_path):
+def test_another_batch_with_a_committed_number_is_rejected_before_anything_is_written(tmp_path):
     top = tmp_path / "logs"
     for number in range(3):
         send(top, batch(QUERY, number), b"%d" % number)
@@ -109,7 +109,7 @@ def test_another_batch_of_a_number_that_is_there_is_refused_before_anything_is_w
     assert read_marks(top) == {QUERY: batch(QUERY, 2)}
 
 
-def test_a_directory_of_version_0_1_0_is_gone_on_with_and_a_number_alone_is_refused(tmp_path):
+def test_a_directory_of_version_0_1_0_is_continued_and_a_number_without_offsets_is_rejected(tmp_path):
     top = Path(shutil.copytree(CHECKPOINTS / "log", tmp_path / "log"))
     assert read_marks(top) == {OLD_QUERY: StreamBatch(OLD_QUERY, 2)}
     with pytest.raises(LogDirError, match=r"kafkaframes 0\.1\.0 wrote the mark"):
@@ -118,7 +118,7 @@ def test_a_directory_of_version_0_1_0_is_gone_on_with_and_a_number_alone_is_refu
     assert read_marks(top) == {OLD_QUERY: batch(OLD_QUERY, 3)}
 
 
-def test_a_batch_that_takes_the_place_of_all_is_written_whatever_was_there(tmp_path):
+def test_an_overwriting_batch_is_written_whatever_was_committed(tmp_path):
     top = tmp_path / "logs"
     for number, value in [(5, b"a"), (5, b"b"), (2, b"c")]:
         send(top, batch(QUERY, number), value, overwrite=True)
@@ -126,7 +126,7 @@ def test_a_batch_that_takes_the_place_of_all_is_written_whatever_was_there(tmp_p
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"q": "7"}', b'{"q": {"batchId": "7"}}', b"\xff"])
-def test_a_damaged_note_is_an_error(tmp_path, damage):
+def test_a_damaged_mark_is_an_error(tmp_path, damage):
     top = tmp_path / "logs"
     send(top, batch(QUERY, 0), b"a")
     (top / STREAM_MARKS_FILE).write_bytes(damage)

@@ -1,4 +1,4 @@
-"""Which partition a row goes to."""
+"""The partition of each row."""
 
 import numpy as np
 import pyarrow as pa
@@ -38,14 +38,14 @@ def test_murmur2_is_kafkas(key, expected_hash):
 
 
 @given(st.lists(st.none() | st.binary(max_size=13), min_size=1), st.integers(1, 1000))
-def test_the_kernel_is_its_twin(keys, count):
+def test_the_kernel_agrees_with_its_reference(keys, count):
     blobs = to_byte_strings("key", pa.array(keys, pa.binary()))
     partitions = np.full(len(keys), -1, np.int64)
     assign_by_key(blobs, np.full(len(keys), count, np.int64), partitions)
     assert partitions.tolist() == [-1 if key is None else partition_of(key, count) for key in keys]
 
 
-def test_a_number_counts_more_than_a_key_and_order_is_kept():
+def test_an_explicit_partition_wins_over_the_key_and_order_is_kept():
     router = Router(WriteSettings(now_ms=0, topic="t", num_partitions=3), task=0)
     batch = rows(key=[b"a", b"b", b"a", b"b"], value=[b""] * 4, partition=[None, 2, None, None])
     where = {b"a": partition_of(b"a", 3), b"b": partition_of(b"b", 3)}
@@ -57,14 +57,14 @@ def test_a_number_counts_more_than_a_key_and_order_is_kept():
     ]
 
 
-def test_rows_without_a_key_stay_for_a_batch_then_go_to_the_next():
+def test_rows_without_a_key_stay_in_one_partition_for_a_batch():
     router = Router(WriteSettings(now_ms=0, topic="t", num_partitions=2, batch_bytes=22), task=1)
     routes = route_batch(router, rows(value=[b"x" * 10] * 6))
     assert routes == [("t-0", [2, 3]), ("t-1", [0, 1, 4, 5])]
     assert route_batch(router, rows(value=[None])) == [("t-0", [0])]
 
 
-def test_topics_of_their_own_and_partitions_that_are_known():
+def test_rows_may_name_topics_and_existing_partitions():
     settings = WriteSettings(now_ms=0, partitions={"known": 8}, num_partitions=2)
     routes = Router(settings, task=0).route_rows(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
     assert {str(route.partition) for route in routes} == {

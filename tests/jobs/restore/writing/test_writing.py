@@ -1,4 +1,4 @@
-"""Rows into a log directory: what stands there afterwards, and that it is whole or as it was."""
+"""Rows written to a log directory: the resulting files, which are complete or unchanged."""
 
 import fcntl
 from pathlib import Path
@@ -39,7 +39,7 @@ def rows(**columns) -> pa.RecordBatch:
 
 
 def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options):
-    """Write as Spark does: a run writer for each task, then one commit."""
+    """Write as Spark does: a task writer for each task, then one commit."""
     target = TargetState.inspect_target(str(path))
     settings = WriteSettings(**{"now_ms": 5000, "partitions": {} if overwrite else target.counts} | options)
     staging = path.with_name("staging")
@@ -69,12 +69,12 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {
         str(one.relative_to(path)): one.read_bytes()
         for one in path.rglob("*")
-        if one.is_file() and one.name != ".lock"  # an empty file that brokers leave, too
+        if one.is_file() and one.name != ".lock"  # an empty file, which brokers also leave
     }
 
 
 def assert_sound(path: Path) -> None:
-    """A broker has nothing to recover, and every file is what its name says."""
+    """Assert that a broker has nothing to recover, and that every file matches its name."""
     (directory,) = discover(str(path))
     assert directory.problems == ()
     assert directory.clean_shutdown is not None
@@ -83,7 +83,7 @@ def assert_sound(path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_every_format_and_codec_in_the_order_of_the_tasks(tmp_path, magic, codec):
+def test_every_format_and_codec_keeps_the_order_of_the_tasks(tmp_path, magic, codec):
     if codec == "zstd" and magic < 2:
         with pytest.raises(EncodeError, match="zstd requires record format 2"):
             WriteSettings(now_ms=0, record_format=magic, codec=codec)
@@ -102,7 +102,7 @@ def test_every_format_and_codec_in_the_order_of_the_tasks(tmp_path, magic, codec
     assert_sound(tmp_path / "logs")
 
 
-def test_offsets_are_assigned_without_touching_what_is_compressed(tmp_path):
+def test_offsets_are_assigned_without_recompression(tmp_path):
     batches = [rows(value=[b"%d" % i for i in range(50)]) for _ in range(2)]
     write(tmp_path / "logs", *batches, topic="t", codec="zstd")
     run = (tmp_path / "staging" / "0" / "run-000000").read_bytes()
@@ -114,13 +114,13 @@ def test_offsets_are_assigned_without_touching_what_is_compressed(tmp_path):
         assert log[position + 16 : position + len(run)] == run[16:]  # from the magic byte on
 
 
-def test_null_times_are_now_and_fractions_are_cut(tmp_path):
+def test_null_times_are_the_current_time_and_fractions_are_truncated(tmp_path):
     stamps = [None, 1_700_000_000_123_999, -1]
     write(tmp_path / "logs", rows(value=[b"a", b"b", b"c"], timestamp=stamps), topic="t")
     assert [timestamp for _, timestamp, _, _ in records(tmp_path / "logs")] == [5000, 1_700_000_000_123, -1]
 
 
-def test_an_append_goes_on_at_the_logs_end(tmp_path):
+def test_an_append_continues_at_the_end_of_the_log(tmp_path):
     path = tmp_path / "logs"
     write(path, rows(key=[b"a", b"b"] * 5, value=[b"1"] * 10), topic="t", num_partitions=2)
     before = {name: records(path, name) for name in ("t-0", "t-1")}
@@ -151,7 +151,7 @@ def test_an_append_goes_on_at_the_logs_end(tmp_path):
 
 
 @pytest.mark.parametrize("failing", range(7, 18))
-def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch, failing):
+def test_a_killed_append_is_completed_by_the_next(tmp_path, monkeypatch, failing):
     path = tmp_path / "logs"
     write(path, rows(key=[b"a", b"b"], value=[b"1", b"1"]), topic="t", num_partitions=2)
     old, moves = snapshot(path), [0]
@@ -181,7 +181,7 @@ def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch,
     assert_sound(path)
 
 
-def test_a_disk_that_fills_up_leaves_the_log_as_it_was(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_log_unchanged(tmp_path, monkeypatch):
     path = tmp_path / "logs"
     write(path, rows(value=[b"1"]), topic="t")
     old = snapshot(tmp_path)
@@ -204,7 +204,7 @@ def test_a_disk_that_fills_up_leaves_the_log_as_it_was(tmp_path, monkeypatch):
     assert [record[3] for record in records(path)] == [b"1", b"2"]
 
 
-def test_new_partitions_are_known_to_the_controller_or_refused(tmp_path):
+def test_new_partitions_are_added_to_the_controllers_metadata_or_rejected(tmp_path):
     path = tmp_path / "logs"
     write(path, rows(value=[b"1"]), topic="t")
     first = (path / "bootstrap.checkpoint").read_bytes()
@@ -220,18 +220,18 @@ def test_new_partitions_are_known_to_the_controller_or_refused(tmp_path):
     assert [record[3] for record in records(path)] == [b"1", b"2"]
 
 
-def test_an_overwrite_exchanges_the_directory(tmp_path):
+def test_an_overwrite_replaces_the_directory(tmp_path):
     path = tmp_path / "logs"
     write(path, rows(value=[b"1"]), topic="old", num_partitions=3)
     write(path, rows(value=[b"2"]), topic="new", overwrite=True)
     assert {one.name for one in path.iterdir() if one.is_dir()} == {"new-0"}
-    path.rename(tmp_path / "logs.kafkaframes-old")  # as a commit leaves it that is killed between two renames
+    path.rename(tmp_path / "logs.kafkaframes-old")  # as after a commit that was killed between two renames
     write(path, rows(value=[b"3"]), topic="new")
     assert [record[3] for record in records(path, "new-0")] == [b"2", b"3"]
     assert {path.name for path in tmp_path.iterdir()} == {"logs", "staging"}
 
 
-def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
+def test_other_directories_and_those_in_use_are_rejected(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"")
     with pytest.raises(LogDirError, match="is not a log directory"):
@@ -240,7 +240,7 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
     write(path, rows(value=[b"1"]), topic="t")
     with (path / ".lock").open("a+b") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        # the lock is this process's own, so another one must try
+        # The lock belongs to this process, so another one must try.
         import subprocess
         import sys
 
@@ -260,7 +260,7 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
         TargetState.inspect_target("s3://bucket/logs")
 
 
-def test_offsets_that_are_kept(tmp_path):
+def test_given_offsets_are_kept(tmp_path):
     one, other = rows(offset=[10, 12], value=[b"c", b"d"]), rows(offset=[3, 7], value=[b"a", b"b"])
     write(tmp_path / "logs", one, other, topic="t", keep_offsets=True)
     assert [record[0] for record in records(tmp_path / "logs")] == [3, 7, 10, 12]
@@ -281,7 +281,7 @@ def test_offsets_that_are_kept(tmp_path):
         ),
     ],
 )
-def test_rows_that_cannot_be_written_are_named(tmp_path, columns, options, message):
+def test_invalid_rows_are_named(tmp_path, columns, options, message):
     with pytest.raises(EncodeError, match=message):
         write(tmp_path / "logs", rows(**columns), topic="t", **options)
     assert not (tmp_path / "logs").exists()
@@ -299,8 +299,8 @@ def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("record_format", [1, 2])
-def test_timestamps_below_minus_one_are_written_as_they_are(record_format, tmp_path):
-    """A log may contain them (IBM/sarama#907), and a copy of a log has to keep them, as ``restore`` does."""
+def test_timestamps_below_minus_one_are_written_unchanged(record_format, tmp_path):
+    """A log may contain them (IBM/sarama#907), and a copy of a log has to keep them, like ``restore``."""
     times = [-2, -1000, -86_400_000, 5]
     written_table = rows(topic=["t"] * 4, value=[b"v"] * 4, timestamp=[at * 1000 for at in times])
     write(tmp_path / "logs", written_table, record_format=record_format)
