@@ -1,11 +1,11 @@
-"""What several files of these tests read from."""
+"""Fixtures for several files of the Spark tests."""
 
 import gc
 
 import fsspec
 import pyarrow as pa
 import pytest
-from tests.spark.topics import ROWS, make_anew
+from tests.spark.topics import ROWS, recreate_topic
 from tests.spark.truth import SHOP
 
 from kafkaframes.broker import Broker
@@ -15,9 +15,10 @@ from kafkaframes.testing.plugin import ExternalBroker
 
 @pytest.fixture(scope="module")
 def brokers(request):
-    """Two embedded brokers; or the cluster of --kafka-bootstrap: tests that need more than its address are skipped.
+    """Two embedded brokers, or the cluster of --kafka-bootstrap: then tests that need more than its address are
+    skipped.
 
-    ``tests/interop/test_live_topics.py`` runs these files so against real Apache Kafka.
+    ``tests/interop/test_live_topics.py`` runs these files against real Apache Kafka.
     """
     bootstrap_servers = request.config.getoption("--kafka-bootstrap")
     if bootstrap_servers:
@@ -29,7 +30,7 @@ def brokers(request):
 
 @pytest.fixture(scope="session")
 def s3():
-    """Return options for a bucket ``backup`` that holds the shop's orders; servers of a process share it."""
+    """Return options for a bucket ``backup`` with the shop's orders; the servers of a process share it."""
     server_module = pytest.importorskip("moto.server")
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -54,7 +55,9 @@ def s3():
 
 @pytest.fixture
 def collect_garbage():
-    """Collect garbage behind a test whose leftovers warn: within its own filters of warnings, not in a later test."""
+    """Collect garbage after a test whose unclosed resources cause warnings: under its own warning filters, not in a
+    later test.
+    """
     yield
     gc.collect()
 
@@ -67,8 +70,8 @@ def servers(brokers):
 
 @pytest.fixture(scope="module")
 def topic(servers):
-    """A topic of three partitions that holds ``ROWS`` flights."""
-    make_anew(servers, "flights", 3)
+    """A topic with three partitions and ``ROWS`` flights."""
+    recreate_topic(servers, "flights", 3)
     table = pa.table(
         {
             "key": [f"k{n % 100}" for n in range(ROWS)],

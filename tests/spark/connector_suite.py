@@ -1,4 +1,5 @@
-"""What the suites of Spark's own Kafka connector and its guide describe, as checks that run with both formats.
+"""The behaviours in the test suites of Spark's own Kafka connector and in its guide, as checks that run with both
+formats.
 
     python -m tests.spark.connector_suite                        (writes docs/connector-suite.md)
     python -m tests.spark.connector_suite SERVERS JARS [ROW ...] (plays the rows with both, prints JSON lines)
@@ -168,7 +169,7 @@ def _timestamps(play: Play) -> Any:
 
 
 def _bad_options(play: Play) -> Any:
-    """The topic exists, so that a read whose option is accepted succeeds."""
+    """The topic exists, so that a read with an accepted option succeeds."""
     topic, empty = play.topic(), play.topic()
     play.send(topic, "a")
     t = {"subscribe": topic}
@@ -354,7 +355,7 @@ def _repeat_batch(play: Play) -> Any:
     def handle(batch: Any) -> None:
         values = sorted(row.v for row in batch.collect())
         if fails.pop(0):
-            raise RuntimeError("the sink is away")
+            raise RuntimeError("the sink is unavailable")
         result.append(values)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -383,7 +384,7 @@ def _fewer_partitions(play: Play) -> Any:
 
 
 def _topics_of_a_pattern(play: Play) -> Any:
-    """A topic is deleted, and another is created: an error, or without failOnDataLoss the others are read."""
+    """A topic is deleted, and another one is created: an error, or without failOnDataLoss the other topics are read."""
     prefix = f"pattern-{uuid.uuid4().hex[:12]}"
     options = {"subscribePattern": f"{prefix}-[a-z&&[^x]]", **LATEST_SOON}
     for name in "ax":

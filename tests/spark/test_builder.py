@@ -1,4 +1,4 @@
-"""What a session of ours sets, without starting one."""
+"""The settings of our sessions, without starting one."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from kafkaframes.spark.runtime import _compat
 from kafkaframes.spark.sessions import builder
 
 
-def test_importing_the_package_is_enough_to_find_the_session_and_imports_no_pyspark():
+def test_importing_the_package_provides_the_session_and_imports_no_pyspark():
     code = "import sys, kafkaframes as kf; kf.spark.session, kf.spark.register; print('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
@@ -36,7 +36,7 @@ def test_the_environment_names_this_interpreter_and_loopback():
     }
 
 
-def test_what_the_user_has_set_in_the_environment_stays():
+def test_environment_variables_of_the_user_are_kept():
     environ = {"PYSPARK_PYTHON": "/mine", "SPARK_LOCAL_IP": "10.0.0.1", "JAVA_HOME": "/too-old"}
     builder.prepare_environment(environ, java_home="/jdk", local=True)
     assert environ["PYSPARK_PYTHON"] == "/mine"
@@ -44,7 +44,7 @@ def test_what_the_user_has_set_in_the_environment_stays():
     assert environ["JAVA_HOME"] == "/jdk"
 
 
-def test_the_callers_settings_are_stronger_than_the_defaults():
+def test_the_callers_settings_override_the_defaults():
     config = builder.create_default_config(
         "local[2]", memory="1g", overrides={"spark.driver.memory": "7g", "spark.driver.extraJavaOptions": "-Dx=1"}
     )
@@ -52,7 +52,7 @@ def test_the_callers_settings_are_stronger_than_the_defaults():
     assert config["spark.driver.extraJavaOptions"].endswith("log4j2.properties -Dx=1")
 
 
-def test_a_local_session_does_not_wait_for_acknowledgements_of_tcp_unless_told_to():
+def test_a_local_session_disables_delayed_tcp_acknowledgements_by_default():
     name = "spark.python.unix.domain.socket.enabled"
     assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "true"
     assert builder.create_default_config("local[2]", memory="1g", overrides={name: "false"})[name] == "false"
@@ -76,17 +76,17 @@ def test_a_cluster_keeps_its_own_addresses_memory_and_logs():
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]", "local-cluster[1,1,1024]", "yarn"])
-def test_masters_of_this_machine_and_of_clusters_are_taken(master):
+def test_local_and_cluster_masters_are_accepted(master):
     builder.check_master(master)
 
 
 @pytest.mark.parametrize("master", ["locla[2]", "local[x]", "spark://host", "spark:/host:1", "", "http://host:7077"])
-def test_a_typo_in_a_master_is_told_before_spark_starts(master):
+def test_a_typo_in_a_master_is_reported_before_spark_starts(master):
     with pytest.raises(OptionError, match=r"(unknown|invalid) master"):
         builder.check_master(master)
 
 
-def test_a_master_that_nobody_answers_for_is_told_before_spark_starts():
+def test_an_unreachable_master_is_reported_before_spark_starts():
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         url = f"spark://127.0.0.1:{free_socket.getsockname()[1]}"
@@ -97,7 +97,7 @@ def test_a_master_that_nobody_answers_for_is_told_before_spark_starts():
 
 
 @pytest.mark.spark
-def test_workers_import_the_installed_package_and_compile_nothing_anew(spark):
+def test_workers_import_the_installed_package_and_compile_nothing(spark):
     import pyspark
 
     def origin(batches):

@@ -27,7 +27,7 @@ def test_options_are_checked_before_anything_is_read():
             parse_capture_options(options)
 
 
-def test_own_specs_are_read_where_options_are(tmp_path):
+def test_the_callers_specs_are_read_with_the_options(tmp_path):
     folder = write_specs(tmp_path / "specs")
     options = parse_capture_options({"path": "/x.pcap", "specs": str(folder), "api": "Greet"})
     assert options.read.apis.name_of(120) == "Greet"

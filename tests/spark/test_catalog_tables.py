@@ -1,4 +1,6 @@
-"""``CREATE TABLE ... USING`` our sources: what Spark hands over when, and that tables are read, and dropped, safely."""
+"""``CREATE TABLE ... USING`` our sources: which options Spark passes at which time, and that tables are read and
+dropped safely.
+"""
 
 import shutil
 from pathlib import Path
@@ -41,11 +43,11 @@ def schema_with(comment):
         ({"path": "file:///x"}, {"path": "file:///x"}),
     ],
 )
-def test_what_a_catalog_adds_is_left_out(catalog_options, expected_options):
+def test_options_added_by_a_catalog_are_ignored(catalog_options, expected_options):
     assert remove_catalog_additions(catalog_options | ADDED) == expected_options
 
 
-def test_a_table_keeps_its_options_in_a_comment_and_gives_them_back():
+def test_a_table_stores_its_options_in_a_comment_and_reads_them_back():
     options = {"path": "/x y/ä", "subscribe": "it's?&=%,\\", "startingOffsets": '{"t": {"0": 5}}'}
     comment = format_table_comment("kafka-log", options | ADDED)
     assert not set(comment) & set("'\"\\")
@@ -55,14 +57,14 @@ def test_a_table_keeps_its_options_in_a_comment_and_gives_them_back():
     }  # fmt: skip
 
 
-def test_options_that_say_what_is_read_owe_nothing_to_a_comment():
+def test_options_that_select_data_override_the_comment():
     schema = schema_with("kafka-log?path=/x&subscribe=t")
     assert resolve_read_options("kafka-log", {"path": "/y"}, schema) == {"path": "/y"}
     assert format_table_comment("kafka-log", {"path": "/x"}) == ""  # no table is created
 
 
 @pytest.mark.parametrize("comment", ["", "about this topic", "kafka-capture?path=/x"])
-def test_a_table_that_keeps_no_options_is_an_error_that_names_a_way(comment):
+def test_a_table_without_stored_options_is_an_error_with_a_remedy(comment):
     with pytest.raises(OptionError, match=r"^kafka-log has no path or topics: .*CREATE TEMPORARY VIEW name USING"):
         resolve_read_options("kafka-log", {}, schema_with(comment))
 
@@ -74,7 +76,7 @@ def test_a_table_that_keeps_no_options_is_an_error_that_names_a_way(comment):
         "secret", "token", "kafka.ssl.keystore.key", "storageOptions",
     ],
 )  # fmt: skip
-def test_credentials_are_not_put_into_a_catalog(name):
+def test_credentials_are_not_stored_in_a_catalog(name):
     with pytest.raises(OptionError, match=r"WITH \(.*CREATE TEMPORARY VIEW") as caught:
         format_table_comment("kafka-topic", ADDED | {name: "hunter2"})
     assert "hunter2" not in str(caught.value)
@@ -82,7 +84,7 @@ def test_credentials_are_not_put_into_a_catalog(name):
 
 
 class Probe(DataSource):
-    """Gives the names of its options as its only column, and as its only row."""
+    """Returns the names of its options as its only column and its only row."""
 
     def __init__(self, options):
         self.option_names = ",".join(sorted(options))
@@ -108,7 +110,7 @@ class ProbeReader(DataSourceReader):
 
 @pytest.fixture(scope="module")
 def database(spark, tmp_path_factory):
-    """Return the name of a database whose warehouse is a directory of this test."""
+    """Return the name of a database whose warehouse is the test's directory."""
     spark.sql(f"CREATE DATABASE tables_of_logs LOCATION '{tmp_path_factory.mktemp('warehouse')}'")
     yield "tables_of_logs"
     spark.sql("DROP DATABASE tables_of_logs CASCADE")
@@ -120,7 +122,7 @@ def create_table(spark, table, ddl):
 
 
 @pytest.mark.spark
-def test_spark_gives_options_of_a_table_when_it_is_created_and_never_again(spark, database, tmp_path):
+def test_spark_passes_the_options_of_a_table_only_when_it_is_created(spark, database, tmp_path):
     spark.dataSource.register(Probe)
     table = f"{database}.probed"
     [row] = create_table(spark, table, f"USING `options-probe` OPTIONS (path '{tmp_path}', subscribe 't')")
@@ -145,11 +147,11 @@ def test_a_table_over_a_log(spark, database, tmp_path):
         assert {row.topic for row in rows} == {"orders"}
         assert "kafka-log?" in spark.sql(f"DESCRIBE TABLE {table}").first().comment
         spark.sql(f"DROP TABLE {table} PURGE")
-        assert sorted(log.rglob("*")) == files  # a table is dropped, a log is not
+        assert sorted(log.rglob("*")) == files  # dropping a table does not delete the log
 
 
 @pytest.mark.spark
-def test_options_beside_a_table_count_as_well(spark, database):
+def test_options_of_the_read_are_combined_with_those_of_the_table(spark, database):
     table = f"{database}.bounded"
     rows = create_table(spark, table, f"USING `kafka-log` OPTIONS (path '{SHOP}', assign '{{\"orders\": [0]}}')")
     bounded_frame = spark.sql(f"""SELECT * FROM {table} WITH (endingOffsets = '{{"orders": {{"0": 3}}}}')""")
@@ -158,7 +160,7 @@ def test_options_beside_a_table_count_as_well(spark, database):
 
 
 @pytest.mark.spark
-def test_a_table_with_a_list_of_columns_says_what_to_do(spark, database):
+def test_a_table_with_a_column_list_is_an_error_with_a_remedy(spark, database):
     spark.sql(f"CREATE TABLE {database}.listed (topic string) USING `kafka-log` OPTIONS (path '{SHOP}')")
     with pytest.raises(Exception, match=r"kafka-log has no path or topics: .*CREATE TEMPORARY VIEW"):
         spark.table(f"{database}.listed").collect()
@@ -184,7 +186,7 @@ def test_a_table_over_a_topic(spark, database):
         assert (row.topic, bytes(row.value)) == ("live", b"v")
 
 
-def test_a_stream_over_a_table_starts_where_its_options_say(tmp_path):
+def test_a_stream_over_a_table_starts_at_its_starting_offsets(tmp_path):
     columns = StructType([StructField("offset", LongType(), metadata={"comment": f"kafka-log?path={SHOP}"})])
     latest = KafkaLogDataSource({}).streamReader(columns)
     columns[0].metadata = {"comment": f"kafka-log?path={SHOP}&startingOffsets=earliest"}
@@ -203,8 +205,8 @@ def test_a_stream_over_a_table_starts_where_its_options_say(tmp_path):
     ],
 )
 @pytest.mark.parametrize("of_table", [False, True])
-def test_a_stream_of_a_log_or_a_topic_refuses_an_end(end, of_table):
-    """As KafkaMicroBatchSourceSuite: "bad source options"; each option, given to load() or kept with a table."""
+def test_a_stream_of_a_log_or_a_topic_rejects_an_end(end, of_table):
+    """Like KafkaMicroBatchSourceSuite: "bad source options"; each option, given to load() or stored with a table."""
     for source, others in (
         (KafkaLogDataSource, {"path": str(SHOP)}),
         (KafkaTopicDataSource, {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}),

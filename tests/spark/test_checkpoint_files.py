@@ -1,4 +1,4 @@
-"""Files of a checkpoint by Spark's own file systems, with the checksums that Hadoop keeps beside them."""
+"""Checkpoint files read and written through Spark's file systems, with Hadoop's checksum files."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from kafkaframes.spark.progress.checkpoint_files import ConnectFiles, checkpoint
 pytestmark = pytest.mark.spark
 
 
-def test_files_are_read_and_written_as_spark_does(spark, tmp_path):
+def test_files_are_read_and_written_with_checksums(spark, tmp_path):
     files = checkpoint_files(spark, f"{tmp_path}/checkpoint/")
     assert files.path == f"file:{tmp_path}/checkpoint"
     assert (files.read_text("offsets/3"), files.list_names("offsets")) == (None, [])
@@ -16,4 +16,5 @@ def test_files_are_read_and_written_as_spark_does(spark, tmp_path):
         assert files.read_text("offsets/3") == text
     assert files.list_names("offsets") == ["3"]
     assert (tmp_path / "checkpoint" / "offsets" / ".3.crc").exists()
-    assert ConnectFiles(spark, files.path).read_text("offsets/3") == text  # what needs no Java of the session
+    # local paths that do not need the session's JVM
+    assert ConnectFiles(spark, files.path).read_text("offsets/3") == text

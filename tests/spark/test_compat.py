@@ -1,4 +1,4 @@
-"""What is known of PySpark without importing it."""
+"""The PySpark version, found without an import."""
 
 from kafkaframes.spark.runtime import _compat
 

@@ -1,4 +1,6 @@
-"""``kafka-topic`` does what the suites of Spark's connector check; their page agrees with rows and last run."""
+"""``kafka-topic`` has the behaviours in the suites of Spark's connector; their page agrees with the rows and the
+last run.
+"""
 
 import pyspark
 import pytest
@@ -24,5 +26,5 @@ def test_each_row_has_a_check_or_a_remark():
     "row",
     [pytest.param(row, id=name_of(row), marks=[pytest.mark.deep] if row.is_deep else []) for row in PLAYED],
 )
-def test_a_behaviour_of_the_connectors_suites(row, spark, servers):
+def test_a_behaviour_in_the_connectors_suites(row, spark, servers):
     assert play_row(row, spark, OURS, servers) == row.expected

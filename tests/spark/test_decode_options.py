@@ -1,4 +1,4 @@
-"""Options that decode values: into the types that Spark has, or an error that says what is missing."""
+"""Options that decode values: Spark's types, or an error that names the missing option."""
 
 import json
 
@@ -41,19 +41,19 @@ BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
         ({**JSON, "decodeErrors": "drop"}, "decodeErrors=drop: must be one of null, raise"),
     ],
 )
-def test_what_cannot_be_decoded_is_said_when_the_query_is_planned(options, reason):
+def test_undecodable_schemas_are_reported_when_the_query_is_planned(options, reason):
     with pytest.raises(OptionError, match=reason):
         KafkaTopicDataSource({**BASE, **options}).schema()
 
 
-def test_other_modes_are_the_sources_own():
+def test_other_modes_are_those_of_the_source():
     assert split_decoding({"decode": "internal", "path": "x"}, other_modes=("internal",)) == (
         None,
         {"decode": "internal", "path": "x"},
     )
 
 
-def test_columns_have_the_struct_in_place_of_the_bytes_and_the_reason_behind():
+def test_the_struct_replaces_the_bytes_and_the_reason_follows():
     source = KafkaTopicDataSource({**BASE, **JSON, "columns": "offset,value"})
     assert source.schema() == "`offset` bigint, `value` struct<`id`: bigint, `tags`: array<string>>, `_error` string"
     assert "_error" not in KafkaTopicDataSource({**BASE, **JSON, "columns": "offset"}).schema()
@@ -71,12 +71,12 @@ def servers():
 
 
 def spark_type(source):
-    """Return a source's schema as Spark has it; what parses DDL asks the JVM for no more than its words."""
+    """Return a source's schema as Spark types; the DDL parser only asks the JVM for its keywords."""
     return StructType.fromDDL(source.schema())
 
 
 @pytest.mark.spark
-def test_rows_have_the_very_types_that_spark_has(spark, servers):
+def test_rows_have_exactly_the_types_of_spark(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "subscribe": "orders", **JSON}
     source = KafkaTopicDataSource(options)
     schema = spark_type(source)

@@ -1,4 +1,4 @@
-"""``decode=`` in Spark's workers: Protobuf, schemas of a registry that change, and streams."""
+"""``decode=`` in Spark's workers: Protobuf, registry schemas that change, and streams."""
 
 import base64
 import io
@@ -63,7 +63,7 @@ def read(spark, broker, topic, mode, **more):
 
 @pytest.fixture
 def messages():
-    """A file's descriptor and the class of its message shop.Order."""
+    """Return a file descriptor and the class of its message shop.Order."""
     pytest.importorskip("google.protobuf")
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
@@ -85,7 +85,7 @@ def order(messages):
     return order.SerializeToString()
 
 
-def test_protobuf_by_protocs_descriptors(spark, broker, messages, tmp_path):
+def test_protobuf_by_descriptors_of_protoc(spark, broker, messages, tmp_path):
     from google.protobuf import descriptor_pb2, timestamp_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -140,7 +140,7 @@ def test_avro_of_several_schemas_of_a_registry(spark, broker, registry):
 
 
 def test_avro_whose_schema_id_is_a_guid_in_a_header(spark, broker, registry):
-    """The headers are read for it, also where they are not among the columns."""
+    """The headers are read for it, even if they are not among the columns."""
     import uuid
 
     schema_id = registry.register("guids-value", json.dumps(OLD))
@@ -163,7 +163,7 @@ def test_json_by_a_registry(spark, broker, registry):
     assert "not JSON" in broken_row["_error"]
 
 
-def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, broker, registry, tmp_path):
+def test_a_stream_gets_the_columns_of_the_newest_schema_at_its_next_start(spark, broker, registry, tmp_path):
     old = registry.register("stream-value", json.dumps(OLD))
     send(broker, "stream", avro(old, OLD, {"id": 1}), avro(old, OLD, {"id": 2}))
 
@@ -190,7 +190,7 @@ def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, b
     assert [row.offset for row in written_rows if row._error] == [3]
 
 
-def test_a_stream_of_json_stops_at_a_value_that_is_none_where_that_is_an_error(spark, broker, tmp_path):
+def test_a_json_stream_fails_at_an_invalid_value_if_configured(spark, broker, tmp_path):
     schema = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
     send(broker, "stops", b'{"id": 1}', b"{")
     stream_options = options(broker, "stops", "json", schema=schema, decodeErrors="raise")

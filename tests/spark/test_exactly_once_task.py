@@ -1,4 +1,6 @@
-"""Tasks of one transaction that write to the same partitions, are killed, or come late. No Spark, real brokers."""
+"""Tasks of one transaction that write to the same partitions, are killed, or are late. Without Spark, on real
+brokers.
+"""
 
 import os
 import pickle
@@ -65,7 +67,7 @@ def thirds(count):
 
 @contextmanager
 def transaction(options):
-    """Begin one as the driver does; give the producer, the ledger and what tasks are given."""
+    """Begin a transaction as the driver does. Yield the producer, the ledger and the arguments of the tasks."""
     producer = Producer(**options.client, transactional_id=options.topic)
     ledger = LeaseLedger(sink.current_time_ms)
     with producer:
@@ -77,8 +79,8 @@ def transaction(options):
             yield producer, ledger, TaskArguments(options, server.address, {})
 
 
-def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
-    monkeypatch.setattr("kafkaframes.jobs.write_topic.packing.MIN_PACKED_BYTES", 1)  # each round has a lease of its own
+def test_many_tasks_write_to_the_same_partitions_without_duplicates_and_in_order(options, monkeypatch):
+    monkeypatch.setattr("kafkaframes.jobs.write_topic.packing.MIN_PACKED_BYTES", 1)  # each round has its own lease
     batches_by_task = {task: [rows(task, first) for first in range(0, 200, 40)] for task in range(4)}
     with transaction(options) as (producer, ledger, work):
         with ThreadPoolExecutor(4) as pool:
@@ -96,7 +98,7 @@ def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_
         assert numbers == sorted(numbers)
 
 
-def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
+def test_a_task_killed_while_it_holds_a_lease_fails_the_batch(broker, options):
     has_reached, is_killed = threading.Event(), threading.Event()
 
     def hold(_):
@@ -121,8 +123,8 @@ def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
     write_again(options)
 
 
-def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
-    """As when the driver is gone, and another has begun: what is late gets into no transaction."""
+def test_a_task_that_outlives_its_batch_is_rejected(options):
+    """As after the driver has ended and another one has begun: late rows get into no transaction."""
     with transaction(options) as (_, _, work):
         write_rows(work, 0, iter([rows(0, 0)]))
         new_sink(options)._fence_writer()
@@ -131,7 +133,7 @@ def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
     write_again(options)
 
 
-def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(options):
+def test_rows_that_cannot_be_written_fail_the_batch_without_waiting_tasks(options):
     wrong = pa.record_batch({"value": [b"v"], "topic": pa.array([None], pa.string())})
     several = parse_topic_write_options({**{f"kafka.{name}": value for name, value in options.client.items()}})
     with transaction(options) as (_, ledger, work):
@@ -139,19 +141,19 @@ def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(op
         with pytest.raises(EncodeError, match="no topic"):
             write_rows(work._replace(options=several), 0, iter([wrong]))
         for thread in set(threading.enumerate()) - before:
-            if not thread.name.startswith("asyncio_"):  # the broker's own
-                thread.join(60)  # the thread of an address look-up ends by itself, after its result
+            if not thread.name.startswith("asyncio_"):  # the broker's own threads
+                thread.join(60)  # the thread of a DNS look-up ends by itself, after its result
                 assert not thread.is_alive(), thread.name
     with pytest.raises(KafkaframesError, match="task 0 was lost before"):
         ledger.verify_acknowledged({})
 
 
-def test_a_task_without_rows_asks_nobody(options):
+def test_a_task_without_rows_requests_no_lease(options):
     work = TaskArguments(options, None, {})
     assert write_rows(work, 0, iter([rows(0, 0, 0)])) == {}
 
 
-def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(options, monkeypatch):
+def test_the_marker_of_the_previous_batch_is_cached_unless_another_query_wrote(options, monkeypatch):
     reads = []
     newest = sink.read_markers
     monkeypatch.setattr(sink, "read_markers", lambda *arguments: reads.append(1) or newest(*arguments))
@@ -167,9 +169,9 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     other.write_batch(batch(3), send)
     one.write_batch(batch(4), send)
     assert len(reads) == 3
-    one.write_batch(batch(4), send)  # was committed, and is not written again
+    one.write_batch(batch(4), send)  # it was committed, and is not written again
     assert len(reads) == 3
-    one.write_batch(batch(5), send)  # the time before has used up an epoch: somebody else may have been there
+    one.write_batch(batch(5), send)  # the previous run has used an epoch: another query may have written in between
     assert len(reads) == 4
 
 
@@ -182,7 +184,7 @@ def new_sink(options):
 
 
 def write_again(options):
-    """Write a batch as the next attempt does; see that it alone is there."""
+    """Write a batch as the next attempt does, and check that only its rows are visible."""
     with transaction(options) as (producer, ledger, work):
         counts = write_rows(work, 0, iter([rows(9, 0)]))
         ledger.verify_acknowledged(counts)
@@ -208,12 +210,12 @@ def with_sources():
         ),
     ],
 )
-def test_the_driver_listens_where_sparks_own_listens(conf, place):
+def test_the_driver_listens_on_the_address_of_sparks_driver(conf, place):
     assert topic_exactly_once._find_driver_address(SimpleNamespace(conf=conf)) == place
 
 
-def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):
-    """A retry, or the copy that speculation starts: both count as attempt 1. It succeeds, so that there is no third."""
+def test_a_second_attempt_of_either_kind_writes_nothing(options, monkeypatch):
+    """A retry, or the copy that speculation starts: both are attempt 1. It succeeds, so that there is no third."""
     repeat(monkeypatch)
     rest = iter([rows(0, 0), rows(0, 40)])
     [result] = next(create_task_function(TaskArguments(options, None, {}))(rest)).to_pylist()
@@ -222,7 +224,7 @@ def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):
     assert len(list(rest)) == 2
 
 
-def test_rows_that_fail_each_time_are_what_spark_tells_of(options, monkeypatch):
+def test_spark_reports_rows_that_fail_in_each_attempt(options, monkeypatch):
     def failing():
         yield rows(0, 0)
         raise ArithmeticError("of the rows")
@@ -237,7 +239,7 @@ def repeat(monkeypatch):
     monkeypatch.setattr(pyspark, "TaskContext", again)
 
 
-def test_what_a_task_cannot_write_is_its_result(options):
+def test_rows_that_a_task_cannot_write_are_in_its_result(options):
     wrong = pa.record_batch({"value": [b"v"], "partition": pa.array([7], pa.int32())})
     with transaction(options) as (_, ledger, work):
         [result] = next(create_task_function(work)(iter([wrong]))).to_pylist()

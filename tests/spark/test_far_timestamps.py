@@ -1,7 +1,7 @@
 """Timestamps that Spark's microseconds cannot hold: an error that names the record, or null.
 
-SPARK-56243: a producer wrote nanoseconds, and the connector's own exception named neither record nor value. It names
-them now. Without an error the rows had no timestamp, and windows lost them.
+SPARK-56243: a producer wrote nanoseconds, and the connector's exception named neither record nor value. Ours names
+them. Without the error the rows would have no timestamp, and windows would lose them.
 """
 
 import uuid
@@ -37,7 +37,7 @@ def records(times):
 
 @pytest.mark.parametrize("time", [MAX_INSTANT_MS + 1, NANOSECONDS, 2**63 - 1, -MAX_INSTANT_MS - 1])
 @pytest.mark.parametrize("names", [("timestamp",), ("value", "timestamp", "offset")])
-def test_an_error_names_topic_partition_offset_and_value_without_the_column_offset_too(time, names):
+def test_an_error_names_the_record_and_the_value_even_without_the_column_offset(time, names):
     conversion = SparkConversion(choose_columns(names))
     columns = {"value": pa.array([b"a", b"b"]), "offset": pa.array([40, 41])}
     columns["timestamp"] = pa.array(np.array([0, time]), pa.timestamp("ms", "UTC"))
@@ -65,7 +65,7 @@ def test_no_offset_is_read_for_columns_without_timestamps():
     assert SparkConversion(choose_columns(["timestamp"]), timestamp_errors="null").sources == ("timestamp",)
 
 
-def test_a_scan_names_what_its_rows_know():
+def test_an_error_of_a_scan_names_the_selected_columns():
     for names, source_name in ((("timestamp",), "a record"), (("offset", "timestamp"), "the record at offset 1")):
         (batch,) = kafkaframes.read_records(records(TIMES), columns=names)
         with pytest.raises(
@@ -142,6 +142,6 @@ def test_a_stream_of_a_topic_with_such_a_timestamp(spark, servers, topic, tmp_pa
 
 
 @pytest.mark.spark
-def test_another_word_for_the_option_is_refused(spark, servers):
+def test_an_invalid_value_of_the_option_is_rejected(spark, servers):
     with pytest.raises(Exception, match="timestampErrors=ignore: must be one of raise, null"):
         read(spark, servers, subscribe="t", timestampErrors="ignore")

@@ -1,4 +1,4 @@
-"""A first micro-batch that an earlier run planned; no JVM."""
+"""A first micro-batch that an earlier run has planned; without a JVM."""
 
 import pytest
 
@@ -10,15 +10,16 @@ from kafkaframes.spark.runtime.micro_batches import FirstBatch
     ("first", "start", "end", "is_refused"),
     [
         ({"0": 5, "1": 5}, {"0": 5, "1": 5}, {"0": 9, "1": 5}, False),  # a new query
-        ({"0": 5, "1": 5}, {"0": 5, "1": 5}, {"0": 5, "1": 5}, True),  # latest by now is where it ended
+        # latest now has the offsets at which the other one ended
+        ({"0": 5, "1": 5}, {"0": 5, "1": 5}, {"0": 5, "1": 5}, True),
         ({"0": 5, "1": 9}, {"0": 5, "1": 9}, {"0": 8, "1": 7}, True),  # or beyond
         ({"0": 5}, {"0": 3}, {"0": 3}, False),  # from a checkpoint
         (None, {"0": 5}, {"0": 5}, False),
-        ({}, {}, {"0": 5}, False),  # a pattern that nothing fitted
-        ({"0": 0}, {"0": 0}, {"0": 0, "1": 4}, False),  # a partition that came
+        ({}, {}, {"0": 5}, False),  # a pattern without a matching topic
+        ({"0": 0}, {"0": 0}, {"0": 0, "1": 4}, False),  # a new partition
     ],
 )
-def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_refused):
+def test_a_first_micro_batch_of_an_earlier_run_is_recognised(first, start, end, is_refused):
     begin, start, end = (None if one is None else {"t": one} for one in (first, start, end))
     batch = FirstBatch()
     if begin is not None:
@@ -32,7 +33,7 @@ def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_re
     batch.check_batch(start, end)  # planned by this run
 
 
-def test_the_beginning_is_found_once_and_what_is_done_with_it_does_not_reach_it():
+def test_start_offsets_are_looked_up_once_and_are_not_shared():
     batch, answers = FirstBatch(), [{"t": {"0": 5}}, {"t": {"0": 9}}]
     batch.find_start(lambda: answers.pop(0))["t"]["0"] = 7
     assert batch.find_start(lambda: answers.pop(0)) == {"t": {"0": 5}}

@@ -1,4 +1,4 @@
-"""What Spark's Python processes import: a worker before its first row, a planner process before its answer."""
+"""The imports of Spark's Python processes: of a worker before its first row, of a planner before its response."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ print(json.dumps(sorted(heavy & sys.modules.keys())))
 """
 
 
-def test_a_source_is_found_and_loaded_and_a_writer_checked_without_what_reads_and_writes():
+def test_sources_are_loaded_and_writers_checked_without_the_reader_and_writer_modules():
     command = [sys.executable, "-c", ANSWER, str(LOG)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
     assert json.loads(process.stdout) == []
@@ -73,7 +73,7 @@ def test_the_first_batch_needs_neither_pandas_nor_numba(require_compiler):
     assert json.loads(process.stdout) == [True, []]
 
 
-def test_a_part_of_a_topic_is_read_and_written_without_pandas(require_compiler):
+def test_a_slice_of_a_topic_is_read_and_written_without_pandas(require_compiler):
     with Broker() as broker:
         broker.create_topic("orders")
         broker.create_topic("copies")

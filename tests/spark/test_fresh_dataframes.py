@@ -1,7 +1,7 @@
-"""Each action on a DataFrame of topics sees the topics as they are then.
+"""Each action on a DataFrame of topics reads the topics' current offsets.
 
-KafkaRelationSuite of Spark's connector has "reuse same dataframe in query" and "test late binding start offsets"; a
-stream's static side and a look-up in foreachBatch are in its users' hands.
+KafkaRelationSuite of Spark's connector has "reuse same dataframe in query" and "test late binding start offsets". Users
+rely on it for the static side of a stream and for look-ups in foreachBatch.
 """
 
 import json
@@ -45,7 +45,7 @@ def produce(servers, topic, values, partition=0):
         producer.flush()
 
 
-def test_every_use_of_a_dataframe_sees_new_records_and_new_starts(spark, servers, admin):
+def test_each_use_of_a_dataframe_has_new_records_and_new_start_offsets(spark, servers, admin):
     topic = create(admin)
     frame = read(spark, servers, subscribe=topic)
     frame.createOrReplaceTempView("fresh_view")
@@ -67,7 +67,7 @@ def test_every_use_of_a_dataframe_sees_new_records_and_new_starts(spark, servers
     spark.catalog.dropTempView("fresh_sql")
 
 
-def test_one_execution_sees_one_state_in_all_its_stages(spark, servers, admin):
+def test_all_stages_of_an_execution_have_the_same_offsets(spark, servers, admin):
     """Records arrive while the tasks of an action run: the first tasks produce them."""
     topic = create(admin, partitions=2)
     produce(servers, topic, range(10), partition=0)
@@ -89,7 +89,7 @@ def test_one_execution_sees_one_state_in_all_its_stages(spark, servers, admin):
     assert {row[0]: row[1] for row in joined_frame.collect()} == {0: 10, 1: now}
 
 
-def test_partitions_and_topics_that_are_new_since_the_plan_are_read(spark, servers, admin):
+def test_partitions_and_topics_created_after_the_plan_are_read(spark, servers, admin):
     topic = create(admin)
     produce(servers, topic, "ab")
     frame = read(spark, servers, subscribePattern=f"{topic}.*")
@@ -106,7 +106,7 @@ def test_partitions_and_topics_that_are_new_since_the_plan_are_read(spark, serve
     assert frame.count() == 4
 
 
-def test_a_block_of_a_cache_that_is_read_again_has_no_records_of_its_neighbours(spark, servers, admin):
+def test_a_recomputed_cache_block_has_no_records_of_other_blocks(spark, servers, admin):
     """Spark repeats single tasks of a cached DataFrame in later executions, when the topic has grown."""
     topic = create(admin)
     produce(servers, topic, range(40))
@@ -120,13 +120,13 @@ def test_a_block_of_a_cache_that_is_read_again_has_no_records_of_its_neighbours(
     assert before == {offset: task for offset, task in after.items() if offset < 40}
 
 
-def test_offsets_that_options_fix_are_read_without_a_question(spark, servers, admin, monkeypatch):
+def test_fixed_offsets_are_read_without_a_look_up(spark, servers, admin, monkeypatch):
     topic = create(admin)
     produce(servers, topic, range(10))
     fixed_offsets = {"startingOffsets": json.dumps({topic: {"0": 2}}), "endingOffsets": json.dumps({topic: {"0": 8}})}
     frame = read(
         spark, servers, subscribe=topic, driverHost="not.a.host.invalid", **fixed_offsets
-    )  # a question would fail
+    )  # a look-up would fail
     assert frame.count() == 6
     produce(servers, topic, range(10))
     assert frame.count() == 6
@@ -134,7 +134,7 @@ def test_offsets_that_options_fix_are_read_without_a_question(spark, servers, ad
         read(spark, servers, subscribe=topic, driverHost="not.a.host.invalid").count()
 
 
-def test_what_fails_in_a_later_execution_is_said_plainly(spark, servers, admin):
+def test_an_error_in_a_later_execution_has_no_traceback(spark, servers, admin):
     topic = create(admin)
     produce(servers, topic, range(10))
     frame = read(spark, servers, subscribe=topic, startingOffsets=json.dumps({topic: {"0": 3}}))
@@ -144,7 +144,7 @@ def test_what_fails_in_a_later_execution_is_said_plainly(spark, servers, admin):
         Exception, match=r"offsets 3 to 4 of \S+-0 are lost .*; failOnDataLoss=false reads"
     ) as error_info:
         frame.count()
-    assert "offset_process.py" not in str(error_info.value)  # no traceback of ours
+    assert "offset_process.py" not in str(error_info.value)  # no Python traceback of this package
     admin.delete_topics([topic])
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
         frame.count()
@@ -164,7 +164,7 @@ def test_an_rdd_is_a_snapshot_of_its_first_action(spark, servers, admin):
 
 
 @pytest.mark.skipif(RELEASE < (4, 2), reason="kafka-topic as a stream needs Spark 4.2 or later")
-def test_each_micro_batch_sees_a_static_side_and_a_look_up_anew(spark, servers, admin, tmp_path):
+def test_each_micro_batch_reads_a_static_side_and_a_look_up_again(spark, servers, admin, tmp_path):
     stream_topic, static_topic = create(admin), create(admin)
     produce(servers, static_topic, ["x"])
     static = read(spark, servers, subscribe=static_topic).selectExpr("CAST(value AS string) AS v", "1 AS known")
@@ -190,7 +190,7 @@ def test_each_micro_batch_sees_a_static_side_and_a_look_up_anew(spark, servers, 
     assert (looked_up[0], looked_up[-1]) == (1, 2)
 
 
-def test_a_dataframe_in_arrow_is_fresh_too(spark, servers, admin):
+def test_an_arrow_dataframe_has_current_offsets_too(spark, servers, admin):
     topic = create(admin)
     frame = read(spark, servers, subscribe=topic, columns="offset")
     for expected_count in (2, 4):
@@ -200,7 +200,7 @@ def test_a_dataframe_in_arrow_is_fresh_too(spark, servers, admin):
         assert len(list(frame.toLocalIterator())) == expected_count
 
 
-def test_dataframes_of_files_and_of_scans_are_snapshots_until_they_are_loaded_again(spark, servers, admin, tmp_path):
+def test_dataframes_of_files_and_of_scans_are_snapshots_until_they_are_reloaded(spark, servers, admin, tmp_path):
     """The table in docs/live-topics.md lists them as differences. Spark 4.0 lists the files again for each action."""
     topic, log, captures = create(admin), tmp_path / "log", tmp_path / "captures"
     log.mkdir()

@@ -1,4 +1,4 @@
-"""Headers of schema registries as columns: against the decoder that the workers have, and values without one."""
+"""Schema registry headers as columns, compared with the decoder of the workers; values without a header."""
 
 import pytest
 
@@ -24,20 +24,20 @@ VALUES = [
 
 
 def expected_fields(value):
-    """Return id, payload and message of Confluent's header, as the decoder has them."""
+    """Return id, payload and message of Confluent's header, as the decoder returns them."""
     if value is None or len(value) < 5 or value[0]:
         return None, None, None
     number, rest = split_prefix(value)
     return number, rest, split_indexes(rest)[1] if rest and rest[0] in (0, 2, 4) else None
 
 
-def test_a_registry_that_is_none():
+def test_an_unknown_kind_of_header_is_rejected():
     with pytest.raises(OptionError, match="unknown schema registry 'gleu'; expected one of confluent, apicurio, glue"):
         schema_id("value", "gleu")
 
 
 @pytest.mark.spark
-def test_ids_and_payloads_are_those_of_the_decoder_and_null_without_a_header(spark):
+def test_ids_and_payloads_equal_those_of_the_decoder_and_are_null_without_a_header(spark):
     frame = spark.createDataFrame([(number, value) for number, value in enumerate(VALUES)], "n int, value binary")
     rows = frame.select(
         schema_id("value").alias("id"),

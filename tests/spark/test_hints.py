@@ -1,4 +1,4 @@
-"""A read that nothing narrows says which options would; one that is narrowed, or small, says nothing."""
+"""A large read without a selection suggests options that narrow it. A narrowed or small read does not."""
 
 import pytest
 from tests.spark.truth import SHOP
@@ -13,14 +13,14 @@ def hint(large_bytes=1, **log_settings):
     return describe_large_read(options, plan_log(options, cores=2), large_bytes=large_bytes)
 
 
-def test_a_whole_log_names_the_options_that_narrow_it():
+def test_a_read_of_a_whole_log_suggests_options_that_narrow_it():
     message = hint()
     assert "4 topics" in message
     assert "WHERE on topic" in message
     assert message.endswith("subscribe, assign, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp")
 
 
-def test_one_topic_names_those_of_offsets_and_times():
+def test_a_read_of_one_topic_suggests_options_for_offsets_and_times():
     assert hint(subscribe="orders").endswith(
         "options that limit the read: startingOffsets, endingOffsets, startingTimestamp, endingTimestamp"
     )
@@ -33,9 +33,9 @@ def test_one_topic_names_those_of_offsets_and_times():
         {"assign": '{"orders": [0]}', "endingOffsets": '{"orders": {"0": 5}}'},
     ],
 )
-def test_a_narrowed_read_says_nothing(read_options):
+def test_a_narrowed_read_has_no_hint(read_options):
     assert hint(**read_options) is None
 
 
-def test_a_small_read_says_nothing():
+def test_a_small_read_has_no_hint():
     assert hint(large_bytes=1 << 30) is None

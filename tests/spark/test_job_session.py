@@ -1,4 +1,4 @@
-"""Spark for one job ends with it: a signal ends both, whenever it comes, and is told by Python's own exception."""
+"""Spark for one job ends with the job: a signal ends both at any time, with Python's own exception."""
 
 import signal
 import subprocess
@@ -13,14 +13,14 @@ from kafkaframes.spark.sessions.job_session import start_job_session
 
 
 class SessionContext:
-    """What is asked of a SparkContext here."""
+    """The used part of a SparkContext."""
 
     def __init__(self, jvm):
         self._gateway = SimpleNamespace(proc=jvm)
 
 
 class Session:
-    """What is asked of a SparkSession here."""
+    """The used part of a SparkSession."""
 
     def __init__(self, jvm):
         self.sparkContext = SessionContext(jvm)
@@ -50,11 +50,11 @@ def number(request):
 
 
 def starting(monkeypatch, jvm, number=None):
-    """Have Spark start as PySpark starts it, with its own handler; a signal comes right behind."""
+    """Start Spark as PySpark does, with its own signal handler. A signal follows immediately."""
     spark = Session(jvm)
 
     def cancel_all_jobs(number, frame):
-        raise AssertionError("PySpark's handler was asked")
+        raise AssertionError("PySpark's handler was called")
 
     def start(app_name, **how):
         import pyspark.core.context
@@ -70,10 +70,10 @@ def starting(monkeypatch, jvm, number=None):
 
 def interrupt(number):
     signal.raise_signal(number)
-    raise AssertionError("the job went on")
+    raise AssertionError("the job continued")
 
 
-def test_a_signal_while_spark_starts_ends_it_once_it_has_started(monkeypatch, jvm, number):
+def test_a_signal_during_the_start_of_spark_ends_the_job(monkeypatch, jvm, number):
     spark = starting(monkeypatch, jvm, number)
     with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         raise AssertionError("the job began")
@@ -81,7 +81,7 @@ def test_a_signal_while_spark_starts_ends_it_once_it_has_started(monkeypatch, jv
     assert jvm.poll() is not None
 
 
-def test_a_signal_in_the_job_ends_it(monkeypatch, jvm, number):
+def test_a_signal_during_the_job_ends_it(monkeypatch, jvm, number):
     spark = starting(monkeypatch, jvm)
     with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         interrupt(number)
@@ -89,7 +89,7 @@ def test_a_signal_in_the_job_ends_it(monkeypatch, jvm, number):
     assert jvm.poll() is not None
 
 
-def test_a_signal_does_what_it_did_where_spark_submit_has_the_jvm(monkeypatch, number):
+def test_signal_handlers_are_unchanged_under_spark_submit(monkeypatch, number):
     spark = starting(monkeypatch, None)
     with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         interrupt(number)
@@ -100,7 +100,7 @@ def test_a_signal_does_what_it_did_where_spark_submit_has_the_jvm(monkeypatch, n
     assert spark.is_stopped
 
 
-def test_without_a_signal_the_handlers_are_back_and_pyspark_keeps_its_module(monkeypatch, jvm, number):
+def test_without_a_signal_the_handlers_are_restored(monkeypatch, jvm, number):
     import pyspark.core.context
 
     spark = starting(monkeypatch, jvm)
@@ -110,7 +110,7 @@ def test_without_a_signal_the_handlers_are_back_and_pyspark_keeps_its_module(mon
     assert pyspark.core.context.signal is signal
 
 
-def test_an_error_of_ours_goes_through(monkeypatch, jvm):
+def test_an_error_of_the_job_is_raised_unchanged(monkeypatch, jvm):
     starting(monkeypatch, jvm)
     with pytest.raises(KafkaframesError, match="ours"), start_job_session("test", "local[1]"):
         raise KafkaframesError("ours")
@@ -119,7 +119,7 @@ def test_an_error_of_ours_goes_through(monkeypatch, jvm):
 
 @pytest.mark.parametrize("url", ["spark://kafka..example:7077", f"spark://{'k' * 64}:7077", "spark://host:99999", "x"])
 def test_an_invalid_master_is_an_error_even_if_a_session_is_active(monkeypatch, jvm, url):
-    spark = starting(monkeypatch, jvm)  # as an active session, which Spark returns for any master
+    spark = starting(monkeypatch, jvm)  # like an active session, which Spark returns for any master
     with pytest.raises(OptionError, match=r"(unknown|invalid) master"), start_job_session("test", url):
         raise AssertionError("the job ran")
     assert not spark.is_stopped

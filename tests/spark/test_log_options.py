@@ -1,4 +1,4 @@
-"""Options: Spark's text in, one checked value out."""
+"""Options: Spark's texts parsed into one validated value."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ def test_defaults():
 
 
 @given(st.sampled_from(sorted(LOG_OPTIONS.keys() - DECODING)), st.randoms(use_true_random=False))
-def test_names_count_in_any_letter_case(name, random):
+def test_option_names_are_case_insensitive(name, random):
     text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
     text |= {"decode": "internal", "replicas": "all", "timestamperrors": "null"}
     text |= {"startingoffsetsbytimestampstrategy": "latest", "isolation": "read_committed", "table": "batches"}
@@ -48,7 +48,7 @@ def test_names_count_in_any_letter_case(name, random):
     )
 
 
-def test_a_list_of_paths_arrives_as_json():
+def test_a_list_of_paths_is_json():
     assert parse_log_options({"paths": json.dumps(["/a", "/b c"])}).paths == ("/a", "/b c")
 
 
@@ -58,7 +58,7 @@ def test_topics_and_columns_are_comma_separated():
     assert options.columns == ("offset", "value")
 
 
-def test_offsets_are_sparks_json():
+def test_offsets_have_the_json_form_of_spark():
     options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": 50, "1": -1}}')
     assert options.start == {("orders", 0): 23, ("orders", 1): EARLIEST}
     assert options.end == {("orders", 0): 50, ("orders", 1): LATEST}
@@ -106,12 +106,12 @@ def test_offsets_are_sparks_json():
         ({"paths": "[1]"}, "JSON list"),
     ],
 )
-def test_a_mistake_is_named(options, message):
+def test_an_error_names_its_option(options, message):
     with pytest.raises(OptionError, match=message):
         check_batch_start(parse(**options).start)
 
 
-def test_times_count_before_offsets_and_one_time_before_those_of_partitions():
+def test_times_override_offsets_and_one_time_overrides_those_of_partitions():
     by_partition = '{"orders": {"0": 5}}'
     both = parse(startingTimestamp="7", startingOffsetsByTimestamp=by_partition, startingOffsets="latest")
     assert (both.start, both.end) == (TimeBound(7), LATEST)
@@ -119,7 +119,7 @@ def test_times_count_before_offsets_and_one_time_before_those_of_partitions():
     assert (one.start, one.end) == (EARLIEST, TimeBound({("orders", 0): 5}))
 
 
-def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_shown():
+def test_store_options_under_spark_and_fsspec_names_are_equal_and_secrets_stay_separate():
     sparks = {"spark.hadoop.fs.s3a.endpoint": "127.0.0.1:9", "fs.s3a.access.key": "k", "fs.s3a.secret.key": "sesame"}
     sparks |= {"fs.s3a.endpoint.region": "eu-west-1"}
     fsspecs = {"endpoint_url": "https://127.0.0.1:9", "KEY": "k", "secret": "sesame", "region": "eu-west-1"}
@@ -129,7 +129,7 @@ def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_show
     assert parse(storageOptions='{"key": "other"}', key="k").storage == {"key": "other"}
 
 
-def test_a_path_is_needed():
+def test_a_path_is_required():
     with pytest.raises(OptionError, match="needs a path"):
         parse_log_options({})
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def run(spark, folder: Path, change=None, *, starting="earliest", name="checkpoint", **options) -> None:
-    """Follow ``folder/in`` into ``folder/out`` until all is there."""
+    """Stream ``folder/in`` to ``folder/out`` until all rows are written."""
     stream = spark.readStream.format("kafka-log").option("startingOffsets", starting)
     frame = stream.option("columns", "key,value,offset").load(str(folder / "in"))
     frame = frame.selectExpr("key", "CAST(offset AS string) AS value")
@@ -49,13 +49,13 @@ def die(batches):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark, tmp_path):
+def test_rows_are_written_once_after_failures_and_repeated_batches(spark, tmp_path):
     (tmp_path / "in").mkdir()
     append(tmp_path / "in", 0, 50)
     for change, message in ((fail, "a task fails"), (die, "Python worker exited|crashed|SparkException")):
         with pytest.raises(Exception, match=message):
             run(spark, tmp_path, change)
-        # A writer whose worker began only after Spark had given the batch up leaves its staging to the next commit.
+        # If a worker starts a writer after Spark has given up the batch, the next commit removes its staging files.
         assert all(STAGING_DIRECTORY in name for name in names(tmp_path) - {"in", "checkpoint"})
     run(spark, tmp_path)
     append(tmp_path / "in", 50, 30, roll=True)
@@ -63,7 +63,7 @@ def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark,
     assert values(spark, tmp_path) == list(range(80))
     commits = tmp_path / "checkpoint" / "commits"
     newest = max(int(name) for name in names(commits) if name.isdigit())
-    for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it noted its commit
+    for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it stored its commit
         (commits / name).unlink()
     run(spark, tmp_path)
     assert values(spark, tmp_path) == list(range(80))
@@ -77,7 +77,7 @@ def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark,
     assert verify(discover(str(tmp_path / "out")), deep=True).findings == []
 
 
-def test_a_checkpoint_that_is_restored_or_deleted(spark, tmp_path):
+def test_a_restored_or_deleted_checkpoint(spark, tmp_path):
     checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
     (tmp_path / "in").mkdir()
     append(tmp_path / "in", 0, 20)
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_is_restored_or_deleted(spark, tmp_path):
     assert values(spark, tmp_path) == list(range(60))
 
 
-def test_output_mode_complete_takes_the_place_of_what_was_there(spark, tmp_path):
+def test_output_mode_complete_replaces_the_rows(spark, tmp_path):
     (tmp_path / "in").mkdir()
     append(tmp_path / "in", 0, 30)
     stream = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(str(tmp_path / "in"))

@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``. Without Spark, and commits that fail: tests/jobs/restore/writing."""
+"""``df.write.format("kafka-log")``. Without Spark, and failed commits: tests/jobs/restore/writing."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def test_rows_are_read_back_from_the_partitions_of_their_keys(spark, tmp_path):
     assert verify([directory], deep=True).findings == []
 
 
-def test_order_is_that_of_the_tasks_append_and_overwrite(spark, tmp_path):
+def test_append_and_overwrite_keep_the_order_of_the_tasks(spark, tmp_path):
     path = tmp_path / "logs"
     frame = spark.range(0, 1000, numPartitions=4).selectExpr("cast(id as string) as value")
     writer = frame.write.format("kafka-log").option("topic", "t")
@@ -79,14 +79,14 @@ def test_order_is_that_of_the_tasks_append_and_overwrite(spark, tmp_path):
         (["value", "if(id = 3, null, 't') as topic"], {}, "row 3: no topic"),
     ],
 )
-def test_what_cannot_be_written_is_named_and_leaves_nothing(spark, tmp_path, columns, options, message):
+def test_rows_that_cannot_be_written_are_named_and_leave_no_output(spark, tmp_path, columns, options, message):
     frame = spark.range(0, 5, numPartitions=1).selectExpr("id", "cast(id as string) as value").selectExpr(*columns)
     with pytest.raises(Exception, match=message):
         frame.write.format("kafka-log").options(**options).mode("append").save(str(tmp_path / "logs"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_worker_that_is_killed_leaves_nothing_and_the_next_write_works(spark, tmp_path):
+def test_a_killed_worker_leaves_no_output_and_the_next_write_succeeds(spark, tmp_path):
     path = tmp_path / "logs"
 
     def deadly(batches):

@@ -1,4 +1,6 @@
-"""A checkpoint goes on behind a marker: its files before and after. With Spark: ``test_topic_checkpoints.py``."""
+"""The files of a checkpoint that continues after a marker, before and after. With Spark:
+``test_topic_checkpoints.py``.
+"""
 
 import json
 
@@ -35,7 +37,7 @@ class Files(dict):
 
 
 def checkpoint(*ends: int, done_count: int, query: str = "q") -> Files:
-    """Return a checkpoint whose micro-batches end at ``ends``; ``done_count`` of them are committed."""
+    """Return a checkpoint whose micro-batches end at ``ends``, of which ``done_count`` are committed."""
     files = Files({"metadata": json.dumps({"id": query})})
     for number, end in enumerate(ends):
         files[f"offsets/{number}"] = f'v1\n{{"conf":{{"n":{number}}}}}\n{line(end)}'
@@ -48,14 +50,14 @@ def checkpoint(*ends: int, done_count: int, query: str = "q") -> Files:
     ("files", "marker", "next_number"),
     [
         (checkpoint(10, 20, done_count=2), mark(4, 50), 5),  # restored
-        (checkpoint(10, 20, done_count=1), mark(1, 25), 2),  # restored; planned anew with another end
-        (checkpoint(10, 20, 30, done_count=2), mark(1, 25), 3),  # copied: begins before the marker's end
+        (checkpoint(10, 20, done_count=1), mark(1, 25), 2),  # restored, and planned again with another end
+        (checkpoint(10, 20, 30, done_count=2), mark(1, 25), 3),  # copied: starts before the marker's end
         (checkpoint(5, done_count=0, query="new"), mark(4, 50), 5),  # deleted, and tried before
         (Files(), mark(0, 50), 1),  # deleted
         (Files(), mark(3, 50), 4),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_goes_on_behind_the_marker(files, marker, next_number):
+def test_a_checkpoint_that_does_not_fit_continues_after_the_marker(files, marker, next_number):
     files = Files(files)
     assert explain_conflict(marker, find_next_batch(files, TARGET)) is not None
     skip_to_marker(files, marker)
@@ -68,7 +70,7 @@ def test_a_checkpoint_that_does_not_fit_goes_on_behind_the_marker(files, marker,
     assert files == before
 
 
-def test_a_marker_of_version_0_1_0_stands_for_the_batch_that_is_planned_under_its_number():
+def test_a_marker_of_version_0_1_0_applies_to_the_planned_batch_with_its_number():
     files = checkpoint(10, 20, done_count=1)
     skip_to_marker(files, mark(1, None))
     assert find_next_batch(files, TARGET).begins == (line(20),)
@@ -83,7 +85,7 @@ def test_a_marker_of_version_0_1_0_stands_for_the_batch_that_is_planned_under_it
         ({}, StreamBatch("q", 4, "/c", TARGET, None, ("17",)), "some sources of the query have no topic offsets"),
     ],
 )
-def test_what_cannot_be_skipped_changes_nothing(more, marker, message):
+def test_a_marker_that_cannot_be_skipped_changes_nothing(more, marker, message):
     files = checkpoint(10, done_count=1)
     files.update(more)
     before = dict(files)

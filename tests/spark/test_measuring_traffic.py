@@ -1,4 +1,4 @@
-"""What ``--spark`` measures of traffic: the same in Spark's workers as in one process, in any shares."""
+"""Traffic measured with ``--spark``: the same in Spark's workers as in one process, for any number of shares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = (
 
 
 @pytest.mark.spark
-def test_shares_measured_by_workers_are_the_whole(spark):
+def test_shares_measured_by_workers_add_up(spark):
     tasks = [TrafficTask(FILES, share, 2) for share in range(2)]
     sizes_by_part = {}
     for answer in run_on_spark(spark, measure_records, tasks):
@@ -31,7 +31,7 @@ def test_shares_measured_by_workers_are_the_whole(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["kip-636", "tag-header"])
-def test_shares_weighed_by_workers_are_the_whole(spark, name):
+def test_shares_weighed_by_workers_add_up(spark, name):
     question = ProposalSettings(name, by=("client",))
     work = [WeighingTask(TrafficTask(FILES, share, 2), question) for share in range(2)]
     whole = weigh_share(WeighingTask(TrafficTask(FILES), question))

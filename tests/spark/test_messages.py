@@ -1,4 +1,4 @@
-"""Spark functions on messages: whole batches through the kernels in the workers, bad rows as ``_error``."""
+"""Spark functions on messages: whole batches through the kernels in the workers, invalid rows as ``_error``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def one_task(spark, rows, schema):
-    """Make a frame of one partition: a job is one worker then, which loads the kernels once."""
+    """Create a DataFrame with one partition: then one worker runs the job, and loads the kernels once."""
     return spark.createDataFrame(rows, schema).coalesce(1)
 
 
@@ -28,7 +28,7 @@ def metadata(spark):
     return one_task(spark, [*rows, (20, b"\x00"), (21, None)], "id int, data binary"), rows
 
 
-def test_messages_become_structs_and_bytes_again(metadata):
+def test_messages_are_decoded_to_structs_and_encoded_again(metadata):
     frame, rows = metadata
     decoded_frame = frame.select("id", decode_message("data", "MetadataResponse", 12).alias("m"))
     whole = when(decoded_frame["m._error"].isNull() & (decoded_frame["id"] < 20), decoded_frame["m"])
@@ -74,7 +74,7 @@ def test_frames_of_one_api_and_of_any(spark):
     assert [row["typed"]["_error"] is None for row in collected_rows] == [True, False, False]
 
 
-def test_responses_and_the_answer_to_an_unknown_version(spark):
+def test_responses_and_the_response_to_an_unknown_version(spark):
     cls = message("ApiVersionsResponse")
     supported_response, old = cls(error_code=0, throttle_time_ms=3), cls(error_code=35)
     frames = [
@@ -87,7 +87,7 @@ def test_responses_and_the_answer_to_an_unknown_version(spark):
     assert [row[2] is None for row in rows] == [True, True, False]
 
 
-def test_what_does_not_exist_is_refused_before_the_job_starts():
+def test_unknown_names_are_rejected_before_the_job_starts():
     with pytest.raises(OptionError, match="no version 99"):
         decode_message("data", "MetadataResponse", 99)
     with pytest.raises(OptionError):

@@ -1,4 +1,4 @@
-"""The process that looks offsets up once for each query execution. No Spark: planners and tasks are played here."""
+"""The process that looks up offsets once per query execution. Without Spark: the tests act as planners and tasks."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ OPTIONS = parse_topic_options(
 
 
 class FakeCluster:
-    """A topic that grows by one record each time it is looked at."""
+    """A topic that grows by one record at each look-up."""
 
     def __init__(self):
         self.ends = 0
@@ -69,7 +69,7 @@ def serving(resolve, **settings):
 
 @pytest.fixture
 def task(monkeypatch):
-    """Return what plays a task of an execution."""
+    """Return a function that acts as a task of an execution."""
     local = threading.local()
 
     class Context:
@@ -85,7 +85,7 @@ def task(monkeypatch):
     return run
 
 
-def test_all_tasks_of_an_execution_have_the_same_offsets_and_the_next_execution_newer_ones(cluster, task):
+def test_all_tasks_of_an_execution_have_the_same_offsets_and_the_next_one_newer_offsets(cluster, task):
     with serving(cluster.resolve) as (_, work):
         assert [task(work, "7") for _ in range(3)] == [[1]] * 3
         other_load = replace(work, plan="another DataFrame")
@@ -93,7 +93,7 @@ def test_all_tasks_of_an_execution_have_the_same_offsets_and_the_next_execution_
         assert task(replace(work, digest="other options"), "8") == [3]
 
 
-def test_tasks_that_ask_at_the_same_time_wait_for_one_look_up(cluster, task):
+def test_simultaneous_tasks_wait_for_one_look_up(cluster, task):
     has_begun, goes_on = threading.Event(), threading.Event()
 
     def resolve(options):
@@ -108,7 +108,7 @@ def test_tasks_that_ask_at_the_same_time_wait_for_one_look_up(cluster, task):
         assert [answer.result(60) for answer in answers] == [[1]] * 60
 
 
-def test_a_failure_is_reported_with_spark_names_and_looked_up_again_by_the_next_attempt(cluster, task):
+def test_a_failure_is_reported_with_spark_names_and_retried_by_the_next_attempt(cluster, task):
     with serving(cluster.resolve) as (_, work):
         cluster.error = OptionError("offsets are lost; `fail_on_data_loss`=false reads the existing records")
         with pytest.raises(KafkaframesError, match="offsets are lost; failOnDataLoss=false reads"):
@@ -120,7 +120,7 @@ def test_a_failure_is_reported_with_spark_names_and_looked_up_again_by_the_next_
         assert task(work, "1") == [1]
 
 
-def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_says_so_when_they_are_old(cluster, task, monkeypatch, caplog):
+def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_warns_when_they_are_old(cluster, task, monkeypatch, caplog):
     with serving(cluster.resolve) as (_, work):
         assert [task(work, "1"), task(work, None), task(work, "2"), task(work, None)] == [[1], [2], [3], [2]]
         assert task(replace(work, plan="another DataFrame"), None) == [4]
@@ -130,13 +130,13 @@ def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_says_so_when_they_are_old
     assert "load() the topic again for newer records" in caplog.text
 
 
-def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
+def test_forgotten_offsets_are_an_error_and_not_looked_up_again():
     now = 100.0
     memory = ExecutionOffsetCache(4 * 540, lambda: now)
     for execution in range(3):
         memory.add_offsets((execution, "d"), {ONE: (0, execution)})
     memory.add_offsets(("plan", "d"), {ONE: (0, 1)})
-    assert memory.find_offsets((0, "d")) == ([["t", 0, 0, 0]], 0)  # used, therefore it stays
+    assert memory.find_offsets((0, "d")) == ([["t", 0, 0, 0]], 0)  # it was used, and is therefore kept
     for execution in range(3, 5):
         memory.add_offsets((execution, "d"), {ONE: (0, execution)})
     for key in ((1, "d"), (1, "e"), (2, "d")):
@@ -150,7 +150,7 @@ def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
         memory.find_offsets(("plan", "d"))
     assert memory.find_offsets(("other plan", "d")) is None
     memory = ExecutionOffsetCache(10)
-    memory.add_offsets((1, "d"), {ONE: (0, 1)})  # the newest stays, however large it is
+    memory.add_offsets((1, "d"), {ONE: (0, 1)})  # the newest entry is kept, however large it is
     assert memory.find_offsets((1, "d")) is not None
 
 
@@ -201,7 +201,7 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
         assert process.wait(60) == 0
 
 
-def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
+def test_the_spark_process_is_the_first_ancestor_other_than_python():
     code = "from kafkaframes.spark.sources.execution_offsets import _find_jvm_process as p; print(p())"
     nested_command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     shell = ["sh", "-c", f'"{sys.executable}" -c "{nested_command}"; echo $$']
@@ -211,7 +211,7 @@ def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
     assert identity_of_process(os.getpid())[1]
 
 
-def test_a_service_that_no_planner_asks_ends(monkeypatch):
+def test_an_unused_service_ends(monkeypatch):
     monkeypatch.setattr(offset_process, "FIRST_REQUEST_TIMEOUT_SECONDS", 0)
     service = OffsetService(lambda options: {})
     try:

@@ -1,4 +1,4 @@
-"""Texts of options, as sources and sinks read them alike."""
+"""Option texts, parsed in the same way by all sources and sinks."""
 
 from dataclasses import fields
 from functools import partial
@@ -42,12 +42,12 @@ TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
         (parse_log_write_options, {"path": "/x", "numPartitions": "many"}),
     ],
 )
-def test_a_number_that_is_none_is_told_alike_everywhere(parse, options):
+def test_an_invalid_number_is_reported_in_the_same_way_everywhere(parse, options):
     with pytest.raises(OptionError, match="Partitions=many: must be an integer greater than 0"):
         parse(options)
 
 
-def test_a_text_that_is_no_whole_number_is_told_in_plain_words():
+def test_a_text_that_is_not_an_integer_is_reported_plainly():
     with pytest.raises(OptionError, match="option level=high: must be an integer"):
         parse_log_write_options({"path": "/x", "level": "high"})
     for name in ("recordFormat", "driverPort"):
@@ -57,12 +57,12 @@ def test_a_text_that_is_no_whole_number_is_told_in_plain_words():
 
 @pytest.mark.parametrize("parse", [parse_log_options, parse_capture_options])
 @pytest.mark.parametrize("paths", ["5", "[5]", '"abc"', '[""]', "{", '{"a": 1}'])
-def test_paths_that_are_no_list_of_paths_are_told(parse, paths):
+def test_an_invalid_list_of_paths_is_reported(parse, paths):
     with pytest.raises(OptionError, match="must be a JSON list of paths"):
         parse({"paths": paths})
 
 
-def test_paths_come_behind_the_path():
+def test_paths_follow_the_path():
     read_options = {"path": "/a", "paths": '["/b", "/c"]'}
     assert load_paths(read_options, source="kafka-log", example="/x") == ("/a", "/b", "/c")
     with pytest.raises(OptionError, match=r'kafka-log needs a path: .*load\("/x"\)'):
@@ -84,7 +84,7 @@ def test_the_tables_name_settings_and_their_values():
     assert LOG_WRITE_OPTIONS["maxmessagebytes"].default == str(DEFAULT_MAX_MESSAGE_BYTES)
 
 
-def test_the_defaults_are_those_of_the_table_of_selections():
+def test_the_defaults_equal_those_of_the_selection_table():
     log, topic = parse_log_options({"path": "/x"}), parse_topic_options(TOPIC, is_stream=False)
     for name, options in (("kafka-log", log), ("kafka-topic", topic)):
         assert READER_DEFAULTS[name] == ReaderDefaults(
@@ -97,7 +97,7 @@ def test_the_ports_of_a_capture_are_numbers_and_ranges():
         parse_capture_options({"path": "/x", "ports": "9092,x"})
 
 
-def test_letter_case_does_not_count_and_the_option_is_named():
+def test_values_are_case_insensitive_and_the_option_is_named():
     assert boolean("TRUE") is True
     assert choice_parser(("PERMISSIVE", "FAILFAST"))("failfast") == "FAILFAST"
     with pytest.raises(OptionError, match="option table=rows: must be one of records, batches"):

@@ -1,4 +1,4 @@
-"""What a user of DataFrames reads when something of ours fails: Spark's prefix, then our sentence, and no traceback."""
+"""The error texts of DataFrames: Spark's prefix, then our sentence, without a traceback."""
 
 import pytest
 from pyspark.sql.types import StructType
@@ -31,30 +31,30 @@ def environment(monkeypatch):
     return os.environ
 
 
-def test_settings_of_the_client_have_kafkas_names():
+def test_client_settings_have_kafkas_names():
     @hide_tracebacks
     class Slow:
         def plan(self):
-            raise OptionError("nobody answered (`max_block_ms`, `retries`, `start`)")
+            raise OptionError("no broker responded (`max_block_ms`, `retries`, `start`)")
 
     with pytest.raises(OptionError, match=r"\(kafka\.max\.block\.ms, kafka\.retries, startingOffsets\)"):
         Slow().plan()
 
 
 @pytest.mark.parametrize("call", [lambda: Failing().plan(), lambda: list(Failing().read())], ids=["plan", "read"])
-def test_a_worker_leaves_the_traceback_of_our_errors_out(environment, call):
+def test_a_worker_removes_the_traceback_of_our_errors(environment, call):
     with pytest.raises(OptionError):
         call()
     assert environment["SPARK_HIDE_TRACEBACK"] == "1"
 
 
-def test_other_errors_keep_theirs(environment):
+def test_other_errors_keep_their_traceback(environment):
     with pytest.raises(ZeroDivisionError):
         Failing().own()
     assert "SPARK_HIDE_TRACEBACK" not in environment
 
 
-def test_a_process_that_is_no_worker_is_left_alone(environment):
+def test_a_process_that_is_not_a_worker_is_not_changed(environment):
     del environment["SPARK_PYTHON_RUNTIME"]
     with pytest.raises(OptionError):
         Failing().plan()
@@ -70,7 +70,7 @@ def log(tmp_path):
 
 
 def error_text(ask):
-    """Return the text of what Spark raises."""
+    """Return the text of the exception that Spark raises."""
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as error_info:
@@ -105,7 +105,7 @@ def test_our_sentence_follows_sparks_prefix(spark, log):
 
 
 @pytest.mark.spark
-def test_insert_into_a_table_of_the_catalog_is_refused_in_a_sentence(spark, log):
+def test_insert_into_a_catalog_table_is_rejected_plainly(spark, log):
     spark.sql(f"CREATE TABLE refused USING `kafka-log` OPTIONS (path '{log}')")
     try:
         error = error_text(lambda: spark.sql("INSERT INTO refused SELECT * FROM refused"))
@@ -116,14 +116,14 @@ def test_insert_into_a_table_of_the_catalog_is_refused_in_a_sentence(spark, log)
     assert len(list(log.rglob("*.log"))) == 1
 
 
-def test_insert_into_a_table_of_a_topic_is_refused_in_a_sentence():
+def test_insert_into_a_topic_table_is_rejected_plainly():
     writer = KafkaTopicDataSource({"path": "file:/warehouse/t"}).writer
     with pytest.raises(OptionError, match=r"tables are read-only, because Spark"):
         writer(StructType().add("value", "binary"), overwrite=False)
 
 
 @pytest.mark.spark
-def test_errors_of_a_users_own_functions_keep_their_traceback(spark):
+def test_errors_of_user_functions_keep_their_traceback(spark):
     from pyspark.errors import PythonException
     from pyspark.sql.functions import udf
 

@@ -1,4 +1,4 @@
-"""The tasks of Spark's jobs, counted for a progress bar; no JVM."""
+"""The tasks of Spark's jobs, counted for a progress bar; without a JVM."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ from kafkaframes.spark.runtime.task_progress import show_in_notebook, watch_task
 
 
 class Tracker:
-    """Two stages, one of which is gone when it is asked for."""
+    """Two stages, one of which has ended when it is requested."""
 
     def getActiveStageIds(self):  # noqa: N802
         return [1, 2]
@@ -40,8 +40,8 @@ def test_a_session_without_counts_shows_nothing():
         pass
 
 
-def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
-    """After Ctrl-C the thread printed py4j's traceback before the command could say its line."""
+def test_a_stopped_jvm_ends_the_counting_silently(monkeypatch):
+    """After Ctrl-C the thread printed py4j's traceback before the command could print its message."""
     monkeypatch.setattr(task_progress, "_POLL_INTERVAL_SECONDS", 0.001)
     errors, has_asked = [], threading.Event()
     monkeypatch.setattr(threading, "excepthook", errors.append)
@@ -58,7 +58,7 @@ def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
 
 
 class Output:
-    """The output of a notebook's cell: what it shows now, and whether it was filled."""
+    """The output of a notebook cell: its current content, and whether it was ever filled."""
 
     def __init__(self):
         self.html = self.previous_html = ""

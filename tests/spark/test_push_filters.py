@@ -1,6 +1,7 @@
-"""Why no source of ours has ``pushFilters``: Spark 4.3 keeps the filters of the last use for every use of a DataFrame.
+"""The reason why our sources have no ``pushFilters``: Spark 4.3 applies the filters of the last use to every use of a
+DataFrame.
 
-The day that the second test fails, Spark has mended it, and filters can be pushed.
+When the second test fails, Spark has fixed this, and filters can be pushed down.
 """
 
 import pytest
@@ -44,7 +45,7 @@ def test_our_reader_takes_no_filters():
     assert KafkaLogReader.pushFilters is DataSourceReader.pushFilters
 
 
-def test_spark_gives_wrong_rows_when_a_source_that_takes_filters_is_used_twice(spark):
+def test_spark_returns_wrong_rows_when_a_filtering_source_is_used_twice(spark):
     spark.dataSource.register(FilteringSource)
     spark.conf.set(ENABLED, "true")
     try:

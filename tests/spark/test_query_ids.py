@@ -1,11 +1,11 @@
-"""Which streaming query a function of ``foreachBatch`` works for; under Spark Connect: tests/interop."""
+"""The streaming query for which ``foreachBatch`` calls a function. Under Spark Connect: tests/interop."""
 
 from types import SimpleNamespace
 
 from kafkaframes.spark.progress.checkpoint_files import create_query_id_lookup, is_connect
 
 
-def test_a_classic_session_is_asked_on_its_thread():
+def test_a_classic_session_has_the_query_id_on_its_thread():
     properties = {"sql.streaming.queryId": "q-1"}
     session = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=properties.get))
     name, ask = create_query_id_lookup(session, None)
@@ -13,7 +13,7 @@ def test_a_classic_session_is_asked_on_its_thread():
     assert create_query_id_lookup(session, "mine")[0] == "mine"
 
 
-def test_under_spark_connect_the_query_has_a_name_to_be_found_by():
+def test_under_spark_connect_the_query_is_found_by_its_name():
     connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "session_id": "s"})()
     assert is_connect(connect)
     assert create_query_id_lookup(connect, "mine")[0] == "mine"

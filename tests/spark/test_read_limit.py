@@ -1,4 +1,4 @@
-"""What a micro-batch may hold, as Spark asks for it; no JVM."""
+"""The limits of a micro-batch, as Spark requests them; without a JVM."""
 
 import pytest
 
@@ -23,5 +23,5 @@ PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
         ({"max_offsets_per_trigger": 7, "max_bytes_per_trigger": 9}, ReadMaxRows(7)),
     ],
 )
-def test_the_limit_is_what_the_options_say(kind, options, limit):
+def test_the_limit_is_that_of_the_options(kind, options, limit):
     assert create_read_limit(kind(**PLACES[kind], **options)) == limit

@@ -1,4 +1,4 @@
-"""The builder: options as methods, a value at each step, a fresh load at each end."""
+"""The builder: options as methods, a new value at each step, a new load at each action."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -32,7 +32,7 @@ def test_each_step_is_a_new_value():
         1_000,
         datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
         datetime(1970, 1, 1, 2, 0, 1, tzinfo=timezone(timedelta(hours=2))),
-        datetime(1970, 1, 1, 0, 0, 1),  # without a zone it is UTC, as of a scan
+        datetime(1970, 1, 1, 0, 0, 1),  # without a time zone it is UTC, as in a scan
         "1970-01-01T02:00:01+02:00",
         "1970-01-01T00:00:01",
     ],
@@ -42,12 +42,12 @@ def test_times_are_instants(instant):
     assert (query.options["startingTimestamp"], query.options["endingTimestamp"]) == ("1000", "1000")
 
 
-def test_text_that_is_no_time_is_refused():
+def test_a_text_that_is_not_a_time_is_rejected():
     with pytest.raises(OptionError, match="'yesterday' is not a time"):
         read_log(None, SHOP).between("yesterday")
 
 
-def test_a_plan_tells_what_is_read():
+def test_a_plan_describes_the_read():
     whole = read_log(None, SHOP).topics("orders").plan(cores=2)
     assert whole.bytes_to_read == whole.log_bytes == sum(p.stat().st_size for p in SHOP.glob("orders-*/*.log"))
     few = read_log(None, SHOP).partitions("orders", 0).offsets({"orders": {0: 5}}, {"orders": {0: 6}}).plan()
@@ -58,7 +58,7 @@ def test_a_plan_tells_what_is_read():
 
 
 @pytest.mark.spark
-def test_queries_of_one_builder_do_not_disturb_each_other(spark):
+def test_queries_of_one_builder_are_independent(spark):
     orders = read_log(spark, SHOP).partitions("orders", 0).columns("offset")
     first = orders.offsets(end={"orders": {0: 10}}).load()
     last = orders.offsets(start={"orders": {0: 1990}}).load()

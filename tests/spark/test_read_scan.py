@@ -1,4 +1,4 @@
-"""A scan as a DataFrame of Spark's: the same rows, whatever is narrowed; slices in tasks."""
+"""A scan as a Spark DataFrame: the same rows for any selection; slices in tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaframes.spark import read
 from kafkaframes.spark.dataframes.scan_tasks import convert_batch, create_slice_reader, to_spark_schema
 
 
-def test_a_task_reads_the_slices_that_it_is_given():
+def test_a_task_reads_the_given_slices():
     scan = kafkaframes.scan_log(SHOP, topics="orders").select(
         "offset", "timestamp", "codec", "headers", "delete_horizon"
     )

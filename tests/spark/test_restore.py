@@ -1,4 +1,4 @@
-"""A DataFrame becomes the log that the same rows become without Spark, byte for byte; what fails leaves nothing."""
+"""A DataFrame is restored to the same log as the same rows without Spark, byte for byte. A failure leaves no output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def logs_of(path):
     }
 
 
-def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tmp_path):
+def test_a_dataframe_parquet_and_spark_tasks_write_the_same_files(spark, tmp_path):
     frame = records_of(spark, EXAMPLE)
     frame = frame.where("topic in ('orders', 'payments')")
     frame.repartition(3, "offset").write.parquet(str(tmp_path / "parquet"))
@@ -51,7 +51,7 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
     assert sorted(map(repr, restored_frame.collect())) == sorted(map(repr, frame.collect()))
 
 
-def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
+def test_segments_are_restored_by_spark_workers_with_the_same_result(spark, tmp_path):
     from kafkaframes.jobs.restore.job import restore
     from kafkaframes.jobs.restore.settings import RestoreSettings
 
@@ -63,7 +63,7 @@ def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp
     assert {name: raw for name, raw in logs_of(tmp_path / "there").items() if not name.startswith("__")} == of_users
 
 
-def test_rows_without_offsets_are_numbered_in_the_frames_order(spark, tmp_path):
+def test_rows_without_offsets_are_numbered_in_the_order_of_the_dataframe(spark, tmp_path):
     frame = spark.createDataFrame(
         [("t", 0, f"v{number}") for number in range(100)], "topic string, partition int, value string"
     ).coalesce(1)
@@ -90,13 +90,13 @@ def test_rows_without_offsets_are_numbered_in_the_frames_order(spark, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_written_leaves_nothing(spark, tmp_path, rows, schema, settings, error, reason):
+def test_rows_that_cannot_be_written_leave_no_output(spark, tmp_path, rows, schema, settings, error, reason):
     with pytest.raises(error, match=reason):
         kafkaframes.spark.restore_log(spark.createDataFrame(rows, schema), str(tmp_path / "new"), **settings)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_something_else_that_is_there_is_not_touched(spark, tmp_path):
+def test_an_existing_destination_is_not_changed(spark, tmp_path):
     (tmp_path / "new").mkdir()
     frame = spark.createDataFrame([("t", 0, b"v")], "topic string, partition int, value binary")
     with pytest.raises(LogDirError, match="exists already"):

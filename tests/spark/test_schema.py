@@ -1,4 +1,4 @@
-"""Schemas of Spark as columns of ours."""
+"""Spark schemas as columns of this package."""
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -8,7 +8,7 @@ from kafkaframes.spark.sinks.columns import column_types
 from kafkaframes.spark.sources.schemas import check_schema
 
 
-def test_a_schema_of_the_users_names_our_columns_in_our_types():
+def test_a_users_schema_selects_our_columns_with_our_types():
     offset, file = StructField("offset", LongType()), StructField("file", StringType())
     assert [column.name for column in check_schema(StructType([offset, file]))] == ["offset", "file"]
     assert column_types(StructType([offset, file])) == {"offset": "bigint", "file": "string"}

@@ -1,4 +1,4 @@
-"""A secret among a query's options is in no plan, description, error, progress, repr, catalog or log."""
+"""A secret option of a query is in no plan, description, error, progress, repr, catalog or log."""
 
 import re
 import traceback
@@ -35,21 +35,21 @@ STORE = {
 
 
 def text_of_call(make, *arguments, **options) -> str:
-    """Return the repr of what a function makes, or its error, with all causes."""
+    """Return the repr of a call's result, or its error with all causes."""
     try:
         return repr(make(*arguments, **options))
     except KafkaframesError:
         return traceback.format_exc()
 
 
-def test_every_secret_option_is_one_that_spark_hides():
+def test_spark_redacts_every_secret_option():
     hidden_pattern = re.compile(create_default_config("local", memory="1g", overrides={})["spark.redaction.regex"])
     assert len(NAMES) >= 9
     assert [name for name in NAMES if hidden_pattern.search(name) is None] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_options_and_their_errors_do_not_show_it(name):
+def test_options_and_their_errors_do_not_show_the_secret(name):
     ways = product(("PLAINTEXT", "SSL", "SASL_SSL"), ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"), TEXTS)
     for protocol, mechanism, text in ways:
         client = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": protocol, name: text}
@@ -59,7 +59,7 @@ def test_options_and_their_errors_do_not_show_it(name):
             assert MARK not in text_of_call(parse_topic_write_options, options)
 
 
-def test_what_tasks_are_given_does_not_show_it():
+def test_arguments_of_tasks_do_not_show_the_secret():
     options = parse_topic_write_options({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
     work = TaskArguments(options, TaskServerAddress("h", 1, MARK.encode()), {})
     assert MARK not in repr(work)
@@ -71,7 +71,7 @@ def test_what_tasks_are_given_does_not_show_it():
 
 @pytest.mark.spark
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL", "SSL"])
-def test_queries_do_not_show_it(spark, servers, topic, tmp_path, capfd, caplog, protocol):
+def test_queries_do_not_show_the_secret(spark, servers, topic, tmp_path, capfd, caplog, protocol):
     secrets = {name: TEXTS[1] if "jaas" in name else MARK for name in NAMES}
     waits = {"kafka.default.api.timeout.ms": "1000", "kafkaConsumer.pollTimeoutMs": "1000"}
     options = {"kafka.bootstrap.servers": servers, "kafka.security.protocol": protocol, **secrets, **waits}
@@ -126,7 +126,7 @@ def plans(frame) -> str:
 
 
 def attempt(action) -> str:
-    """Return what an action says if it fails, with Java's stack."""
+    """Return the error text of a failed action, with Java's stack."""
     try:
         return str(action())
     except Exception as error:
@@ -135,7 +135,7 @@ def attempt(action) -> str:
 
 
 def executions(spark) -> str:
-    """Return what Spark's UI shows of queries and jobs."""
+    """Return the contents of Spark's UI about queries and jobs."""
     session = spark._jsparkSession
     executions = [
         session.sharedState().statusStore().executionsList(),
@@ -153,7 +153,7 @@ def text_of(row) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_table_is_described_with_it(name):
+def test_table_descriptions_do_not_show_the_secret(name):
     secret = {name: TEXTS[1] if "jaas" in name else MARK}
     table = {"provider": "kafka-topic", "kafka.bootstrap.servers": "h:1", "subscribe": "flights"}
     source = KafkaTopicDataSource(table | secret)
@@ -163,7 +163,7 @@ def test_no_table_is_described_with_it(name):
 
 
 @pytest.mark.spark
-def test_a_catalog_keeps_none(spark, servers):
+def test_a_catalog_stores_no_secret(spark, servers):
     table_options = {"kafka.bootstrap.servers": servers, "subscribe": "flights"}
     check_refused(spark, "kafka-topic", table_options | {"kafka.sasl.jaas.config": TEXTS[1]})
     check_refused(spark, "kafka-log", {"path": f"s3://me:{MARK}@bucket/logs"})

@@ -1,4 +1,4 @@
-"""Kernels that travel with a Spark session: what is sent, and where a worker finds it (tests/interop: a cluster)."""
+"""Kernels sent with a Spark session: the archive, and where a worker finds it (tests/interop: a cluster)."""
 
 import sys
 import zipfile
@@ -12,7 +12,7 @@ from kafkaframes.spark.sessions import builder, worker_files
 
 
 class ArchiveContext:
-    """What is used of Spark's."""
+    """The used part of Spark's SparkContext."""
 
     def __init__(self, master="spark://host:7077"):
         self.master = master
@@ -26,7 +26,7 @@ def session(master="spark://host:7077", **settings):
     return SimpleNamespace(sparkContext=ArchiveContext(master), conf=settings)
 
 
-def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
+def test_the_archive_has_every_compiled_unit_and_is_sent_once():
     spark = session()
     if not [unit for unit in demand.list_units() if unit.file is not None and unit.file.is_file()]:
         pytest.skip("nothing is compiled on this machine")
@@ -40,14 +40,14 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
         assert archive.namelist()
 
 
-def test_it_is_not_sent_if_it_is_not_wanted():
+def test_the_archive_is_not_sent_if_disabled():
     spark = session(**{worker_files.SHIP_KERNELS_SETTING: "false"})
     assert not worker_files.ship_kernels(spark)
     assert not spark.sparkContext.listArchives
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-def test_executors_on_this_machine_are_sent_nothing(master):
+def test_local_executors_are_sent_nothing(master):
     spark = session(master)
     builder._ship_kernels_to_cluster(spark)
     assert not spark.sparkContext.listArchives
@@ -55,7 +55,7 @@ def test_executors_on_this_machine_are_sent_nothing(master):
 
 @pytest.fixture
 def worker(monkeypatch, tmp_path):
-    """A Python worker of Spark's, as far as one can tell."""
+    """A Python worker of Spark, simulated."""
     files = SimpleNamespace(_is_running_on_worker=True, getRootDirectory=lambda: str(tmp_path))
     monkeypatch.setitem(sys.modules, "pyspark.core.files", SimpleNamespace(SparkFiles=files))
     places.clear_caches()
@@ -64,7 +64,7 @@ def worker(monkeypatch, tmp_path):
     places.clear_caches()
 
 
-def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
+def test_a_worker_searches_the_directory_of_the_unpacked_archive(worker, tmp_path):
     assert all(place.source != "files of the Spark job" for place in places.list_folders())
     (tmp_path / worker_files.ARCHIVE_NAME).mkdir(mode=0o755)
     places.clear_caches()
@@ -77,6 +77,6 @@ def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
     assert "0777" in folder.distrust
 
 
-def test_a_driver_does_not_look_there(worker):
+def test_a_driver_does_not_search_it(worker):
     worker._is_running_on_worker = False
     assert worker_files.find_unpacked_archive() is None

@@ -1,4 +1,4 @@
-"""The segment of a slice: gone before it is read, or damaged; no JVM."""
+"""The segment of a slice, deleted before it is read or damaged; without a JVM."""
 
 import pyarrow as pa
 import pytest
@@ -11,7 +11,7 @@ from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options import parse_log_options
 
 
-def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
+def test_a_segment_deleted_by_retention_before_it_is_read(tmp_path, caplog):
     partition = log_of(tmp_path, range(100), range(100, 200))
     strict = parse_log_options({"path": str(partition), "columns": "offset"})
     lenient = parse_log_options({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})

@@ -1,4 +1,4 @@
-"""The data sources that a session is given, and how Spark finds each by itself."""
+"""The data sources of a session, and how Spark finds each one."""
 
 import importlib
 import pkgutil
@@ -11,7 +11,7 @@ import kafkaframes.spark
 pytest.importorskip("pyspark")
 
 
-def test_each_has_a_name_of_its_own_and_a_module_by_which_spark_finds_it():
+def test_each_source_has_a_unique_name_and_a_module_for_spark():
     sources = []
     session = SimpleNamespace(dataSource=SimpleNamespace(register=sources.append))
     session.sparkContext = SimpleNamespace(master="local[1]")

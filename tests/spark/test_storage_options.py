@@ -6,7 +6,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark.options import separate_storage
 
 
-def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
+def test_hadoop_names_are_translated_to_fsspec_names():
     hadoop_options = {
         "path": "s3://b/logs",
         "spark.hadoop.fs.s3a.endpoint": "127.0.0.1:9000",
@@ -26,14 +26,14 @@ def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
     }
 
 
-def test_one_object_is_stronger_than_single_names():
+def test_the_json_option_overrides_single_names():
     assert separate_storage({"key": "a", "storageOptions": '{"key": "b", "x": 1}'})[1] == {"key": "b", "x": 1}
     for text in ("[]", "{", "7"):
         with pytest.raises(OptionError, match="storageOptions: must be JSON such as"):
             separate_storage({"storageOptions": text})
 
 
-def test_a_value_that_cannot_be_read_is_not_shown():
+def test_an_unparsable_value_is_not_shown():
     with pytest.raises(OptionError, match="option anon: must be true or false") as error_info:
         separate_storage({"anon": "hunter2"})
     assert "hunter2" not in str(error_info.value)

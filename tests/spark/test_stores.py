@@ -1,4 +1,4 @@
-"""Logs in a store: S3's protocol against a server on loopback, and stores that fail."""
+"""Logs in an object store: S3's protocol with a server on loopback, and failing stores."""
 
 import json
 
@@ -23,7 +23,7 @@ def comparable(rows):
     return [(row["partition"], row["offset"], row["value"]) for row in rows]
 
 
-def test_rows_from_s3_are_those_from_the_disk(s3):
+def test_rows_from_s3_equal_those_from_disk(s3):
     start = json.dumps({"orders": {"0": 55, "1": -2, "2": 1000}})
     for store_options in ({}, {"startingOffsets": start}, {"minPartitions": "7"}):
         got = read("s3://backup/logs", "partition", "offset", "value", **s3, **store_options)
@@ -41,7 +41,7 @@ def test_spark_reads_s3_and_file_urls(spark, s3):
 
 
 class Flaky(MemoryFileSystem):
-    """Fails reads behind ``SOUND_BYTES``: ``failures`` times, or for good."""
+    """Fails reads after ``SOUND_BYTES``: ``failures`` times, or always."""
 
     protocol = "flaky"
     cachable = False
@@ -76,26 +76,26 @@ def flaky(monkeypatch):
     store.rm("/logs", recursive=True)
 
 
-def test_a_store_that_fails_some_times_loses_no_row(flaky):
+def test_a_store_with_transient_failures_loses_no_row(flaky):
     Flaky.failures = 3
     assert [row["offset"] for row in read(flaky, "offset")] == list(range(2000))
     assert Flaky.failures == 0
 
 
-def test_a_store_that_fails_half_way_is_an_error_that_names_the_file(flaky):
+def test_a_store_that_fails_in_the_middle_is_an_error_that_names_the_file(flaky):
     Flaky.failures = 10**9
     with pytest.raises(LogDirError, match=r"ConnectionResetError: connection reset by peer \(at flaky://.*\.log"):
         read(flaky, "offset")
 
 
-def test_a_store_that_gives_too_few_bytes_is_an_error_in_every_mode(flaky):
+def test_a_store_that_returns_too_few_bytes_is_an_error_in_every_mode(flaky):
     Flaky.short = True
     for mode in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
         with pytest.raises(LogDirError, match=r"the store returned \d+ of \d+ bytes \(at flaky://.*\.log, byte \d+\)"):
             read(flaky, "offset", mode=mode)
 
 
-def test_credentials_that_are_wrong_are_told_without_showing_them():
+def test_wrong_credentials_are_reported_without_showing_them():
     with pytest.raises(OptionError) as error_info:
         read("s3://backup", **{"fs.s3a.path.style.access": "sesame"})
     assert "sesame" not in str(error_info.value)

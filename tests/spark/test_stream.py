@@ -1,4 +1,4 @@
-"""The reader of a stream of ``kafka-log``, as Spark calls it."""
+"""The reader of a ``kafka-log`` stream, as Spark calls it."""
 
 import pytest
 from tests.scan.log.test_following import append

@@ -1,4 +1,4 @@
-"""What one format has and the other has not: time travel back, logs that were cleaned, other writers, statistics."""
+"""Features of single formats: time travel back, cleaned logs, other writers, statistics."""
 
 import json
 import shutil
@@ -35,14 +35,15 @@ def theirs(lake):
     return deltalake.DeltaTable(str(lake.root))
 
 
-def test_delta_restored_takes_up_from_the_version_it_was_restored_to(lake, log):
+def test_a_restored_delta_table_continues_from_its_version(lake, log):
     export(lake, log, offsets=(None, 50))
     (log.parent / "t-1").mkdir()
     write(log.parent / "t-1", 0, 5)
     export(lake, log.parent)
     theirs(lake).restore(0)
     assert offsets_of(lake) == list(range(50))
-    outcome = export(lake, log)  # t-1 stays out of it for now: what the table said of it must not count any more
+    # t-1 is left out for now: the offsets that the table had for it must not count any more
+    outcome = export(lake, log)
     assert outcome.summary.records == 150
     assert lake.offsets() == {"t": {"0": 200}}
     assert export(lake, log.parent).summary.records == 5
@@ -50,7 +51,7 @@ def test_delta_restored_takes_up_from_the_version_it_was_restored_to(lake, log):
     assert lake.offsets() == {"t": {"0": 200, "1": 5}}
 
 
-def test_delta_whose_log_was_cleaned_still_says_its_offsets(lake, log, monkeypatch):
+def test_a_delta_table_with_a_cleaned_log_keeps_its_offsets(lake, log, monkeypatch):
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     export(lake, log)
     theirs(lake).create_checkpoint()
@@ -64,7 +65,7 @@ def test_delta_whose_log_was_cleaned_still_says_its_offsets(lake, log, monkeypat
         export(lake, log)
 
 
-def test_delta_with_a_long_history_is_read_further_back(lake, log, monkeypatch):
+def test_offsets_in_a_long_delta_history_are_found(lake, log, monkeypatch):
     monkeypatch.setattr(delta, "HISTORY_PAGE_SIZE", 2)
     export(lake, log)
     for n in range(5):
@@ -84,7 +85,7 @@ def lake_run(lake):
     return next(entry["kafkaframes"]["run"] for entry in theirs(lake).history() if "kafkaframes" in entry)
 
 
-def test_delta_compacted_between_two_runs_and_during_one(lake, log):
+def test_a_delta_table_compacted_between_and_during_runs(lake, log):
     for first in (200, 220):
         export(lake, log)
         append(log, first, 20)
@@ -99,7 +100,7 @@ def test_delta_compacted_between_two_runs_and_during_one(lake, log):
     assert offsets_of(lake) == list(range(240))
 
 
-def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
+def test_delta_files_have_statistics_for_data_skipping(lake, log, monkeypatch):
     from kafkaframes.jobs.tables import run
 
     monkeypatch.setattr(run, "SHARED_FILE_LOG_BYTES", 1)
@@ -113,7 +114,7 @@ def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
     assert len(files) == 1
 
 
-def test_delta_tables_that_are_not_ours_or_other_than_ours(lake, log, tmp_path):
+def test_foreign_or_incompatible_delta_tables_are_rejected(lake, log, tmp_path):
     deltalake.write_deltalake(str(lake.root), pa.table({"a": [1]}))
     with pytest.raises(OptionError, match="is a table that no export made"):
         export(lake, log)
@@ -157,7 +158,7 @@ _CHANGES = {
 _PARTITIONED = {_as_it_is: ["topic"]}
 
 
-def test_delta_columns_of_somebody_else_stay(lake, log):
+def test_delta_columns_of_other_writers_are_kept(lake, log):
     export(lake, log)
     fields = deltalake.Schema.from_arrow(pa.schema([("loaded", pa.int64())])).fields
     theirs(lake).alter.add_columns(fields)
@@ -167,7 +168,7 @@ def test_delta_columns_of_somebody_else_stay(lake, log):
     assert set(lake.read()["loaded"].to_pylist()) == {None}
 
 
-def test_iceberg_rolled_back_takes_up_from_there(house, log):
+def test_a_rolled_back_iceberg_table_continues_from_its_snapshot(house, log):
     export(house, log, offsets=(None, 50))
     export(house, log)
     table = house._theirs()
@@ -178,14 +179,14 @@ def test_iceberg_rolled_back_takes_up_from_there(house, log):
     assert offsets_of(house) == list(range(200))
 
 
-def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
+def test_an_iceberg_table_with_expired_snapshots_keeps_its_offsets(house, log):
     export(house, log, offsets=(None, 50))
     export(house, log)
     theirs = house._theirs()
     rows = theirs.scan().to_arrow()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs.overwrite(rows)  # as a compaction would: a snapshot without our note
+        theirs.overwrite(rows)  # as a compaction would: a snapshot without our properties
     old = [snapshot.snapshot_id for snapshot in theirs.metadata.snapshots[:-1]]
     theirs.maintenance.expire_snapshots().by_ids(old).commit()
     assert len(house.versions()) == 1
@@ -194,7 +195,7 @@ def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
     assert offsets_of(house) == list(range(210))
 
 
-def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
+def test_an_iceberg_table_rolled_back_to_an_unknown_snapshot_is_rejected(house, log):
     export(house, log, offsets=(None, 50))
     theirs = house._theirs()
     with warnings.catch_warnings():
@@ -210,7 +211,7 @@ def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
         export(house, log)
 
 
-def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
+def test_iceberg_commits_of_other_writers_during_a_run_are_allowed(house, log):
     export(house, log, offsets=(None, 50))
 
     def with_another(function, jobs):
@@ -236,7 +237,7 @@ def test_iceberg_skips_files_by_partition_and_offset(house, log, monkeypatch):
     assert len(list(table.scan(row_filter="partition = 1").plan_files())) == 0
 
 
-def test_iceberg_tables_that_are_not_ours_or_other_than_ours(house, log):
+def test_foreign_or_incompatible_iceberg_tables_are_rejected(house, log):
     from pyiceberg.types import LongType
 
     export(house, log)
@@ -280,7 +281,7 @@ server.stop()
 
 @pytest.fixture
 def store(monkeypatch):
-    """A bucket ``lake`` of a server in a process of its own: deltalake holds Python's lock while it waits for one."""
+    """A bucket ``lake`` of a server in another process: deltalake holds Python's lock while it waits for a server."""
     pytest.importorskip("moto.server")
     import fsspec
 

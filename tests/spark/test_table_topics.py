@@ -1,4 +1,4 @@
-"""``kafkaframes.spark.table_topics``: what the workers write is what the topic has, each record once."""
+"""``kafkaframes.spark.table_topics``: the workers write each record of the topic once."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +36,7 @@ def values(root):
     return sorted(pc.cast(table["value"], pa.string()).to_pylist())
 
 
-def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_path):
+def test_a_second_run_adds_only_new_records(spark, servers, tmp_path):
     options = {"kafka.bootstrap.servers": servers}
     send(servers, 0, 1_000)
     first = kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options=options)
@@ -60,19 +60,19 @@ def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_pat
         ({"options": {"kafka.bootstrap.servers": "x:1", "kafka.fetch.max.bites": "1"}}, "fetch.max.bytes"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_runs(tmp_path, settings, message):
+def test_incompatible_settings_are_rejected_before_anything_runs(tmp_path, settings, message):
     with pytest.raises(OptionError, match=message):
         kafkaframes.spark.table_topics(None, "flights", tmp_path / "t", **settings)
 
 
-def test_isolation_is_part_of_what_a_table_holds(spark, servers, tmp_path):
+def test_the_isolation_level_is_stored_with_a_table(spark, servers, tmp_path):
     options = {"kafka.bootstrap.servers": servers, "KAFKA.ISOLATION.LEVEL": "read_uncommitted"}
     kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options=options)
     with pytest.raises(OptionError, match="isolation"):
         kafkaframes.spark.table_topics(spark, "flights", tmp_path / "t", options={"kafka.bootstrap.servers": servers})
 
 
-def test_a_session_of_spark_connect_is_refused_by_name(monkeypatch, tmp_path):
+def test_a_spark_connect_session_is_rejected_by_name(monkeypatch, tmp_path):
     from kafkaframes.spark.progress import checkpoint_files
 
     monkeypatch.setattr(checkpoint_files, "is_connect", lambda spark: True)

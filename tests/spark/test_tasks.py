@@ -1,4 +1,4 @@
-"""The work of a task of ``kafka-log`` in a worker; no JVM."""
+"""A ``kafka-log`` task in a worker; without a JVM."""
 
 import pickle
 from importlib import import_module
@@ -17,7 +17,7 @@ from kafkaframes.spark.sources.tasks import read_table
 
 
 @pytest.mark.parametrize("table", ["records", "batches", "segments"])
-def test_each_table_is_read_by_its_own_reader_after_the_way_to_a_worker(table, monkeypatch):
+def test_each_table_is_read_by_its_own_reader_after_pickling(table, monkeypatch):
     monkeypatch.setattr(tasks, "freeze_imports", lambda: None)  # it would freeze the objects of all tests
     options = parse_log_options({"path": str(SHOP / "orders-0"), "table": table})
     columns = choose_columns(None, table=options.table)

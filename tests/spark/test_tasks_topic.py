@@ -1,4 +1,4 @@
-"""The work of a task of ``kafka-topic`` in a worker; no JVM."""
+"""A ``kafka-topic`` task in a worker; without a JVM."""
 
 import pickle
 
@@ -13,7 +13,7 @@ from kafkaframes.spark.sources import tasks
 from kafkaframes.spark.sources.tasks import read_topic
 
 
-def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(monkeypatch):
+def test_a_slice_is_read_after_pickling_and_an_empty_one_has_no_rows(monkeypatch):
     calls = []
     monkeypatch.setattr(tasks, "freeze_imports", lambda: calls.append("settled"))
     monkeypatch.setattr(topic_reading, "read_range", lambda *arguments: calls.append(arguments) or iter(["batch"]))

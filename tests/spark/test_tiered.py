@@ -1,4 +1,4 @@
-"""``kafka-log`` over tiered stores: the records of the truth, few bytes fetched, damage told and read around."""
+"""``kafka-log`` on tiered stores: the records of the reference, few fetched bytes, damage reported and skipped."""
 
 import base64
 import gzip
@@ -42,7 +42,7 @@ def truth_of(case, name, offsets):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_records_of_a_store_are_those_that_kafka_read(name):
+def test_records_of_a_store_equal_those_of_kafka(name):
     case = CASES / name
     index = json.loads((case / "index.json").read_text())
     for partition in index["partitions"]:
@@ -67,7 +67,7 @@ def test_records_of_a_store_are_those_that_kafka_read(name):
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolation):
+def test_transactions_of_a_store_are_read_without_its_segments(isolation):
     case = CASES / "zstd-encrypted-transactions"
     index = json.loads((case / "index.json").read_text())
     (directory,) = discover(str(case / "store"), options={"key_files": tuple(keys_of(case)["keyFile"].split(","))})
@@ -87,11 +87,11 @@ def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolat
         assert got == [n for n in consumed_offsets if n < walked_state.end_offset_for(isolation)]
 
 
-# ------------------------------------------------------------------------------------------------- a store of our own
+# A store built by the test
 
 
 def upload(store, tmp_path, base, *, count=2000, size=100):
-    """A segment of small batches with its indexes, uploaded."""
+    """Upload a segment of small batches with its indexes."""
     path = tmp_path / f"{base:020d}.log"
     rows = [{"key": b"k%d" % n, "value": bytes([n % 251]) * size, "timestamp": base + n} for n in range(count)]
     path.write_bytes(build_records(rows, base_offset=base, leader_epoch=0, batch_records=20))
@@ -124,7 +124,7 @@ def bounds(first, end):
 
 @pytest.mark.parametrize(("first", "end"), [(0, 10_000), (4321, 4421), (1999, 2001), (5999, 6000), (9990, 10_000)])
 @pytest.mark.parametrize("kind", ["zstd", "plain", "both"])
-def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
+def test_a_range_fetches_only_its_chunks(tmp_path, kind, first, end):
     pair = KeyPair.make("k") if kind == "both" else None
     (tmp_path / "k.pem").write_bytes(pair.pem if pair else b"")
     store = TieredStore(tmp_path / "store", chunk_size=10_000, compress=kind != "plain", keys=pair)
@@ -145,14 +145,14 @@ def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
         assert meter.bytes_read <= plan.bytes_to_fetch + overhead + 2 * 10_000
 
 
-def test_an_index_that_lies_loses_no_record(store, caplog):
+def test_a_wrong_index_loses_no_record(store, caplog):
     main = store.written_paths[2]
     manifest = json.loads(Path(f"{main}.rsm-manifest").read_text())
     place = manifest["segmentIndexes"]["offset"]
     path = Path(f"{main}.indexes")
     raw = bytearray(path.read_bytes())
     entries = range(place["position"], place["position"] + place["size"], 8)
-    for at in entries:  # every entry says that its batch comes 500 offsets earlier than it does
+    for at in entries:  # every entry has an offset 500 below that of its batch
         raw[at : at + 4] = max(int.from_bytes(raw[at : at + 4], "big") - 500, (at - entries[0]) // 8 + 1).to_bytes(
             4, "big"
         )
@@ -164,7 +164,7 @@ def test_an_index_that_lies_loses_no_record(store, caplog):
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
-def test_a_damaged_chunk_costs_its_batches_only(store, caplog, table):
+def test_a_damaged_chunk_loses_only_its_batches(store, caplog, table):
     path = Path(f"{store.written_paths[1]}.log")
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
@@ -182,7 +182,7 @@ def test_a_damaged_chunk_costs_its_batches_only(store, caplog, table):
         read(store.root, name, table=table, mode="FAILFAST")
 
 
-def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
+def test_a_truncated_plain_object_is_read_to_its_end(tmp_path, caplog):
     store = TieredStore(tmp_path / "store", chunk_size=10_000)
     for base in (0, 2000):
         upload(store, tmp_path, base)
@@ -196,7 +196,7 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
         read(store.root, "offset", mode="FAILFAST")
 
 
-def test_what_is_missing_is_told_and_the_rest_is_read(store, caplog):
+def test_missing_objects_are_reported_and_the_rest_is_read(store, caplog):
     Path(f"{store.written_paths[1]}.log").unlink()
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row["offset"] for row in read(store.root, "offset")]
@@ -209,7 +209,7 @@ def test_what_is_missing_is_told_and_the_rest_is_read(store, caplog):
         read(store.root, "offset", mode="FAILFAST")
 
 
-def test_two_topics_of_one_name_are_named_and_not_mixed(store, tmp_path):
+def test_two_topics_with_the_same_name_are_reported_and_not_mixed(store, tmp_path):
     other = TieredStore(store.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA", chunk_size=10_000)
     upload(other, tmp_path, 0)
     with pytest.raises(LogDirError, match=r"two topics with the same name.*has AAAAAAAAAAAAAAAAAAAAAA") as caught:
@@ -218,7 +218,7 @@ def test_two_topics_of_one_name_are_named_and_not_mixed(store, tmp_path):
     assert len(read(other.folder.parent, "offset")) == 2000
 
 
-def test_read_records_takes_objects(store, tmp_path):
+def test_read_records_accepts_objects(store, tmp_path):
     path = f"{store.written_paths[1]}.log"
     offsets = [n for batch in read_records(path, columns=["offset"]) for n in batch.column("offset").to_pylist()]
     assert offsets == list(range(2000, 4000))
@@ -228,7 +228,7 @@ def test_read_records_takes_objects(store, tmp_path):
         read_batches(path)
 
 
-def test_a_store_in_s3_and_the_local_log_are_one(s3):
+def test_a_store_in_s3_and_the_local_log_are_read_as_one_log(s3):
     import fsspec
 
     case = CASES / "settings-changed"
@@ -267,8 +267,10 @@ def test_spark_reads_an_encrypted_store(spark):
     assert frame.selectExpr("min(offset)", "max(offset)", "count(*)").first()[:] == (0, 3089, 3090)
 
 
-def test_a_damaged_chunk_is_told_where_several_copies_are_read_as_one(tmp_path, store):
-    """Two local copies have the first segment, the store alone the others: what is lost there is lost for the log."""
+def test_a_damaged_chunk_is_reported_when_several_copies_are_merged(tmp_path, store):
+    """Two local copies have the first segment, and only the store has the others: records lost in the store are lost
+    for the log.
+    """
     for broker in ("one", "two"):
         (tmp_path / broker / "orders-0").mkdir(parents=True)
         name = f"{0:020d}.log"
@@ -293,7 +295,7 @@ def test_a_damaged_chunk_is_told_where_several_copies_are_read_as_one(tmp_path, 
         list(read_records(paths, on_damage="fail"))
 
 
-def test_a_damaged_chunk_whose_records_another_copy_has_costs_nothing(tmp_path, store):
+def test_a_damaged_chunk_with_its_records_in_another_copy_loses_nothing(tmp_path, store):
     for broker in ("one", "two"):
         (tmp_path / broker / "orders-0").mkdir(parents=True)
         for base in (0, 2000):

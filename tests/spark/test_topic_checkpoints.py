@@ -1,4 +1,6 @@
-"""Exactly once, whatever becomes of the checkpoint: each row is in the topic once, or the query says why it stops."""
+"""Exactly-once writes for restored, deleted or copied checkpoints: each row is in the topic once, or the query gives
+the reason why it stops.
+"""
 
 import shutil
 from pathlib import Path
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 def run(spark, servers, checkpoint, *, reading=None, change=lambda frame: frame, **options):  # noqa: F811
-    """Write what is there from ``in`` to ``out``."""
+    """Write all rows of ``in`` to ``out``."""
     stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     frame = stream.options(**{"subscribe": "in", "startingOffsets": "earliest"} | (reading or {})).load()
     options = {"kafka.bootstrap.servers": servers, "topic": "out", **options}
@@ -23,7 +25,7 @@ def run(spark, servers, checkpoint, *, reading=None, change=lambda frame: frame,
 
 
 def check_refusal(spark, servers, checkpoint, reason, **options):  # noqa: F811
-    """Check that a query stops for a reason, has written nothing, and names both choices."""
+    """Check that a query stops for a reason, writes nothing, and names both choices."""
     before = sorted(values(servers, "out"))
     with pytest.raises(Exception, match=rf"(?s)does not fit the marker.*{reason}.*onForeignMarker=skip.*sink="):
         run(spark, servers, checkpoint, **options)
@@ -38,7 +40,7 @@ def copy_checkpoint(checkpoint: Path, name: str) -> Path:
     return Path(shutil.copytree(checkpoint, checkpoint.with_name(name)))
 
 
-def test_a_checkpoint_that_is_restored_from_an_older_copy(spark, servers, tmp_path):  # noqa: F811
+def test_a_checkpoint_restored_from_an_older_copy(spark, servers, tmp_path):  # noqa: F811
     rows = produce(servers, 0, 20)
     run(spark, servers, tmp_path / "checkpoint")
     copy = copy_checkpoint(tmp_path / "checkpoint", "copy")
@@ -54,7 +56,7 @@ def test_a_checkpoint_that_is_restored_from_an_older_copy(spark, servers, tmp_pa
         run(spark, servers, tmp_path / "checkpoint", change=count, onForeignMarker="skip")
 
 
-def test_a_checkpoint_that_is_deleted(spark, servers, tmp_path):  # noqa: F811
+def test_a_deleted_checkpoint(spark, servers, tmp_path):  # noqa: F811
     rows = produce(servers, 0, 20)
     run(spark, servers, tmp_path / "checkpoint")
     shutil.rmtree(tmp_path / "checkpoint")
@@ -64,7 +66,7 @@ def test_a_checkpoint_that_is_deleted(spark, servers, tmp_path):  # noqa: F811
     assert sorted(values(servers, "out")) == sorted(rows)
 
 
-def test_a_checkpoint_that_is_copied_to_two_queries(spark, servers, tmp_path):  # noqa: F811
+def test_a_checkpoint_copied_to_two_queries(spark, servers, tmp_path):  # noqa: F811
     rows = produce(servers, 0, 20)
     run(spark, servers, tmp_path / "checkpoint")
     copy = copy_checkpoint(tmp_path / "checkpoint", "copy")
@@ -79,11 +81,11 @@ def test_a_checkpoint_that_is_copied_to_two_queries(spark, servers, tmp_path):  
     check_refusal(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
 
 
-def test_source_options_that_are_changed_between_restarts(spark, servers, tmp_path):  # noqa: F811
+def test_source_options_changed_between_restarts(spark, servers, tmp_path):  # noqa: F811
     rows = produce(servers, 0, 40)
     checkpoint = tmp_path / "checkpoint"
     run(spark, servers, checkpoint, reading={"maxOffsetsPerTrigger": "20"})
-    for name in ("1", ".1.crc"):  # as if the query had been killed before it noted its commit
+    for name in ("1", ".1.crc"):  # as if the query had been killed before it stored its commit
         (checkpoint / "commits" / name).unlink()
     changes = {"maxOffsetsPerTrigger": "7", "startingOffsets": "latest", "minPartitions": "4"}
     check_refusal(

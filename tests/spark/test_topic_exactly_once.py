@@ -1,7 +1,7 @@
 """Each micro-batch in one transaction: failures, kills and replays leave every row in the topic once.
 
-By ``write_topic``, and by ``writeStream.format``. What is cut off at each step of the protocol:
-``test_topic_transaction.py``, without Spark; the process of the second: ``tests/jobs/write_topic``.
+With ``write_topic``, and with ``writeStream.format``. Failures at each step of the protocol:
+``test_topic_transaction.py``, without Spark. The process of the second one: ``tests/jobs/write_topic``.
 """
 
 import os
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 from tests.processes import descendants_of
-from tests.spark.topics import make_anew
+from tests.spark.topics import recreate_topic
 
 import kafkaframes
 from kafkaframes.client import Consumer, Producer
@@ -29,19 +29,19 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def servers(brokers):
-    make_anew(brokers.bootstrap_servers, "in", 2)
-    make_anew(brokers.bootstrap_servers, "out", 3)
+    recreate_topic(brokers.bootstrap_servers, "in", 2)
+    recreate_topic(brokers.bootstrap_servers, "out", 3)
     return brokers.bootstrap_servers
 
 
 def kill_workers() -> bool:
-    """Kill the Python workers of this process's Spark, not the daemons that make them."""
+    """Kill the Python workers of this process's Spark, but not the daemons that fork them."""
     daemons = {each.pid for each in descendants_of(os.getpid()) if "pyspark.daemon" in each.arguments}
     return kill(each.pid for each in descendants_of(os.getpid()) if each.pid in daemons and each.parent in daemons)
 
 
 def kill_an_executor() -> bool:
-    """Kill one of its executors; that one's workers end a moment later by themselves."""
+    """Kill one of its executors. The executor's workers end by themselves a moment later."""
     return kill(
         [each.pid for each in descendants_of(os.getpid()) if "CoarseGrainedExecutorBackend" in each.arguments][:1]
     )
@@ -93,7 +93,7 @@ def run(spark, servers, checkpoint, start, *, failing: bool = False) -> None:
     assert start(frame, options, checkpoint).awaitTermination(240)
 
 
-def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers, tmp_path, start):
+def test_a_failed_batch_and_one_repeated_after_its_commit(spark, servers, tmp_path, start):
     checkpoint = tmp_path / "checkpoint"
     expected_values = produce(servers, 0, 60)
     with pytest.raises(Exception, match="a task fails"):
@@ -102,7 +102,7 @@ def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers
     run(spark, servers, str(checkpoint), start)
     assert sorted(values(servers, "out")) == sorted(expected_values)
     newest = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
-    for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it noted its commit
+    for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it stored its commit
         (checkpoint / "commits" / name).unlink(missing_ok=True)
     expected_values += produce(servers, 60, 90)
     run(spark, servers, str(checkpoint), start)
@@ -110,7 +110,7 @@ def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers
     shutil.rmtree(checkpoint)
 
 
-def test_workers_that_are_killed_while_they_send(spark, brokers, servers, tmp_path):
+def test_workers_killed_while_they_send(spark, brokers, servers, tmp_path):
     on = brokers.on
     expected_values = produce(servers, 0, 60)
     with on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule:
@@ -119,7 +119,7 @@ def test_workers_that_are_killed_while_they_send(spark, brokers, servers, tmp_pa
     assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
-def test_workers_that_are_killed_end_a_query_by_format_and_its_next_run_writes_all(spark, brokers, servers, tmp_path):
+def test_killed_workers_end_a_format_query_and_its_next_run_writes_all_rows(spark, brokers, servers, tmp_path):
     expected_values = produce(servers, 0, 60)
     with (
         brokers.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule,
@@ -132,22 +132,22 @@ def test_workers_that_are_killed_end_a_query_by_format_and_its_next_run_writes_a
     assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
-def test_a_query_moves_between_both_ways_to_write_and_back(spark, servers, tmp_path):
+def test_a_query_switches_between_both_ways_to_write(spark, servers, tmp_path):
     expected_values = []
     for round_, start in enumerate((by_function, by_format, by_function)):
         expected_values += produce(servers, 20 * round_, 20 * round_ + 20)
         run(spark, servers, str(tmp_path / "checkpoint"), start)
         newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-        newest.unlink()  # as if it had been killed before it noted its commit: the other knows the marker
+        newest.unlink()  # as if the query had been killed before it stored its commit: the other one knows the marker
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
     run(spark, servers, str(tmp_path / "checkpoint"), by_format)
     assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
-# the broker's side of a connection that is opened while its node stops is not always closed before it is collected
+# The broker's side of a connection that is opened while its node stops is not always closed before it is collected.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("collect_garbage")
-def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path, start):
+def test_a_broker_that_restarts_in_a_micro_batch(spark, brokers, servers, tmp_path, start):
     on = brokers.on
     expected_values = produce(servers, 0, 60)
     restarts = []
@@ -169,7 +169,7 @@ def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers,
     assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
-def test_a_checkpoint_has_one_name_however_it_is_given(spark, tmp_path):
+def test_all_spellings_of_a_checkpoint_path_are_the_same_sink(spark, tmp_path):
     for path in (f"{tmp_path}/c", f"{tmp_path}/c/", f"file://{tmp_path}/c", f"file:{tmp_path}/d/../c"):
         assert _qualify_path(path) == HadoopFiles(spark, path).path == f"file:{tmp_path}/c"
 
@@ -191,7 +191,7 @@ spark.stop()
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_workers_and_then_an_executor_goes_on_and_repeats_no_doomed_task(
+def test_a_cluster_that_loses_workers_and_an_executor_continues_without_repeating_hopeless_tasks(
     brokers, servers, tmp_path
 ):
     kills = iter([kill_workers, kill_an_executor])
@@ -209,4 +209,4 @@ def test_a_cluster_that_loses_workers_and_then_an_executor_goes_on_and_repeats_n
     assert rule.count
     assert sorted(values(servers, "out")) == sorted(expected_values)
     assert "micro-batch 0 is written again" in text
-    assert set(re.findall(r"Lost task \d+\.(\d+)", text)) == {"0"}  # attempts; Spark would repeat each three times
+    assert set(re.findall(r"Lost task \d+\.(\d+)", text)) == {"0"}  # attempts; Spark would repeat each one three times

@@ -1,4 +1,4 @@
-"""The listener that tells how far behind a stream is, in a query."""
+"""The listener that reports the lag of a stream, in a query."""
 
 import pytest
 from tests.spark.test_topic_progress import servers  # noqa: F401  a fixture
@@ -10,10 +10,10 @@ NOW_MS = 1_700_000_100_000
 
 
 @pytest.mark.spark
-def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, servers, tmp_path, monkeypatch):  # noqa: F811
+def test_each_micro_batch_is_reported_and_the_last_one_committed(spark, servers, tmp_path, monkeypatch):  # noqa: F811
     from kafkaframes.spark.progress.topic_listener import TopicListener
 
-    monkeypatch.setitem(TopicListener.close.__kwdefaults__, "seconds", 100.0)  # not 10, on a machine that is busy
+    monkeypatch.setitem(TopicListener.close.__kwdefaults__, "seconds", 100.0)  # not 10, on a busy machine
     options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging", "startingOffsets": "earliest"}
     options["kafka.default.api.timeout.ms"] = "100000"
     stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=400).load()
@@ -28,7 +28,7 @@ def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, server
         501,
         102,
         0,
-    ]  # each partition gets its share, rounded down, as with Spark's connector
+    ]  # each partition gets its share of the limit, rounded down, as with Spark's connector
     assert [commit.batch_id for commit in commits] == [0, 1, 2]
     assert commits[0].estimated_records == 501
     assert commits[0].estimated_bytes > 50_000

@@ -31,10 +31,10 @@ def gauges(port):
     return {(name, *re.findall(r'="([^"]*)"', label)): float(value) for name, label, value in matches}
 
 
-def test_lag_is_served_while_a_query_runs_and_goes_when_it_ends(spark, tmp_path):
+def test_lag_is_served_while_a_query_runs(spark, tmp_path):
     port = free_port()
     assert kafkaframes.spark.session(metrics_port=port) is spark
-    kafkaframes.spark.register(spark, metrics_port=port)  # asked for again: it is there already
+    kafkaframes.spark.register(spark, metrics_port=port)  # requested again: it exists already
     with Broker() as broker, Producer(broker.bootstrap_servers) as producer:
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="t", num_partitions=2)])
@@ -57,7 +57,7 @@ def test_lag_is_served_while_a_query_runs_and_goes_when_it_ends(spark, tmp_path)
             values = gauges(port)
 
 
-def test_an_address_at_which_nobody_can_listen_is_refused(spark):
+def test_an_address_that_cannot_be_bound_is_rejected(spark):
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         free_socket.listen()
@@ -66,7 +66,7 @@ def test_an_address_at_which_nobody_can_listen_is_refused(spark):
             kafkaframes.spark.register(spark, metrics_port=port)
 
 
-def test_a_topic_that_two_sources_of_a_query_read_has_a_series_for_each():
+def test_a_topic_read_by_two_sources_of_a_query_has_a_series_for_each():
     from kafkaframes.spark.progress.topic_metrics import TopicMetrics
 
     sources = [{"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}, "numInputRows": at} for at in (2, 5)]
@@ -80,13 +80,13 @@ def test_a_topic_that_two_sources_of_a_query_read_has_a_series_for_each():
 
 
 @pytest.mark.parametrize("port", [99_999, -1])
-def test_a_port_that_does_not_exist_is_refused_before_spark_starts(port):
+def test_an_invalid_port_is_rejected_before_spark_starts(port):
     for ask in (kafkaframes.spark.session, lambda **options: kafkaframes.spark.register(None, **options)):
         with pytest.raises(OptionError, match=rf"metrics_port={port} must be from 0 to 65535"):
             ask(metrics_port=port)
 
 
-def test_a_new_application_of_spark_is_listened_to_and_its_predecessor_forgotten():
+def test_a_new_spark_application_replaces_its_predecessor():
     from kafkaframes.spark.progress.topic_metrics import TopicMetrics
 
     metrics = TopicMetrics("127.0.0.1", 0)

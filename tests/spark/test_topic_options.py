@@ -1,4 +1,4 @@
-"""Options of ``kafka-topic``: what is read, what is refused, and what is said then. No Spark."""
+"""Options of ``kafka-topic``: accepted ones, rejected ones, and the error texts. Without Spark."""
 
 import logging
 
@@ -42,7 +42,7 @@ def test_the_record_format_reaches_the_producer(name):
     assert ProducerSettings.from_options(options.client).record_format == 0
 
 
-def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
+def test_logins_in_the_form_of_java_clients_are_accepted_by_reads_and_writes():
     login = {
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "SCRAM-SHA-256",
@@ -76,12 +76,12 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
         ({"maxTriggerDelay": "soon"}, "a duration such as"),
     ],
 )
-def test_what_is_refused_and_how(options, message):
+def test_invalid_options_and_their_errors(options, message):
     with pytest.raises(OptionError, match=message):
         parse(**options)
 
 
-def test_a_group_to_start_at():
+def test_a_group_as_the_start():
     assert parse(startingOffsets="group: readers ").start == GroupBound("readers")
 
 
@@ -89,7 +89,7 @@ PARTITIONERS = {"partitioner.class": "round_robin", "partitioner.ignore.keys": "
 
 
 @pytest.mark.parametrize("name", PARTITIONERS)
-def test_writes_reject_another_partitioner_than_kafkas_default(name):
+def test_writes_accept_only_kafkas_default_partitioner(name):
     with pytest.raises(OptionError, match=rf"kafka.{name}: Spark's writers use the default partitioner"):
         parse_topic_write_options({**BASE, f"kafka.{name}": PARTITIONERS[name]})
     assert parse_topic_write_options(
@@ -100,7 +100,7 @@ def test_writes_reject_another_partitioner_than_kafkas_default(name):
 @pytest.mark.parametrize(
     "name", sorted(name for name, java_property in java_properties().items() if java_property.treatment != "rejected")
 )
-def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
+def test_every_java_setting_is_accepted_by_reads_and_writes(name):
     if f"kafka.{name}" in FORBIDDEN_OPTIONS or name in PARTITIONERS or name.startswith("share."):
         return
     value = VALUES.get(name, "1")
@@ -119,7 +119,7 @@ def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
     )
 
 
-def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(caplog):
+def test_settings_without_an_effect_are_logged_once_at_planning(caplog):
     _log_ignored_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         parse_topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
@@ -130,7 +130,7 @@ def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(capl
     assert ConsumerSettings.from_options(options.client).client_rack == "eu-1"
 
 
-def test_limits_of_a_micro_batch_must_leave_room():
+def test_limits_of_a_micro_batch_must_be_consistent():
     servers_options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
     for stream in (True, False):
         with pytest.raises(OptionError, match="minOffsetsPerTrigger=20 must not be above maxOffsetsPerTrigger=15"):
@@ -143,21 +143,21 @@ def test_limits_of_a_micro_batch_must_leave_room():
 @pytest.mark.parametrize(
     ("codec", "level", "bounds"), [("zstd", "99", "-131072 to 22"), ("gzip", "10", "-1 to 9"), ("lz4", "0", "1 to 17")]
 )
-def test_a_compression_level_is_checked_when_planned(codec, level, bounds):
+def test_a_compression_level_is_checked_at_planning(codec, level, bounds):
     options = {"kafka.bootstrap.servers": "h:1", "kafka.compression.type": codec}
     with pytest.raises(OptionError, match=rf"option kafka\.compression\.{codec}\.level={level} must be from {bounds}"):
         parse_topic_write_options({**options, f"kafka.compression.{codec}.level": level})
     parse_topic_write_options({**options, f"kafka.compression.{codec}.level": "5"})
 
 
-def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
+def test_the_sinks_producer_uses_max_request_size_and_max_block_ms():
     """``kafka.max.request.size`` and ``kafka.max.block.ms``, from the option to the client's error."""
     with Broker() as broker:
         options = {"kafka.max.request.size": "1000", "kafka.max.block.ms": "300", "topic": "t"}
         client = parse_topic_write_options({**options, "kafka.bootstrap.servers": broker.bootstrap_servers})
         with open_producer(client) as producer, pytest.raises(EncodeError, match="`max_request_size` is 1000"):
             producer.send_arrow(pa.table({"value": [b"x" * 2_000]}), topic="t")
-    producer = open_producer(client)  # the broker is away now
+    producer = open_producer(client)  # the broker is down now
     with pytest.raises(NetworkError, match=r"300 ms.*`max_block_ms`"):
         producer.send_arrow(pa.table({"value": [b"x"]}), topic="t")
     producer.close()
@@ -173,7 +173,7 @@ def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
         ("kafka.security_protocol", "SSL", "security_protocol"),
     ],
 )
-def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_names(option, value, setting):
+def test_all_clients_of_a_write_use_connection_settings_under_any_name(option, value, setting):
     """The markers' consumer and the admin client connect as the producer does."""
     options = parse_topic_write_options({**BASE, "topic": "t", option: value})
     for client in (ProducerSettings.from_options(options.client), ConsumerSettings.from_options(options.connection)):
@@ -181,18 +181,18 @@ def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_name
 
 
 @pytest.mark.parametrize("name", ["kafka.request.required.acks", "kafka.enable_idempotence", "kafka.transactional_id"])
-def test_an_exactly_once_write_refuses_the_settings_that_it_determines_under_each_of_their_names(name):
+def test_an_exactly_once_write_rejects_reserved_settings_under_any_name(name):
     with pytest.raises(OptionError, match=r"an exactly-once write sets this option itself"):
         check_exactly_once(parse_topic_write_options({**BASE, "topic": "t", name: "1"}))
 
 
 @pytest.mark.parametrize("name", ["kafka.auto_offset_reset", "kafka.auto.commit.enable", "kafka.interceptors"])
-def test_a_forbidden_client_setting_is_refused_under_each_of_its_names(name):
+def test_a_forbidden_client_setting_is_rejected_under_any_name(name):
     with pytest.raises(OptionError, match=name):
         parse(**{name: "latest"})
 
 
-def test_a_read_takes_the_isolation_level_under_each_of_its_names():
+def test_a_read_accepts_the_isolation_level_under_any_name():
     assert parse(**{"kafka.isolation_level": "read_committed"}).client["isolation.level"] == "read_committed"
     with pytest.raises(OptionError, match=r"isolation_level and isolation\.level are names of one setting"):
         parse(**{"kafka.isolation_level": "read_committed", "kafka.isolation.level": "read_committed"})
@@ -201,11 +201,11 @@ def test_a_read_takes_the_isolation_level_under_each_of_its_names():
 @pytest.mark.parametrize(
     ("text", "expected_ms"), [("10us", 0), ("2500us", 2), ("7ms", 7), ("7", 7), ("2min", 120_000), ("1d", 86_400_000)]
 )
-def test_a_delay_has_each_unit_of_spark(text, expected_ms):
+def test_a_delay_accepts_every_time_unit_of_spark(text, expected_ms):
     assert parse(maxTriggerDelay=text).max_trigger_delay_ms == expected_ms
 
 
-def test_options_of_spark_without_an_effect_have_its_ranges():
+def test_spark_options_without_an_effect_are_still_range_checked():
     parse(**{"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "0"})
     with pytest.raises(OptionError, match=r"option fetchOffset\.retryIntervalMs=-1: must be 0 or more"):
         parse(**{"fetchOffset.retryIntervalMs": "-1"})

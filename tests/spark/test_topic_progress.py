@@ -1,11 +1,11 @@
-"""How far behind a stream is: exact in offsets, estimated in records, bytes and time; offsets for lag tools."""
+"""The lag of a stream: exact in offsets, estimated in records, bytes and time; committed offsets for lag tools."""
 
 import json
 
 import pyarrow as pa
 import pytest
 from tests.scan.log.test_following import append
-from tests.spark.topics import make_anew
+from tests.spark.topics import recreate_topic
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
 from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, estimate_lags, parse_progress
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_100_000
 
 @pytest.fixture(scope="module")
 def servers(brokers):
-    make_anew(brokers.bootstrap_servers, "lagging", 2)
+    recreate_topic(brokers.bootstrap_servers, "lagging", 2)
     rows = {
         "value": [b"v" * 100] * 900,
         "partition": pa.array([n % 3 // 2 for n in range(900)], pa.int32()),
@@ -30,7 +30,7 @@ def progress_json(*sources, **others):
     return json.dumps({"id": "q", "runId": "r", "name": "n", "batchId": 3, "sources": sources} | others)
 
 
-def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
+def test_offsets_of_topics_are_found_in_both_forms_and_others_ignored():
     ours = {"endOffset": {"t": {"0": 5, "1": 9}}, "latestOffset": {"t": {"0": 7, "1": 9, "2": 4}}, "numInputRows": 5}
     text = {"endOffset": '{"u": {"0": 1}}', "latestOffset": None, "numInputRows": 1}
     rate = {"endOffset": 17, "latestOffset": "17", "numInputRows": 3}
@@ -46,7 +46,7 @@ def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
     assert parse_progress(progress_json(rate, files)) is None
 
 
-def test_a_topic_that_is_read_twice_is_behind_twice_and_its_group_stays_at_the_lower_offset():
+def test_a_topic_read_twice_has_two_lags_and_its_group_the_lower_offset():
     progress = parse_progress(
         progress_json(*({"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}} for at in (5, 2, 7)))
     )
@@ -55,7 +55,7 @@ def test_a_topic_that_is_read_twice_is_behind_twice_and_its_group_stays_at_the_l
     assert progress.next_offsets == {TopicPartition("t", 0): 2}
 
 
-def test_what_is_behind_is_estimated_from_batches_there(servers):
+def test_lag_is_estimated_from_existing_batches(servers):
     lags = (PartitionLag("lagging", 0, 100, 600), PartitionLag("lagging", 1, 300, 300))
     progress = TopicProgress("q", "r", None, 0, 1, lags)
     with Consumer(servers, enable_auto_commit=False, auto_offset_reset="none") as consumer:
@@ -67,7 +67,7 @@ def test_what_is_behind_is_estimated_from_batches_there(servers):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("source", ["kafka-topic", "kafka-log"])
-def test_a_stream_that_starts_at_latest_with_nothing_to_read_goes_on(spark, servers, source, tmp_path):
+def test_a_stream_from_latest_without_new_rows_continues(spark, servers, source, tmp_path):
     append(tmp_path, 0, 10)
     options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging"} if source == "kafka-topic" else {}
     stream = spark.readStream.format(source).options(**options)

@@ -1,4 +1,4 @@
-"""The reader of a stream of live topics, as Spark calls it; no JVM."""
+"""The reader of a live topic stream, as Spark calls it; without a JVM."""
 
 import json
 
@@ -20,8 +20,10 @@ def stream_reader(servers, topic, **options):
     return KafkaTopicStreamReader(parse_topic_options(topic_settings, is_stream=True), choose_columns(None))
 
 
-def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
-    """Spark asks before it looks for new rows and may again when it plans them: none between the two may be lost."""
+def test_the_start_of_a_new_query_does_not_move_while_rows_arrive(servers):
+    """Spark asks before it looks for new rows, and may ask again when it plans them: no row between the two may be
+    lost.
+    """
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "moving", 5)
@@ -37,7 +39,7 @@ def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
 
 
 def test_a_new_query_without_rows_begins_with_an_empty_micro_batch(servers):
-    """Spark plans one although nothing is there; the same one of an earlier run is refused."""
+    """Spark plans one although no row exists; the same one of an earlier run is rejected."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "idle", 5)
@@ -52,8 +54,8 @@ def test_a_new_query_without_rows_begins_with_an_empty_micro_batch(servers):
     after.stop()
 
 
-def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
-    """Offsets alone do not tell: the new topic ends where the old one was read to, or behind it."""
+def test_a_recreated_topic_of_equal_length_is_detected_by_its_id(servers):
+    """Offsets alone are not sufficient: the new topic ends at or after the offset to which the old one was read."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "again", 5)
@@ -61,7 +63,7 @@ def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
     start = reader.initialOffset()
     read = reader.latestOffset(start, ReadAllAvailable())
     assert [name.partition("@")[0] for name in read] == ["again", "again"]
-    assert parse_offsets(json.dumps(read)) == {"again": {"0": 5}}  # as Spark's connector reads it
+    assert parse_offsets(json.dumps(read)) == {"again": {"0": 5}}  # as with Spark's connector
     make(servers, "again", 8)
     reason = "topic again was deleted and recreated .* new checkpoint.*`kafkaframes checkpoint convert`.*=false reads"
     with pytest.raises(OptionError, match=reason):
@@ -70,15 +72,15 @@ def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
         reader.partitions(start, read)
     reader.stop()
     loose = stream_reader(servers, "again", failOnDataLoss="false")
-    assert loose.partitions(start, read) == []  # those rows are gone
+    assert loose.partitions(start, read) == []  # those rows are lost
     end = loose.latestOffset(read, ReadAllAvailable())
     assert [(task.value.first, task.value.end) for task in loose.partitions(read, end)] == [(0, 8)]
     assert loose.latestOffset(end, ReadAllAvailable()) == end
     loose.stop()
 
 
-def test_a_checkpoint_without_ids_is_taken_as_it_is(servers):
-    """Of an earlier version, of Spark's connector, or converted: no empty micro-batch comes of that."""
+def test_a_checkpoint_without_topic_ids_is_accepted(servers):
+    """From an earlier version, from Spark's connector, or converted: it causes no empty micro-batch."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "plain", 5)
@@ -104,7 +106,7 @@ def ranges(works):
     return [(work.value.topic, work.value.partition, work.value.first, work.value.end) for work in works]
 
 
-def test_a_new_partition_that_lost_its_first_records_is_an_error_or_read_from_where_it_begins(servers, caplog):
+def test_a_new_partition_without_its_first_records_is_an_error_or_read_from_its_earliest_offset(servers, caplog):
     """KafkaMicroBatchStream: "Added partition .. starts from .. instead of 0. Some data may have been missed"."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
@@ -134,7 +136,7 @@ def test_a_new_partition_that_lost_its_first_records_is_an_error_or_read_from_wh
 
 @pytest.fixture
 def pair(servers):
-    """Two topics of five records each, of which a stream has read everything; and how to hide some of them."""
+    """Two topics with five records each, which a stream has read completely, and a function that hides some of them."""
     from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     for topic in ("pair-a", "pair-b"):
@@ -173,8 +175,10 @@ def pair(servers):
         each.reader.stop()
 
 
-def test_topics_that_are_not_listed_for_a_while_keep_their_offsets(servers, pair, caplog):
-    """SPARK-41375: brokers that list nothing do not make a micro-batch of no topics, after which all is read again."""
+def test_topics_missing_from_a_listing_keep_their_offsets(servers, pair, caplog):
+    """SPARK-41375: if brokers list no topics, there must be no micro-batch without topics, after which everything is
+    read again.
+    """
     loose = pair(failOnDataLoss="false")
     loose.hide("pair-a", "pair-b")
     for _ in range(3):
@@ -187,7 +191,7 @@ def test_topics_that_are_not_listed_for_a_while_keep_their_offsets(servers, pair
     assert works == [("pair-a", 0, 5, 7)]
     b_id = next(name for name in loose.start if name.startswith("pair-b@"))
     assert end.keys() == {"pair-a", next(n for n in loose.start if n.startswith("pair-a@")), f"{b_id}/0=5"}
-    assert parse_offsets(json.dumps(end)) == {"pair-a": {"0": 7}}  # as Spark's connector reads it
+    assert parse_offsets(json.dumps(end)) == {"pair-a": {"0": 7}}  # as with Spark's connector
     assert loose.latest(end) == end
     send(servers, "pair-a", 1)
     end, works = loose.batch(end)  # it is still not listed
@@ -200,10 +204,10 @@ def test_topics_that_are_not_listed_for_a_while_keep_their_offsets(servers, pair
     assert back["pair-b"] == {"0": 8}
     assert f"{b_id}/0=5" not in back
     another_run = pair(failOnDataLoss="true")
-    assert another_run.batch(end)[1] == [("pair-b", 0, 5, 8)]  # on the checkpoint of the first
+    assert another_run.batch(end)[1] == [("pair-b", 0, 5, 8)]  # on the checkpoint of the first query
 
 
-def test_a_topic_that_returns_with_another_id_is_new(servers, pair, caplog):
+def test_a_topic_that_returns_with_another_id_is_a_new_topic(servers, pair, caplog):
     loose = pair(failOnDataLoss="false")
     loose.hide("pair-b")
     send(servers, "pair-a", 1)
@@ -218,7 +222,7 @@ def test_a_topic_that_returns_with_another_id_is_new(servers, pair, caplog):
     assert loose.latest(new) == new
 
 
-def test_a_run_of_available_now_ends_without_the_topics_that_are_not_listed(servers, pair):
+def test_an_available_now_run_ends_without_unlisted_topics(servers, pair):
     loose = pair(failOnDataLoss="false")
     loose.hide("pair-a", "pair-b")
     loose.reader.prepareForTriggerAvailableNow()
@@ -234,7 +238,7 @@ def test_a_run_of_available_now_ends_without_the_topics_that_are_not_listed(serv
     assert loose.batch(end)[1] == [("pair-b", 0, 5, 6)]
 
 
-def test_an_empty_list_is_asked_again_before_it_is_data_loss(servers, pair):
+def test_an_empty_listing_is_repeated_before_it_is_data_loss(servers, pair):
     strict = pair(**{"kafka.default.api.timeout.ms": "30000", "kafka.request.timeout.ms": "20000"})
     follower, now, lists = strict.reader.follower, [0.0], []
     follower._clock = lambda: now[0]
@@ -255,5 +259,5 @@ def test_an_empty_list_is_asked_again_before_it_is_data_loss(servers, pair):
     assert 30 <= now[0] < 35
     strict.hide("pair-b")
     with pytest.raises(OptionError, match="pair-b-0, read up to offset 5, has vanished"):
-        strict.latest(strict.start)  # a partial list is not asked again
+        strict.latest(strict.start)  # a partial listing is not repeated
     assert now[0] < 35

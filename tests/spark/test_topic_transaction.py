@@ -1,6 +1,6 @@
-"""One micro-batch, one transaction: wherever it is cut off, what is written in the end is there once. No Spark.
+"""One micro-batch in one transaction: after a failure at any step, its rows are written exactly once. Without Spark.
 
-The driver's half and the tasks' half run in one process here, over the embedded brokers or a real cluster.
+The driver's part and the tasks' part run in one process here, with the embedded brokers or a real cluster.
 """
 
 import logging
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from tests.spark.topics import make_anew, read_committed
+from tests.spark.topics import read_committed, recreate_topic
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
@@ -35,7 +35,7 @@ STEPS = ("before", "half", "sent", "committed")
 
 
 class KilledError(BaseException):
-    """A driver that is killed does nothing more: no abort, no clean end."""
+    """A killed driver does nothing more: neither an abort nor a clean end."""
 
 
 @pytest.fixture
@@ -47,19 +47,19 @@ def options(brokers, request):
 
 
 def write(options, batch_id, monkeypatch, *, kill_step="", times=None, before_end=lambda: None):
-    """Write a micro-batch, with the driver killed at ``kill_step``; call ``before_end`` before the commit."""
+    """Write a micro-batch, with the driver killed at ``kill_step``. Call ``before_end`` before the commit."""
     running = new_sink(options, monkeypatch, kill_step=kill_step, times=times, before_end=before_end)
     write_in_transaction(running, None, batch(batch_id))
 
 
 def batch(number):
-    """Return a micro-batch as a checkpoint has it."""
+    """Return a micro-batch as a checkpoint stores it."""
     ends = tuple(f'{{"in":{{"0":{end}}}}}' for end in (10 * number, 10 * number + 10))
     return StreamBatch("q", number, begins=ends[:1], ends=ends[1:])
 
 
 def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambda: None):
-    """Make what a run of a query has, with tasks that are threads here."""
+    """Create the sink of a query run, with tasks that are threads here."""
 
     def send(_, running, producer, **_options):
         if kill_step == "before":
@@ -82,7 +82,7 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
 
 
 def in_two_tasks(work, rows):
-    """Do what Spark's tasks do, two at a time, which write to the same partitions; return what they tell."""
+    """Do the work of Spark's tasks, two at a time, which write to the same partitions. Return their reported counts."""
     half = rows.num_rows // 2
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(write_rows, work, n, iter([rows.slice(n * half, half)])) for n in range(2)]
@@ -100,15 +100,15 @@ WANTED = sorted(ROWS.column("value").to_pylist())
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_an_answer_that_is_lost_after_its_request_was_carried_out(brokers, options, monkeypatch, api):
+def test_a_lost_response_to_a_processed_request(brokers, options, monkeypatch, api):
     with brokers.on(api).once().drop_reply() as rule:
         write(options, 0, monkeypatch)
     assert values(options) == WANTED
-    assert rule.count or api == "CreateTopics"  # the topic of markers is made once
+    assert rule.count or api == "CreateTopics"  # the marker topic is created once
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch, step):
+def test_a_killed_driver_writes_the_batch_again(options, monkeypatch, step):
     if step == "committed":
         write(options, 0, monkeypatch)
     else:
@@ -123,9 +123,7 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
 
 @pytest.mark.parametrize("with_marker", [True, False])
 @pytest.mark.parametrize("lost_count", [1, 2, 3])
-def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
-    options, monkeypatch, lost_count, with_marker, caplog
-):
+def test_a_batch_with_lost_tasks_is_retried_a_few_times(options, monkeypatch, lost_count, with_marker, caplog):
     losses = iter([LostTaskError("task 0 was lost")] * lost_count)
 
     def lose_a_task():
@@ -149,7 +147,7 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
     assert caplog.text.count("is written again: task 0 was lost") == min(lost_count, 2)
 
 
-def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):
+def test_an_error_of_a_task_ends_the_batch_at_once(options, monkeypatch):
     def fail():
         raise KafkaframesError("PRODUCER_FENCED")
 
@@ -163,7 +161,7 @@ def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):
 
 @pytest.fixture(scope="module")
 def impatient():
-    """A broker that allows transactions of a minute, of its own time."""
+    """A broker that limits transactions to a minute, with its own clock."""
     with Broker(config={"transaction.max.timeout.ms": 60_000}) as broker:
         broker.create_topic("t", partitions=3)
         yield broker
@@ -173,7 +171,7 @@ def options_of(servers, **more):
     return parse_topic_write_options({"kafka.bootstrap.servers": servers, "topic": "t", **more})
 
 
-def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeypatch, caplog):
+def test_a_batch_that_exceeds_the_transaction_timeout_is_reported(impatient, monkeypatch, caplog):
     brokers_time = SimpleNamespace(
         time=lambda: impatient.clock.now_ms / 1000, time_ns=lambda: impatient.clock.now_ms * 10**6
     )
@@ -192,7 +190,7 @@ def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeyp
     assert values(options) == WANTED
 
 
-def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, monkeypatch, caplog):
+def test_the_marker_stores_how_long_the_last_batch_took(options, monkeypatch, caplog):
     write(options, 0, monkeypatch)
     assert find_marker(read_markers(options), f"sink-of-{options.topic}", batch(1)).batch == batch(0)
     monkeypatch.setattr(sink, "find_marker", lambda *_: Marker(batch(0), 50_000))
@@ -204,17 +202,18 @@ def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, mon
     )
 
 
-def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impatient, monkeypatch):
+def test_a_timeout_above_the_limit_of_the_broker_is_rejected_before_anything_is_written(impatient, monkeypatch):
     options = options_of(impatient.bootstrap_servers, **{"kafka.transaction.timeout.ms": "60001"})
     with pytest.raises(
         OptionError, match=r"is 60001, which exceeds the brokers' transaction\.max\.timeout\.ms, 60000; nothing was"
     ):
         TransactionTimeouts.from_options(options)
-    with pytest.raises(OptionError, match="is 60001, which exceeds the brokers'"):  # who may not ask for settings
+    # without permission to describe settings
+    with pytest.raises(OptionError, match="is 60001, which exceeds the brokers'"):
         write(options, 0, monkeypatch, times=TransactionTimeouts(chosen_ms=60_001))
 
 
-def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(options, monkeypatch):
+def test_another_batch_with_the_same_number_is_rejected_and_nothing_is_written(options, monkeypatch):
     write(options, 3, monkeypatch)
     other = replace(batch(3), ends=('{"in":{"0":45}}',))
     for refused_batch in (other, batch(2), replace(batch(4), begins=batch(3).begins)):
@@ -223,7 +222,7 @@ def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(opti
     assert values(options) == WANTED
 
 
-def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_known(brokers, options, monkeypatch):
+def test_a_batch_that_is_never_repeated_reports_an_unknown_commit(brokers, options, monkeypatch):
     impatient = replace(options, client={**options.client, "default.api.timeout.ms": 3_000})
     with (
         brokers.on("EndTxn").drop_reply() as rule,
@@ -235,11 +234,11 @@ def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_kno
     assert values(options) == WANTED
 
 
-def test_a_topic_that_was_made_anew_is_noticed_before_anything_is_written(options, monkeypatch):
+def test_a_recreated_topic_is_detected_before_anything_is_written(options, monkeypatch):
     write(options, 3, monkeypatch)
     running = new_sink(options, monkeypatch)
     write_in_transaction(running, None, batch(4))
-    make_anew(options.client["bootstrap.servers"], options.topic, 3)
+    recreate_topic(options.client["bootstrap.servers"], options.topic, 3)
     for one, refused_batch in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
         with pytest.raises(
             KafkaframesError, match=r"was deleted and made anew since micro-batch 4 .* a new checkpoint"

@@ -1,4 +1,4 @@
-"""Rows that become records of topics, and rows that cannot."""
+"""Rows that become records of topics, and rows that are rejected."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from kafkaframes.spark.sinks.topic_writer import _select_columns, select_columns
 pytestmark = pytest.mark.spark
 
 
-def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
+def test_rows_are_written_to_a_topic_and_read_back_unchanged(spark, servers):
     frame = spark.sql(
         "SELECT CAST(id AS string) AS key, concat('v', id) AS value, "
         "timestamp_millis(1700000000000 + id) AS timestamp, "
@@ -30,7 +30,7 @@ def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
     assert min(row.timestamp.timestamp() for row in back) == 1_700_000_000.0
 
 
-def test_columns_of_no_record_are_ignored_and_so_is_the_timestamp_as_by_sparks_sink():
+def test_other_columns_and_the_timestamp_are_ignored_as_by_sparks_sink():
     options = TopicWriteOptions(client={}, topic="t")
     types = {"key": "binary", "value": "binary", "topic": "int", "offset": "bigint", "timestamp": "int"}
     assert select_columns_to_write(types, options) == ["key", "value"]
@@ -43,7 +43,7 @@ def test_columns_of_no_record_are_ignored_and_so_is_the_timestamp_as_by_sparks_s
     ]
 
 
-def test_names_of_other_columns_are_logged_once_and_those_of_readers_never(caplog):
+def test_other_column_names_are_logged_once_and_those_of_readers_never(caplog):
     options = TopicWriteOptions(client={}, topic="logged")
     types = {"keyy": "binary", "value": "binary", "vlaue": "binary", "offset": "bigint", "timestampType": "int"}
     for _ in range(3):  # to check the columns, to commit, in each micro-batch
@@ -63,13 +63,13 @@ def test_names_of_other_columns_are_logged_once_and_those_of_readers_never(caplo
         ("'v' AS value", {"topic": "t", "delivery": "exactly-once"}, "write_topic"),
     ],
 )
-def test_rows_that_are_no_records(spark, servers, select, options, reason):
+def test_invalid_rows_are_rejected(spark, servers, select, options, reason):
     writer = spark.sql(f"SELECT {select}").write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     with pytest.raises(Exception, match=reason):
         writer.options(**options).mode("append").save()
 
 
-def test_a_negative_partition_is_refused_as_by_sparks_sink():
+def test_a_negative_partition_is_rejected_as_by_sparks_sink():
     """KafkaSink: "Invalid partition: -1. Partition number should always be non-negative or null."."""
     options = parse_topic_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     rows = pa.record_batch({"value": [b"v"] * 3, "partition": pa.array([None, 0, -1], pa.int32())})

@@ -1,4 +1,4 @@
-"""What ``watch_topics`` refuses before a query begins."""
+"""The settings that ``watch_topics`` rejects before a query begins."""
 
 import pytest
 from tests.spark.test_topic_progress import servers  # noqa: F401  a fixture
@@ -9,7 +9,7 @@ from kafkaframes.errors import OptionError
 NOW_MS = 1_700_000_100_000
 
 
-def test_a_group_needs_the_name_of_its_query_and_settings_are_checked(servers):  # noqa: F811
+def test_a_group_requires_a_query_name_and_settings_are_checked(servers):  # noqa: F811
     for options, watch_settings, message in (
         ({"kafka.bootstrap.servers": servers}, {"group_id": "g"}, "two queries must not commit to the same group"),
         ({}, {}, "kafka.bootstrap.servers is missing"),

@@ -1,4 +1,4 @@
-"""Spark's Python workers after a task of ours."""
+"""Spark's Python workers after a task of this package."""
 
 import gc
 import subprocess
@@ -17,25 +17,25 @@ def frozen(_: int) -> int:
     return gc.get_freeze_count()
 
 
-def test_what_is_there_is_left_out_of_collections_once():
+def test_existing_objects_are_excluded_from_garbage_collection_once():
     gc.unfreeze()
-    freeze_imports.cache_clear()  # a test before this one may have settled this process
+    freeze_imports.cache_clear()  # an earlier test may have frozen this process
     try:
         freeze_imports()
         first = gc.get_freeze_count()
         more = [[] for _ in range(10_000)]
         freeze_imports()
-        # what is frozen may go, by other threads as well; what came later has not been added
+        # Frozen objects may be freed, also by other threads; later objects have not been added.
         assert 10_000 < gc.get_freeze_count() < first + 1_000
         assert len(more) == 10_000
     finally:
         gc.unfreeze()
         gc.collect()
-        gc.freeze()  # as the suite has it: see conftest.py
+        gc.freeze()  # as in the suite: see conftest.py
 
 
-def test_the_workers_of_a_session_settle_after_their_first_task(spark):
-    for _ in range(3):  # a session has two workers, or few more
+def test_workers_of_a_session_freeze_objects_after_their_first_task(spark):
+    for _ in range(3):  # a session has two workers, or a few more
         counts = list(run_on_spark(spark, frozen, [0, 1]))
     assert any(counts)
 
@@ -45,7 +45,7 @@ def test_the_workers_of_a_session_settle_after_their_first_task(spark):
     ("name", "options"),
     [("log", {"path": str(SHOP)}), ("topic", {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t"})],
 )
-def test_the_planner_of_a_stream_excludes_sparks_objects_from_collections_before_its_imports(name, options):
+def test_the_planner_of_a_stream_freezes_sparks_objects_before_its_imports(name, options):
     code = f"""
         import gc, sys
         from pyspark.sql.types import LongType, StructField, StructType

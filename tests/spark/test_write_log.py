@@ -7,7 +7,7 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.spark import write_log
 
 
-def test_the_modes_that_spark_has_not(spark, tmp_path):
+def test_modes_of_other_sinks_are_rejected(spark, tmp_path):
     path = tmp_path / "logs"
     frame = spark.range(0, 10, numPartitions=1).selectExpr("cast(id as string) as value")
     write_log(frame, str(path), topic="t")

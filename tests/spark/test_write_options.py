@@ -23,12 +23,12 @@ from kafkaframes.spark.sinks.columns import check_columns
         ({"segmentSize": "4g"}, "segment_bytes is 1 to"),
     ],
 )
-def test_bad_options_are_named(options, message):
+def test_invalid_options_are_named(options, message):
     with pytest.raises(KafkaframesError, match=message):
         parse_log_write_options({"path": "/data"} | options)
 
 
-def test_a_path_is_wanted():
+def test_a_path_is_required():
     with pytest.raises(OptionError, match="needs a path"):
         parse_log_write_options({"topic": "t"})
 
@@ -42,18 +42,18 @@ def test_a_path_is_wanted():
         ({"value": "binary", "colour": "string"}, "column colour: must be one of key, value"),
     ],
 )
-def test_bad_columns_are_named(columns, message):
+def test_invalid_columns_are_named(columns, message):
     with pytest.raises(OptionError, match=message):
         check_columns(columns, WriteSettings(now_ms=0, topic="t"))
 
 
-def test_a_topic_and_offsets_to_keep_are_wanted():
+def test_a_topic_and_the_offsets_to_keep_are_required():
     with pytest.raises(OptionError, match="the topic is missing"):
         check_columns({"value": "binary"}, WriteSettings(now_ms=0))
     with pytest.raises(OptionError, match="requires the column offset"):
         check_columns({"value": "binary"}, WriteSettings(now_ms=0, topic="t", keep_offsets=True))
 
 
-def test_what_the_source_gives_may_be_written():
+def test_columns_of_the_source_may_be_written():
     columns = {"key": "binary", "value": "binary", "topic": "string", "timestampType": "int", "magic": "tinyint"}
     check_columns(columns, WriteSettings(now_ms=0))

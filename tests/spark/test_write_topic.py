@@ -1,4 +1,4 @@
-"""``write_topic`` of a batch: all of it or nothing, and options that it chooses itself."""
+"""``write_topic`` of a batch: all rows or none, and settings that it reserves."""
 
 import pytest
 from tests.spark.test_topic_exactly_once import values
@@ -10,7 +10,7 @@ from kafkaframes.errors import OptionError
 pytestmark = pytest.mark.spark
 
 
-def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
+def test_a_batch_is_written_completely_or_not_at_all(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "topic": "whole"}
     frame = spark.range(100).selectExpr("CAST(id AS string) AS value")
     assert kafkaframes.spark.write_topic(frame, options) is None
@@ -20,7 +20,7 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
     assert sorted(map(int, values(servers, "whole"))) == list(range(100))
 
 
-def test_aggregates_of_a_stream_are_written_as_they_change(spark, servers, topic, tmp_path):
+def test_aggregates_of_a_stream_are_written_when_they_change(spark, servers, topic, tmp_path):
     counts = read_stream(spark, servers, topic).groupBy("partition").count()
     rows = counts.selectExpr("CAST(partition AS string) AS key", "CAST(count AS string) AS value")
     options = {"kafka.bootstrap.servers": servers, "topic": "counts"}
@@ -36,13 +36,13 @@ def read_stream(spark, servers, topic):
     return stream.options(subscribe=topic, startingOffsets="earliest").load()
 
 
-def test_what_a_write_chooses_itself_is_refused(spark, servers):
+def test_reserved_settings_are_rejected(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "topic": "t", "kafka.acks": "1"}
     with pytest.raises(OptionError, match=r"kafka\.acks"):
         kafkaframes.spark.write_topic(spark.range(1).selectExpr("'v' AS value"), options)
 
 
-def test_speculation_is_refused_at_the_start(spark, servers, monkeypatch):
+def test_speculation_is_rejected_at_the_start(spark, servers, monkeypatch):
     monkeypatch.setattr(
         type(spark.conf), "get", lambda _, name, *default: {"spark.speculation": "true"}.get(name, *default)
     )

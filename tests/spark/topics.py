@@ -9,10 +9,10 @@ from kafkaframes.errors import BrokerError, ErrorCode
 ROWS = 3_000
 
 
-def make_anew(servers, name, partitions):
-    """Make a topic; one of that name, of another file's tests on the same cluster, goes first.
+def recreate_topic(servers, name, partitions):
+    """Create a topic, after deleting one with the same name, which another file's tests may have left on the cluster.
 
-    A real cluster's brokers hear of what was made or deleted a little later, so that their lists are not asked.
+    A real cluster's brokers learn of created or deleted topics with a delay, so their lists are not used.
     """
     topic_configs = {"retention.ms": "-1"}  # some timestamps are years old
     deadline = time.monotonic() + 100
@@ -24,7 +24,7 @@ def make_anew(servers, name, partitions):
             except BrokerError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
                     raise
-            with suppress(BrokerError):  # it is on its way out already
+            with suppress(BrokerError):  # it is already being deleted
                 admin.delete_topics([name])
 
 
@@ -34,7 +34,7 @@ def read(spark, servers, **options):
 
 
 def read_committed(options):
-    """Return partition and value of each record that a reader of committed ones sees in the topic of a write."""
+    """Return partition and value of each record that a read_committed consumer sees in the topic of a write."""
     with Consumer(**options.client, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for(options.topic)
         consumer.assign(partitions)

@@ -43,7 +43,7 @@ def plain(text):
 
 
 def comparable(value):
-    """Give a value of the truth or of a row one form: long ones are known by length and digest only."""
+    """Convert a value of the reference or of a row to one form: long ones to length and digest only."""
     if isinstance(value, dict):
         return (value["len"], value["sha256"])
     value = plain(value) if isinstance(value, str) else value

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from tests.spark.topics import make_anew
+from tests.spark.topics import recreate_topic
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
@@ -11,7 +11,7 @@ from kafkaframes.spark.options import parse_topic_options
 
 
 def make(servers: str, topic: str, rows: int) -> None:
-    make_anew(servers, topic, 1)
+    recreate_topic(servers, topic, 1)
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"v"] * rows}), topic=topic)
 

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from tests.spark.topics import make_anew
+from tests.spark.topics import recreate_topic
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
@@ -17,7 +17,7 @@ NOON_MS = 1_700_000_000_000
 @pytest.fixture(scope="module")
 def filled_topic(servers):
     """Two partitions: a hundred small records, then a hundred large ones, a second apart; and an empty one."""
-    make_anew(servers, "planned", 2)
+    recreate_topic(servers, "planned", 2)
     sizes = [10] * 100 + [1000] * 100
     columns = {
         "value": [b"v" * size for size in sizes],
