@@ -27,7 +27,8 @@ def by_values(raw, batches):
     for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
         (batch,) = read_batches(raw[position : position + size], rules=scan.FILE)
         rows.append(len(batch.records))
-        first_offsets.append(UNKNOWN_TIMESTAMP if batch.base_offset is None else batch.base_offset)
+        is_unreadable_wrapper = batch.magic < 2 and batch.codec != "none" and not batch.records
+        first_offsets.append(UNKNOWN_TIMESTAMP if is_unreadable_wrapper else batch.base_offset)
         if batch.damage is not None:
             problems[place] = batch.damage.reason
         if batch.codec != "none" and (bad := [record.offset for record in batch.records if record.crc_ok is False]):
