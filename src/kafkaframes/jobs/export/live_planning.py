@@ -165,7 +165,7 @@ def _open_transactions(
     for hidden_records in find_open_transactions(ends, client):
         message = (
             f"{hidden_records.topic}-{hidden_records.partition}: the transaction of {hidden_records.producer} "
-            f"is open since offset {hidden_records.first_offset}; {destination.name} has no records from there "
+            f"has been open since offset {hidden_records.first_offset}; {destination.name} has no records from there "
             f"on; up to {hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
         )
         servers = str(client.get("bootstrap.servers", client.get("bootstrap_servers")))
