@@ -377,5 +377,5 @@ def test_offsets_that_no_record_has_are_refused_by_a_topic_that_keeps_them(asker
     row = asker.produce(offset.to_bytes(8, "big", signed=True) + sent_batch[8:], version=2 if magic == 1 else 9)
     assert row.error_code == ErrorCode.INVALID_RECORD
     if magic == 2:  # Produce 2 has no field for a message
-        reason = "offsets start at 0" if offset < 0 else f"offsets end at {2**63 - 2}"
+        reason = "offsets start at 0" if offset < 0 else f"the largest offset is {2**63 - 2}"
         assert row.error_message == f"offsets {offset} to {offset}: {reason}"

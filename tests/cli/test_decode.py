@@ -36,7 +36,7 @@ def test_broken_bytes_are_shown_up_to_the_break():
     assert "Size " in text  # the frame is shorter than its size, and still recognized
     code, text, error = run("decode", HEARTBEAT[9:] + "ffff")
     assert "2 bytes not understood" in text
-    assert "left over" in str(error)
+    assert "bytes remain" in str(error)
 
 
 def test_the_name_of_an_older_release_stands_beside_a_fields():

@@ -30,7 +30,7 @@ def test_every_command_reads_the_swap_and_reports_it(log, tmp_path, words, count
     words = [str(tmp_path / "out") if word == "OUT" else word for word in words]
     result = ask(*words, log)
     assert result.exit_code == 0, result.output
-    assert "finished swap file" in result.output
+    assert "complete swap file" in result.output
     assert count in result.output
 
 
@@ -51,7 +51,7 @@ def test_jobs_that_write_a_log_write_what_a_broker_would_serve(tmp_path, words, 
     interrupt(path, old, {".swap": {0: CLEANED}})
     result = ask(*words, path.parent, "--to", tmp_path / "new")
     assert result.exit_code == 0, result.output
-    assert "finished swap file" in result.output
+    assert "complete swap file" in result.output
     written_files = sorted(file.name for file in (tmp_path / "new" / "orders-0").iterdir() if file.suffix != ".index")
     assert [file for file in written_files if not file.endswith(".timeindex")] == [name(0), name(20)]
     read = kafkaframes.scan_log(tmp_path / "new").select("offset").to_arrow().column(0).to_pylist()

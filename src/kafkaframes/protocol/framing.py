@@ -35,7 +35,7 @@ def size_prefix(size_bytes: int) -> bytes:
         EncodeError: the payload has 2 GiB or more.
     """
     if size_bytes > MAX_INT32:
-        raise EncodeError(f"frame of {size_bytes} bytes; the maximum is {MAX_INT32}")
+        raise EncodeError(f"the frame has {size_bytes} bytes; the maximum is {MAX_INT32}")
     return _SIZE_PREFIX.pack(size_bytes)
 
 
@@ -192,7 +192,7 @@ class FrameBuffer:
             return None
         (size,) = _SIZE_PREFIX.unpack_from(self._buffer, start)
         if not 0 <= size <= self.max_bytes:
-            raise DecodeError(f"frame of {size} bytes; the maximum is {self.max_bytes}", position=0)
+            raise DecodeError(f"the frame has {size} bytes; the maximum is {self.max_bytes}", position=0)
         end = first + size
         if end > self._end:
             return None
@@ -339,7 +339,7 @@ class ClientConnection:
         if data is None:
             return None
         if not self._in_flight:
-            raise DecodeError("response without a request", position=0)
+            raise DecodeError("received a response, but no request is pending", position=0)
         request = self._in_flight.popleft()
         return ResponseBytes(data, request.correlation_id, request.api_key, request.version)
 
@@ -355,6 +355,6 @@ class ClientConnection:
         views = isinstance(data, memoryview)
         frame = decode_response(data, api_key, version, mode=self._mode, specs=self._specs, views=views)
         if frame.correlation_id != correlation_id:
-            reason = f"correlation ID {frame.correlation_id}, expected {correlation_id}"
+            reason = f"the correlation ID is {frame.correlation_id}; expected {correlation_id}"
             raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))
         return frame

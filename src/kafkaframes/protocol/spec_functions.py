@@ -211,7 +211,7 @@ def rewrite_specs(
 
     Args:
         proposal: name of the proposal.
-        to: the folder to write, which may have only files of an earlier, equal call.
+        to: the folder to write, which may contain only files of an earlier call with the same arguments.
         source: specs to rewrite. Default: those of the catalog.
         suffix: whether fields with names that end in ErrorCode or ErrorMessage are tagged, too.
         as_written: whether ApiVersions and unreleased versions are rewritten, too, as in the document.
@@ -249,7 +249,7 @@ def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source 
 
     Args:
         change: function that selects and changes fields of its argument.
-        to: the folder to write, which may have only files of an earlier, equal call.
+        to: the folder to write, which may contain only files of an earlier call with the same arguments.
         source: specs to change. Default: those of the catalog.
 
     Returns:

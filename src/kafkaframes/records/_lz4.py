@@ -120,7 +120,9 @@ class Lz4Stream:
                 self._take_input(4)
             return
         if length > self._max_block_bytes:
-            raise DamagedStreamError(f"lz4: a block of {length} bytes exceeds the frame's {self._max_block_bytes}")
+            raise DamagedStreamError(
+                f"lz4: a block has {length} bytes; the frame header allows {self._max_block_bytes}"
+            )
         start = self._position
         block = self._take_input(length)
         if not word & _RAW_BLOCK:

@@ -1,8 +1,8 @@
 """Describe every byte of record batches and message sets, for ``kafkaframes decode --records``.
 
 A run is one field of a header or record: an integer, a varint with its value, or bytes. Compressed records get a
-drawing of their own. Its positions count from the first decompressed byte. If the bytes are damaged, the drawing has
-the runs before the damage and the error.
+separate listing. Its positions count from the first decompressed byte. If the bytes are damaged, the listing has the
+runs before the damage and the error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AnnotatedBytes:
     """The runs of the input, or of the decompressed records of a batch.
 
     Attributes:
-        title: heading of the drawing; empty for the input.
+        title: heading of the listing; empty for the input.
         data: the bytes that the runs describe.
         runs: runs in order, without gaps up to ``position``.
         error: why the runs stop before the end of ``data``; None if they do not.
@@ -103,7 +103,7 @@ def are_records(data: bytes) -> bool:
 
 
 def draw_records(data: bytes, *, depth: int = RECORDS) -> list[AnnotatedBytes]:
-    """Return a drawing of consecutive batches and messages, then one for each batch with compressed records.
+    """Return the listing of consecutive batches and messages, and one for each batch with compressed records.
 
     Args:
         depth: ``HEADERS`` or ``RECORDS``.

@@ -160,7 +160,7 @@ def open_sections(
         total_bytes: largest decompressed size of all batches; a stream that exceeds it counts as damaged.
     """
     sections, start, content = _locate_sections(data, batches, None), 0, None
-    while start < len(batches):  # without a budget, one step opens all
+    while start < len(batches):  # without a budget, one step decompresses all batches
         sections, start, content = _open_until_full(
             sections, batches, start, content, limit_bytes, UNLIMITED_BUDGET, np.empty, total_bytes
         )

@@ -61,7 +61,7 @@ def check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: in
     if magic not in (0, 1, 2):
         raise OptionError(f"unknown record format {magic!r}; expected 0, 1 or 2")
     if codec is Codec.ZSTD and magic < 2:
-        raise EncodeError(f"zstd needs format 2, not {magic}").within("codec")
+        raise EncodeError(f"zstd requires format 2, not {magic}").within("codec")
     if batch_bytes < 1 or (batch_records is not None and batch_records < 1):
         raise OptionError("batch_bytes and batch_records must be at least 1")
     if fields.control and codec is not Codec.NONE:

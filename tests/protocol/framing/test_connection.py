@@ -140,18 +140,18 @@ def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
     request_bytes = bytes.fromhex("0003000d0000000300077264 6b61666b6100 00000000 010000".replace(" ", ""))
     expected_body = message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
     assert decode_request(request_bytes, allow_surplus=True).body == expected_body
-    with pytest.raises(DecodeError, match="3 bytes left over"):
+    with pytest.raises(DecodeError, match="3 bytes remain after the message"):
         decode_request(request_bytes, mode="strict")
 
 
 def test_a_client_refuses_what_it_did_not_ask_for():
     client = ClientConnection()
     client.receive_data(make_frame(bytes(8)))
-    with pytest.raises(DecodeError, match="response without a request"):
+    with pytest.raises(DecodeError, match="no request is pending"):
         client.next_response()
     client.send_request(HeartbeatRequest(), 0)
     client.receive_data(make_frame(bytes.fromhex("00000009 0000")))
-    with pytest.raises(DecodeError, match="correlation ID 9, expected 0"):
+    with pytest.raises(DecodeError, match="the correlation ID is 9; expected 0"):
         client.next_response()
 
 

@@ -59,7 +59,7 @@ class TestInput:
         assert [row["groupId"] for row in rows] == ["g", None, None, "g"]
         assert rows[0]["_error"] is None
         assert "byte" in rows[1]["_error"]
-        assert "left over" in rows[2]["_error"]
+        assert "bytes remain" in rows[2]["_error"]
 
 
 class TestEncode:

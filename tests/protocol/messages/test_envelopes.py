@@ -52,7 +52,7 @@ def test_every_metadata_record_goes_through(topic, name):
         data = encode_metadata_record(value, version)
         record = decode_metadata_record(topic, data, mode="strict")
         assert (record.type, record.version, record.value) == (cls.spec.api_key, version, value)
-        with pytest.raises(DecodeError, match="left over"):
+        with pytest.raises(DecodeError, match="bytes remain"):
             decode_metadata_record(topic, data + b"!")
 
 
@@ -76,7 +76,7 @@ def test_an_offset_commit_by_hand():
         ("0001 0001 67", None, "$.key.topic"),
         ("0001 0001 67 0001 74 00000002", "", "$.value"),
         ("0001 0001 67 0001 74 00000002", "0063", "expected 0-4"),
-        ("0001 0001 67 0001 74 00000002 00", None, "left over"),
+        ("0001 0001 67 0001 74 00000002 00", None, "bytes remain"),
     ],
 )
 def test_a_broken_coordinator_record_says_where(key, value, place):

@@ -63,7 +63,7 @@ def test_what_is_written_is_read(name, version):
         assert cls.decode(data, version).encode(version) == data
         assert cls.decode_prefix(data + b"more", version) == (value, len(data))
         if data:
-            with pytest.raises(DecodeError, match="left over"):
+            with pytest.raises(DecodeError, match="bytes remain"):
                 cls.decode(data + b"more", version)
 
 

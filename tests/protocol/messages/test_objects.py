@@ -110,7 +110,7 @@ def test_map_keys_are_found_in_order_and_may_repeat():
     ("change", "version", "place"),
     [
         ({"topics": None}, 12, "null in a field that is not nullable (at $.Topics)"),
-        ({"topics": [None]}, 12, "null as an element of an array (at $.Topics[0])"),
+        ({"topics": [None]}, 12, "an array element is null (at $.Topics[0])"),
         ({"topics": ["a"]}, 12, "expected a MetadataResponseTopic, not str (at $.Topics[0])"),
         ({"topics": [Topic(name=5)]}, 12, "5 is not a str (at $.Topics[0].Name)"),
         (

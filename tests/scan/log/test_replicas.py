@@ -141,7 +141,7 @@ def test_what_is_undecided_is_left_out_or_refused(tmp_path):
     ]
     assert read(one, two, columns="offset")["offset"].to_pylist() == [0, 1]
     assert [decision.check for decision in plan(one, two)[1].decisions] == ["undecided"]
-    with pytest.raises(LogDirError, match="neither is taken"):
+    with pytest.raises(LogDirError, match="neither is read"):
         plan(one, two, mode="FAILFAST")
 
 

@@ -69,7 +69,12 @@ def test_any_bytes_are_a_value_or_an_error_with_its_file(name, raw):
         (names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0 0\n1 5\n", "states 1 entries, but contains 2", 2),
         (names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0\n", "does not consist of 2 words", 4),
         (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\ntopic 0 x\n", "offset is 'x'", 4),
-        (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\ntopic 0 99999999999999999999\n", "not a number in its range", 4),
+        (
+            names.RECOVERY_POINT_CHECKPOINT,
+            b"0\n1\ntopic 0 99999999999999999999\n",
+            "expected a number in the valid range",
+            4,
+        ),
         (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\nt\xff 0 1\n", "not UTF-8", 5),
         (names.PARTITION_METADATA, b"version: 0\n", "topic_id is missing", 11),
         (names.PARTITION_METADATA, b"version: 0\ntopic_id: short", "is not a topic id", 11),

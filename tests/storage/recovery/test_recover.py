@@ -68,7 +68,7 @@ def test_what_was_recovered_is_the_same_after_a_second_recovery(tmp_path):
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "idem-0").mkdir()
-    with pytest.raises(LogDirError, match="nothing is overwritten"):
+    with pytest.raises(LogDirError, match="already exists"):
         to(BEFORE, tmp_path / "idem-0")
 
 

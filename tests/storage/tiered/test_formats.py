@@ -136,7 +136,7 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
         (variable([5], is_packed=zstandard.ZstdCompressor().compress(pack_sizes([5])) + b"x"), "zstd"),
         (variable([5], is_packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
         (variable([5], is_packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "the maximum is"),
-        (JsonFields({"type": "list"}), "neither fixed nor variable"),
+        (JsonFields({"type": "list"}), "expected fixed or variable"),
     ],
 )
 def test_chunk_indexes_that_are_none(fields, message):

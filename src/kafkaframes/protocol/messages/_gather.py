@@ -101,7 +101,7 @@ class Gatherer:
         path = f"{path}[]"
         elements = _cast_column(elements, item.type, path)
         there = _mask_valid(elements)
-        self.reject_rows(alive & ~there, item.level, path, "null as an element of an array")
+        self.reject_rows(alive & ~there, item.level, path, "an array element is null")
         if plan.struct is not None:
             self.gather_structs(item, plan.struct, elements, alive, path)
         elif item.column >= 0:
@@ -139,7 +139,7 @@ class Gatherer:
     ) -> None:
         sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
         if plan is not None and plan.type == "string":
-            reason = f"string of more than {MAX_STRING_BYTES} bytes"
+            reason = f"the string has more than {MAX_STRING_BYTES} bytes"
             self.reject_rows(live & (sizes > MAX_STRING_BYTES), node.level, path, reason)
         offsets = self.make_offsets(node.column, sizes)
         if array.null_count:  # the bytes of a null row would shift the following rows' data
@@ -174,7 +174,7 @@ class Gatherer:
         starts = self.offsets[node.column][:-1]
         before[starts[counts > 0]] = -1
         wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
-        self.reject_rows(wrong, item.level, path, f"tags must ascend, from 0 to {_MAX_TAG}")
+        self.reject_rows(wrong, item.level, path, f"tags must be ascending numbers from 0 to {_MAX_TAG}")
         for declared_tag in plan.declared_tags:
             self.reject_rows(alive & (numbers == declared_tag), item.level, path, tag_conflict(declared_tag, plan))
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _mask_valid(tag), None)

@@ -164,7 +164,9 @@ class PlanReader:
         if count < 0:
             return None, start
         if count > len(self.buf) - start:  # Kafka's check: an element has at least one byte, even an empty struct
-            raise TruncatedError(f"array of {count} elements; bytes left: {len(self.buf) - start}", position=position)
+            raise TruncatedError(
+                f"the array has {count} elements, but only {len(self.buf) - start} bytes remain", position=position
+            )
         items = []
         position = start
         for index in range(count):
@@ -175,7 +177,7 @@ class PlanReader:
                 start = position
                 item, position = self.read_primitive(field, position)
                 if item is None:
-                    raise DecodeError("null as an element of an array", position=start)
+                    raise DecodeError("an array element is null", position=start)
             items.append(item)
             self.path.pop()
         return items, position
@@ -214,7 +216,7 @@ class PlanReader:
             read_length = wire.read_int16 if field.type == "string" else wire.read_int32
             length, start = read_length(self.buf, position)
             if length < -1:
-                raise DecodeError(f"invalid length {length} of null", position=position)
+                raise DecodeError(f"the length is {length}; expected -1 for null", position=position)
         if field.type == "string":
             try:
                 self.buf[start:end].decode()
@@ -336,7 +338,7 @@ class PlanWriter:
         for index, item in enumerate(value):
             self.path.append(index)
             if item is None:
-                raise EncodeError("null as an element of an array")
+                raise EncodeError("an array element is null")
             if field.struct is not None:
                 self.write_struct(field.struct, item, out, version)
             elif write is not None:

@@ -102,7 +102,7 @@ class _Annotator:
 
     def finish(self) -> AnnotatedMessage:
         if self.result.error is None and self.position < len(self.data):
-            reason = f"{len(self.data) - self.position} bytes left over"
+            reason = f"{len(self.data) - self.position} bytes remain after the message"
             self.result.error = DecodeError(reason, position=self.position)
         return self.result
 

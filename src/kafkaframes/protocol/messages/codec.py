@@ -225,8 +225,8 @@ def reject_surplus(buf: bytes | memoryview, value: Any, position: int) -> Any:
     """Return ``value`` if it ends where ``buf`` does.
 
     Raises:
-        DecodeError: bytes are left over.
+        DecodeError: bytes remain.
     """
     if position != len(buf):
-        raise DecodeError(f"{len(buf) - position} bytes left over after the message", position=position)
+        raise DecodeError(f"{len(buf) - position} bytes remain after the message", position=position)
     return value

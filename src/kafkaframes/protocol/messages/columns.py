@@ -44,7 +44,7 @@ _ERROR_TEXTS: Final = {
     kernels.NEGATIVE_COUNT: "negative number of tagged fields",
     kernels.NEGATIVE_SIZE: "negative size of a tagged field",
     kernels.REFUSED_TAG: "tag of another version",
-    kernels.TRAILING: "bytes left over",
+    kernels.TRAILING: "bytes remain after the message",
     kernels.NOT_CANONICAL: "not in canonical form",
     kernels.TAG_ORDER: "tags not in ascending order",
     kernels.TAG_SIZE: "size of a tagged field differs from its value",

@@ -242,7 +242,7 @@ def _camel(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
-    """Yield the lines of drawn records. Positions of the first drawing are relative to ``start``."""
+    """Yield the lines of the listings of records. Positions of the first listing are relative to ``start``."""
     for number, drawing in enumerate(drawings):
         if drawing.title:
             yield f"# {drawing.title}"
@@ -262,7 +262,7 @@ def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: b
 
 
 def dump_lines(annotation: MessageExplanation, *, show_all: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yield the lines of the dump: position, bytes, field, value. With a depth, records are drawn as well."""
+    """Yield the lines of the dump: position, bytes, field, value. With a depth, records are listed as well."""
     data = annotation.data
     for name, version, _ in annotation.messages:
         yield f"# {name} version {version}"

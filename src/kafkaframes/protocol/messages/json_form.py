@@ -180,7 +180,7 @@ def _decode_tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
     for index, element in enumerate(value):
         if not isinstance(element, dict) or element.keys() != {"tag", "data"}:
             raise EncodeError(
-                f'{_describe_kind(element)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index)
+                f'expected {{"tag": ..., "data": ...}}, found {_describe_kind(element)}', path=(*path, index)
             )
         try:
             tags.append((_PRIMITIVES["int32"](element["tag"]), _PRIMITIVES["bytes"](element["data"])))

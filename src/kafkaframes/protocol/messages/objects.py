@@ -63,7 +63,7 @@ class Message(Struct):
             tag_header: ``interleaved`` for the tag headers of KIP-482's early draft, which no release of Kafka uses.
 
         Raises:
-            DecodeError: the data is invalid, or bytes are left over; the error has the field's path and position.
+            DecodeError: the data is invalid, or bytes remain after it; the error has the field's path and position.
         """
         data = bytes(data)
         value, position = cls.decode_prefix(data, version, mode=mode, tag_header=tag_header)

@@ -115,9 +115,10 @@ def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) ->
     """Return the error codes and messages that a response's newest version has and that should be tagged in it.
 
     A response counts as rewritten if its newest version tags a field named exactly ``ErrorCode`` or ``ErrorMessage``,
-    or if it tags only fields whose names end so and has no older mandatory one of the exact names. In such a response
-    the result has the mandatory error fields that first appear in or after the first version with a tagged error.
-    None of Kafka's own specs is rewritten in this sense: ``CreateTopicsResponse`` tags ``TopicConfigErrorCode`` alone.
+    or if all its tagged error fields have names that end in these and no older mandatory field has an exact name. In
+    such a response the result has the mandatory error fields that first appear in or after the first version with a
+    tagged error. None of Kafka's own specs is rewritten in this sense: ``CreateTopicsResponse`` tags
+    ``TopicConfigErrorCode`` alone.
 
     Args:
         response: spec of a message; the result is empty unless it is a response.

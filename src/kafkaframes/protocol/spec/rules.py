@@ -288,7 +288,7 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _check_coordinator),
     SpecRule(
         "header-versions",
-        "KIP-1313: every body version has one header version",
+        "KIP-1313: each body version has exactly one header version",
         _check_header_versions,
         "headerVersions",
     ),

@@ -37,9 +37,9 @@ def read_published(origin: str | os.PathLike[str]) -> list[PublishedSpec]:
     elif _GIT_REF.fullmatch(origin):
         result = list(_git(origin))
     else:
-        raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {origin}), and not a REF:path of a git repository")
+        raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {origin}), and it is not a REF:path of a git repository")
     if not result:
-        raise OptionError(f"{origin} holds no message spec (a .json file with validVersions)")
+        raise OptionError(f"{origin} contains no message spec (a .json file with validVersions)")
     return result
 
 
@@ -62,7 +62,7 @@ def load_files(
     for file in read_published(source):
         spec = load_message(file.text, file=file.file, dialect=dialect)
         if spec.name in specs:
-            raise SpecError(f"{os.fspath(source)} has two specs of {spec.name}: give one release", file=file.file)
+            raise SpecError(f"{os.fspath(source)} has two specs of {spec.name}; specify one release", file=file.file)
         specs[spec.name] = spec, file.text
     return specs
 

@@ -203,12 +203,14 @@ BATCH_CHECKS = (
         lambda d, s: _is_client(d, s) & _has_producer(d) & (d.batches.column("base_sequence") < 0),
     ),
     BatchCheck(
-        "transactional records need format 2",
+        "transactional records require format 2",
         lambda d, s: d.batches.is_transactional & (s.record_format < 2),
         _UNSUPPORTED_FORMAT,
     ),
     BatchCheck(
-        "idempotent records need format 2", lambda d, s: _has_producer(d) & (s.record_format < 2), _UNSUPPORTED_FORMAT
+        "idempotent records require format 2",
+        lambda d, s: _has_producer(d) & (s.record_format < 2),
+        _UNSUPPORTED_FORMAT,
     ),
 )
 

@@ -299,9 +299,9 @@ def _check_target(append: _PendingAppend, target: Codec) -> None:
     settings, batches = append.settings, append.batches
     if settings.record_format < 2:
         if batches.is_transactional[0]:
-            raise AppendRefusedError("IllegalArgumentException", "transactional records need format 2")
+            raise AppendRefusedError("IllegalArgumentException", "transactional records require format 2")
         if target is Codec.ZSTD:
-            raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")
+            raise AppendRefusedError("IllegalArgumentException", "zstd requires format 2")
 
 
 def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Codec) -> ValidatedRecords:

@@ -172,7 +172,7 @@ class _Merger:
         remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (
             f"{offsets_text(truncation_point, copy.end)} of {copy.directory} diverge from {leader.directory} "
-            f"({how or epochs}) and are cut{remark if loses_committed else ''}"
+            f"({how or epochs}) and are truncated{remark if loses_committed else ''}"
         )
         self._add_decision(
             "divergent-tail", truncation_point, copy.end, text, index, [self._location(index, blocks, first)]
@@ -314,8 +314,7 @@ class _Merger:
             epoch = int(self.choice.column("epoch", conflict.columns)[0])
             text = (
                 f"{offsets} (leader epoch {epoch}) differ between {chosen_directory} and {other_directory}, "
-                "both with a valid checksum: "
-                "neither is taken"
+                "both with a valid checksum: neither is read"
             )
             self.choice.replace(conflict.columns, make_undecided_column(conflict.first, conflict.end))
             self._add_decision("undecided", conflict.first, conflict.end, text, None, locations)

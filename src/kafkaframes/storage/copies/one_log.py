@@ -212,7 +212,7 @@ def open_whole_log(
     for decision in one_log.decisions:
         if decision.check == "undecided":
             location = decision.locations[0]
-            raise LogDirError(f"{decision}; name one copy", file=location.file, position=location.position)
+            raise LogDirError(f"{decision}; specify one copy", file=location.file, position=location.position)
         if decision.severity > Severity.NOTE:
             log.warning("%s", decision)
     return one_log.directories

@@ -103,7 +103,7 @@ def _parse_integer(
     value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
     if value is None or not limits[0] <= value <= limits[1]:
         raise LogDirError(
-            f"{description} is {text[:40]!r}, not a number in its range", position=line.position, file=file
+            f"{description} is {text[:40]!r}; expected a number in the valid range", position=line.position, file=file
         )
     return value
 

@@ -176,7 +176,10 @@ class PartitionWriter:
         """
         base = self.result.log_end_offset if base_offset is None else base_offset
         if base < self.result.log_end_offset:
-            reason = f"a segment cannot begin at {base}, below the log's end {self.result.log_end_offset}"
+            reason = (
+                f"a segment cannot start at offset {base}, which is below the log end offset "
+                f"{self.result.log_end_offset}"
+            )
             raise LogDirError(reason, file=str(self._directory))
         if self._segment is None and not self.result.segments:
             self._begin_segment(self.result.log_start_offset)

@@ -174,6 +174,8 @@ def swap_findings(partition: Partition) -> Iterator[Finding]:
     count = len(partition.replaced_segments)
     others = f"; it replaces {count_text(count, 'segment')} that {verb_text(count)} not read"
     for segment in swap_segments:
-        message = "an interrupted cleaning left this finished swap file, which is read as a broker would do at startup"
+        message = (
+            "an interrupted cleaning left this complete swap file; it is read, because a broker would use it at startup"
+        )
         yield Finding(Severity.WARNING, "swap", message + (others if count else ""), segment.path)
         others = ""

@@ -3,8 +3,8 @@
 The functions read batch headers and the records of transaction markers. The markers decide which transactions are
 aborted. A ``.txnindex`` is only compared with them, because after a crash or an incomplete copy it can be empty,
 truncated, or from another log. A broker that recovers the segment also rebuilds the index from the markers. Tiered
-segments are the exception. To read their headers, the segments would have to be fetched whole, so their indexes decide,
-and a finding reports this.
+segments are the exception. To read their headers, the segments would have to be fetched whole, so their indexes are
+used, and a finding reports this.
 """
 
 from __future__ import annotations
@@ -396,7 +396,7 @@ def _read_tiered_transactions(
     if producers or any(indexes):
         message = (
             f"aborted transactions of {count_text(count, 'tiered segment')} of {partition.topic_partition} are "
-            "those of their indexes; their markers were not fetched"
+            "read from the transaction indexes; the markers were not fetched"
         )
         findings.append(Finding(Severity.NOTE, "txnindex-only", message, partition.directory))
     return count

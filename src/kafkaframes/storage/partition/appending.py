@@ -276,8 +276,8 @@ def _offset_rejection_reason(header: BatchHeader, last: int) -> str:
     if header.base_offset < 0:
         return f"{offsets}: offsets start at 0"
     if header.last_offset >= MAX_INT64:
-        return f"{offsets}: offsets end at {MAX_INT64 - 1}"
-    return f"{offsets} follow offset {last}: offsets must increase"
+        return f"{offsets}: the largest offset is {MAX_INT64 - 1}"
+    return f"{offsets} follow offset {last}; offsets must increase"
 
 
 def _first_or_last_offset(header: BatchHeader) -> int:
@@ -334,7 +334,7 @@ def _append_batches(
 
 def _check_fits_segment(size: int, settings: LogSettings) -> None:
     if size > settings.segment_bytes:
-        reason = f"{size} bytes do not fit into a segment of {settings.segment_bytes}"
+        reason = f"{size} bytes do not fit into a segment of {settings.segment_bytes} bytes"
         raise AppendRefusedError("RecordBatchTooLargeException", reason)
 
 

@@ -105,7 +105,7 @@ class PartitionLog(LogState):
         """
         target = self.high_watermark if offset == -1 else offset
         if target < 0:
-            raise OffsetOutOfRangeError(f"{self.topic_partition}: no offset {offset}")
+            raise OffsetOutOfRangeError(f"{self.topic_partition}: {offset} is not a valid offset")
         self.maybe_increment_log_start_offset(target)
         return self.log_start_offset
 

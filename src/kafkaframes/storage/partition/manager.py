@@ -156,8 +156,8 @@ class LogManager:
 
         Args:
             now_ms: wall clock, which retention compares with stored timestamps.
-            monotonic_ms: clock that never jumps; None if the wall clock never jumps. If the wall clock is set, work
-                that is due after an interval or a delay stays due after the same time.
+            monotonic_ms: clock that never jumps; None if the wall clock never jumps. If the wall clock is changed,
+                intervals and delays keep their remaining time.
 
         Raises:
             StorageError: the disk fails during this call.

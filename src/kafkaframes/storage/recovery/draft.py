@@ -134,7 +134,7 @@ class RecoveryDraft:
         As in Kafka, the parts are ``.swap`` files first, so that a crash loses no part.
         """
         directory = split_path(file.path)[0]
-        reason = f"its offsets reach more than {MAX_INT32} above its base"
+        reason = f"its offsets are more than {MAX_INT32} above its base offset"
         segment_path = join(directory, str(file.name))
         self.actions.append(FileAction(FileActionKind.SPLIT, segment_path, reason, source=file.path, parts=parts))
         bases = {file.name.offset, *(part.base_offset for part in parts)}
@@ -143,7 +143,7 @@ class RecoveryDraft:
         ]
         self.set_aside(
             (replaced_file for replaced_file in old if replaced_file.name.kind in names.SEGMENT_KINDS),
-            "it has been split",
+            "it was split",
         )
         for part in parts:
             final = join(directory, str(part.file.name))
@@ -217,19 +217,19 @@ def _clean_up_before_loading(filesystem: FileSystem, draft: RecoveryDraft) -> No
     """Delete unfinished files and files marked for deletion; rename finished swaps to their final names."""
     draft.delete_files(draft.files_with_suffix("deleted"), "was marked for deletion")
     resolution = resolve_swaps(filesystem, draft.files)
-    draft.delete_files(resolution.unfinished_swaps, "belongs to a split that did not finish")
-    draft.delete_files(draft.files_with_suffix("cleaned"), "the cleaner did not finish it")
+    draft.delete_files(resolution.unfinished_swaps, "belongs to an unfinished split")
+    draft.delete_files(draft.files_with_suffix("cleaned"), "the cleaner did not complete it")
     first, end = resolution.first_offset, resolution.end_offset
-    draft.delete_files(resolution.halves, f"its split was nearly finished: the parts from {first} on are there")
-    draft.delete_files(resolution.replaced_files, f"a finished swap covers the offsets {first} to {end - 1}")
+    draft.delete_files(resolution.halves, f"its split was almost complete: the parts from offset {first} on exist")
+    draft.delete_files(resolution.replaced_files, f"a complete swap file has the offsets {first} to {end - 1}")
     for file in resolution.finished_swaps:
-        draft.rename_temporary(file, "a finished swap takes its place")
+        draft.rename_temporary(file, "a complete swap file replaces the segment")
     logs = [file for file in resolution.finished_swaps if file.name.kind == "log"]
     for file in logs:  # Kafka opens them to find their end, which creates missing indexes
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
             path = join(split_path(file.path)[0], str(index))
-            draft.actions.append(FileAction(FileActionKind.CREATE, path, "a finished swap had none"))
+            draft.actions.append(FileAction(FileActionKind.CREATE, path, "the complete swap file has no index"))
             draft.files[index] = LogFile(index, path, 0, None)
 
 
@@ -247,14 +247,12 @@ def _clean_up_except_swaps(_filesystem: FileSystem, draft: RecoveryDraft) -> Non
     draft.delete_files(draft.files_with_suffix("deleted"), "was marked for deletion")
     swaps = [file for file in draft.files_with_suffix("swap") if file.name.kind in names.SEGMENT_KINDS]
     for base in sorted({file.name.offset for file in swaps}):
-        draft.delete_files(draft.files_of_segment(base, INDEX_KINDS), "a swap was about to take its place")
+        draft.delete_files(draft.files_of_segment(base, INDEX_KINDS), "a swap file replaces its segment")
     cleaned_files = draft.files_with_suffix("cleaned")
     lowest = min((file.name.offset for file in cleaned_files), default=math.inf)
     invalid = {swap.name.offset for swap in swaps if swap.name.kind == "log" and swap.name.offset >= lowest}
-    draft.delete_files(
-        (swap for swap in swaps if swap.name.offset in invalid), "belongs to a split that did not finish"
-    )
-    draft.delete_files(cleaned_files, "the cleaner did not finish it")
+    draft.delete_files((swap for swap in swaps if swap.name.offset in invalid), "belongs to an unfinished split")
+    draft.delete_files(cleaned_files, "the cleaner did not complete it")
 
 
 def _complete_after_loading(
@@ -270,12 +268,12 @@ def _complete_after_loading(
         swap = recover(KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False))
         draft.rebuilds.append(SegmentRebuild.for_segment(swap, segments.kept_segments))
         old = _find_covered_segments(filesystem, draft, segments.kept_segments, swap)
-        reason = f"a finished swap covers the offsets {base} to {swap.next_offset - 1}"
+        reason = f"a complete swap file has the offsets {base} to {swap.next_offset - 1}"
         for segment in old:
             draft.set_aside(draft.files_of_segment(segment.base_offset), reason)
-        draft.delete_files(draft.files_of_segment(base, _OVERWRITTEN_KINDS), "a finished swap takes its name")
+        draft.delete_files(draft.files_of_segment(base, _OVERWRITTEN_KINDS), "a complete swap file gets its name")
         for part in [segment for segment in draft.files_with_suffix("swap") if segment.name.offset == base]:
-            draft.rename_temporary(part, "a finished swap takes its place")
+            draft.rename_temporary(part, "a complete swap file replaces the segment")
         others = [segment for segment in segments.kept_segments if segment not in old]
         segments.overwritten += tuple(segment for segment in others if segment.base_offset == base)
         segments.replaced_segments += tuple(old)

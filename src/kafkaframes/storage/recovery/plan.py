@@ -299,7 +299,7 @@ def _recover_swap(filesystem: FileSystem, draft: RecoveryDraft, swap: KeptSegmen
             f"the offsets of a swap file are more than {MAX_INT32} above its base offset; a 2.8 broker does not start",
             file=swap.path,
         )
-    return _truncate_segment(draft, swap, segment_walk, "a finished swap is checked before it takes its place")
+    return _truncate_segment(draft, swap, segment_walk, "a complete swap file is checked before it replaces segments")
 
 
 def _walk_segment(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> SegmentWalk:
@@ -369,7 +369,7 @@ def _complete_plan(
     end = kept_segments[-1].next_offset if kept_segments else start
     is_emptied = bool(kept_segments) and end < start
     if is_emptied:
-        _delete_segments(draft, kept_segments, f"the log ends at {end}, before its start {start}")
+        _delete_segments(draft, kept_segments, f"the log ends at offset {end}, below its start offset {start}")
         kept_segments, removed_segments = (
             [],
             removed_segments + kept_segments,

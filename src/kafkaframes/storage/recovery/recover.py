@@ -276,7 +276,7 @@ def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, 
 
 
 def _keep_transaction_index(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _RecoveryState) -> None:
-    """Keep the transaction index of a segment that was overwritten by a swap without one. The swap takes it over."""
+    """Keep the transaction index of a segment that was overwritten by a swap file without one."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
     name = segment_file_name(segment.base_offset, "txnindex") + (DELETED_SUFFIX if is_set_aside else "")
     if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted_transactions and name not in files:
@@ -325,7 +325,7 @@ def recover_to(
         LogDirError: ``target`` exists, or a file cannot be read or written.
     """
     if target.exists():
-        raise LogDirError("exists already; nothing is overwritten", file=str(target))
+        raise LogDirError("already exists; specify a new path", file=str(target))
     recovered_log = compute_files(directory, plan, settings)
     with atomic.write_directory(target) as directory_path:
         write_files(plan.view or directory.filesystem, recovered_log.files, directory_path)

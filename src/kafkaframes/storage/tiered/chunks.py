@@ -236,7 +236,7 @@ class ChunkReader:
 
     def _decode_chunk(self, chunk: int, stored_bytes: memoryview, size: int) -> bytes | memoryview:
         if len(stored_bytes) < size:
-            raise UnreadableError(f"the object has {len(stored_bytes)} of its {size} bytes")
+            raise UnreadableError(f"the object is truncated: it has {len(stored_bytes)} of {size} bytes")
         start, end = self._index.plain_range(chunk)
         data: bytes | memoryview = stored_bytes if self._decrypt is None else self._decrypt(stored_bytes)
         plain = decompress(data, end - start, self._spare) if self._is_compressed else data

@@ -98,7 +98,7 @@ def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentC
             fitting.append(segment)
         else:
             chain.omission_reasons[segment.segment_id] = (
-                "its leader epochs are not those of the log: its records were lost"
+                "its leader epochs are not in the log's history: its records were lost"
             )
     following = 0
     for segment in _drop_contained(fitting, chain):
@@ -127,12 +127,12 @@ def _drop_contained(segments: Iterable[SegmentMetadata], chain: SegmentChain) ->
     )
     for segment in sorted_segments:
         if chain_segments and segment.end_offset <= chain_segments[-1].end_offset:
-            chain.omission_reasons[segment.segment_id] = f"its offsets are in {chain_segments[-1].segment_id}, too"
+            chain.omission_reasons[segment.segment_id] = f"its offsets are also in {chain_segments[-1].segment_id}"
             continue
         while len(chain_segments) > 1 and segment.start_offset <= chain_segments[-2].end_offset + 1:
             dropped_segment = chain_segments.pop()  # its neighbors are adjacent without it
             chain.omission_reasons[dropped_segment.segment_id] = (
-                f"its offsets are in {chain_segments[-1].segment_id} and {segment.segment_id}, too"
+                f"its offsets are also in {chain_segments[-1].segment_id} and {segment.segment_id}"
             )
         chain_segments.append(segment)
     return chain_segments

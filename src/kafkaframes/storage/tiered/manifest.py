@@ -106,7 +106,7 @@ def parse_chunk_index(fields: JsonFields) -> ChunkIndex:
     """
     kind = fields.take("type", parse_text)
     if kind not in _INDEX_PARSERS:
-        raise DecodeError(f"{kind[:40]!r} is neither fixed nor variable", path=("type",))
+        raise DecodeError(f"unknown index type {kind[:40]!r}; expected fixed or variable", path=("type",))
     index = _INDEX_PARSERS[kind](
         fields, fields.take("originalChunkSize", parse_positive), fields.take("originalFileSize", parse_non_negative)
     )
@@ -373,7 +373,7 @@ def _parse_metadata(value: Any) -> SegmentMetadata:
         raise DecodeError(f"{end} is below the start offset {start}", path=("endOffset",))
     epochs = values.take("segmentLeaderEpochs", _parse_epochs)
     if epochs and epochs[0].start_offset != start:
-        reason = f"begin at offset {epochs[0].start_offset}, the segment at {start}"
+        reason = f"start at offset {epochs[0].start_offset}, but the segment at {start}"
         raise DecodeError(reason, path=("segmentLeaderEpochs",))
     return SegmentMetadata(
         topic_partition,
@@ -405,13 +405,13 @@ def _parse_segment_id(value: Any) -> tuple[TopicPartition, str, str]:
 
 def _parse_uuid(value: Any) -> str:
     if not _UUID_PATTERN.fullmatch(parse_text(value)):
-        raise DecodeError(f"{value[:40]!r} is not an id")
+        raise DecodeError(f"{value[:40]!r} is not a valid id")
     return str(value)
 
 
 def _parse_offset(value: Any) -> int:
     if parse_integer(value) < 0:
-        raise DecodeError(f"{value} is not an offset")
+        raise DecodeError(f"{value} is not a valid offset")
     return int(value)
 
 
@@ -422,5 +422,5 @@ def _parse_epochs(value: Any) -> tuple[EpochStart, ...]:
     epochs = tuple(EpochStart(int(name), values.take(name, _parse_offset)) for name in sorted(values.names, key=int))
     starts = [epoch_start.start_offset for epoch_start in epochs]
     if starts != sorted(starts):
-        raise DecodeError("a later leader epoch begins at a lower offset")
+        raise DecodeError("a later leader epoch starts at a lower offset")
     return epochs

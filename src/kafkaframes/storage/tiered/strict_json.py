@@ -123,7 +123,7 @@ def parse_non_negative(value: Any) -> int:
     """Return a value, which must be an integer from 0 to 2^31 - 1."""
     number = parse_integer(value)
     if not 0 <= number <= MAX_INT32:
-        raise DecodeError(f"{number} is not a size")
+        raise DecodeError(f"{number} is not a valid size")
     return number
 
 
