@@ -36,7 +36,7 @@ def test_info_asks_for_the_key_and_shows_the_log():
 def test_info_says_what_is_left_out():
     output = run("info", DIVERGED / "local", DIVERGED / "store")
     assert output.count("left out: ") == 3
-    assert "its leader epochs are not in the log" in output
+    assert "its leader epochs are not those of the log" in output
 
 
 def test_verify_reads_every_chunk(tmp_path):

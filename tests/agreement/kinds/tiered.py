@@ -33,7 +33,7 @@ from kafkaframes.storage.tiered.names import INDEX_OF_SUFFIX, ObjectName, Tiered
 
 _FREE = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"
-_OTHER_HISTORY = "its leader epochs are not in the log"
+_OTHER_HISTORY = "its leader epochs are not those of the log"
 ISOLATIONS = ("read_committed", "read_uncommitted")
 ENOUGH = 40
 

@@ -77,7 +77,7 @@ class TestEncode:
 
     def test_a_string_that_is_too_long_names_its_element(self) -> None:
         rows = [{"topics": []}, {"topics": [{"name": "a"}, {"name": "b" * 40000}]}]
-        self.refuse(rows, r"row 1, field topics\[1\].name: string of more")
+        self.refuse(rows, r"row 1, field topics\[1\].name: the string has more")
 
     def test_an_unknown_column_and_a_wrong_type(self) -> None:
         self.refuse([{"topic": "a"}], "no field topic")
@@ -86,7 +86,9 @@ class TestEncode:
 
     def test_unknown_tags_must_ascend(self) -> None:
         tags = [{"tag": 5, "data": b""}, {"tag": 5, "data": b""}]
-        self.refuse([{"_unknown_tags": []}, {"_unknown_tags": tags}], r"row 1, field _unknown_tags: tags must ascend")
+        self.refuse(
+            [{"_unknown_tags": []}, {"_unknown_tags": tags}], r"row 1, field _unknown_tags: tags must be ascending"
+        )
 
     @pytest.mark.parametrize("list_type", [pa.list_, pa.large_list])
     def test_unknown_tags_are_taken_by_name(self, list_type: Callable[..., pa.DataType]) -> None:

@@ -36,9 +36,9 @@ def test_what_a_reader_in_reference_mode_keeps_is_shown_even_where_it_cannot_be_
     [
         (None, "expected an array, found null"),
         ({}, "expected an array, found an object"),
-        ([7], r"7 where .*\$._unknownTags\[0\]"),
-        ([{"tag": 1}], "an object where"),
-        ([{"tag": 1, "data": "", "more": 1}], "an object where"),
+        ([7], r"expected .*found 7 .*\$._unknownTags\[0\]"),
+        ([{"tag": 1}], "found an object"),
+        ([{"tag": 1, "data": "", "more": 1}], "found an object"),
         ([{"tag": "1", "data": ""}], "whole number"),
         ([{"tag": True, "data": ""}], "whole number"),
         ([{"tag": 2**31, "data": ""}], "expected a number from"),

@@ -145,7 +145,7 @@ def test_an_empty_log_has_one_empty_segment(tmp_path):
     [
         (lambda writer: writer.append(records(4, 5)), "must increase"),
         (lambda writer: writer.append(records(5, 5)[:-1]), "not whole batches"),
-        (lambda writer: writer.roll(3), "below the log's end"),
+        (lambda writer: writer.roll(3), "below the log end offset"),
     ],
 )
 def test_what_is_no_next_batch_is_refused_and_no_open_file_is_left(tmp_path, act, reason):

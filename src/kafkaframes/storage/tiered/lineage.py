@@ -98,7 +98,7 @@ def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentC
             fitting.append(segment)
         else:
             chain.omission_reasons[segment.segment_id] = (
-                "its leader epochs are not in the log's history: its records were lost"
+                "its leader epochs are not those of the log: its records were lost"
             )
     following = 0
     for segment in _drop_contained(fitting, chain):
