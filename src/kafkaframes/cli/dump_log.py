@@ -49,11 +49,15 @@ OUTPUT_FORMATS = ("text", "jsonl", "csv", "arrow")
     show_default=True,
     help="Indexes: how many bytes of the segment are read after each entry.",
 )
-@click.option("--offsets-decoder", is_flag=True, help="Text: keys and payloads of __consumer_offsets in words.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Text: those of __transaction_state.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Text: those of __cluster_metadata.")
-@click.option("--remote-log-metadata-decoder", is_flag=True, help="Text: those of __remote_log_metadata.")
-@click.option("--share-group-state-decoder", is_flag=True, help="Text: those of __share_group_state.")
+@click.option("--offsets-decoder", is_flag=True, help="Text output: decode the records of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Text output: decode the records of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Text output: decode the records of __cluster_metadata.")
+@click.option(
+    "--remote-log-metadata-decoder", is_flag=True, help="Text output: decode the records of __remote_log_metadata."
+)
+@click.option(
+    "--share-group-state-decoder", is_flag=True, help="Text output: decode the records of __share_group_state."
+)
 @click.option(
     "--style",
     default=NEWEST_STYLE,

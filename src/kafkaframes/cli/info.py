@@ -205,7 +205,9 @@ def _totals_text(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     amounts = ((topics, "topic"), (len(live_partitions), "partition"), (segments, "segment"))
     counts = ", ".join([*starmap(count_text, amounts), size])
     method_text = (
-        "every header was walked" if is_deep else "from the first and last batch of each segment (--deep walks all)"
+        "the header of every batch was read"
+        if is_deep
+        else "from the first and last batch of each segment (--deep reads all)"
     )
     return f"{counts}; times are UTC; {method_text}"
 

@@ -101,7 +101,7 @@ _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "g
 @click.command("check")
 @click.argument("old")
 @click.argument("new")
-@make_json_option("One JSON object a line and finding.")
+@make_json_option("Print one JSON object per line, one for each finding.")
 @click.option(
     "--level", type=click.Choice(list(SEVERITY_OF_VERDICT)), default="note", show_default=True, help="Least to print."
 )

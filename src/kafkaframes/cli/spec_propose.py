@@ -55,7 +55,8 @@ def command(
     PROPOSAL is the specs after the change (a file, folder, jar, zip or REF:path; messages that it lacks stay as they
     are), or kip-636, flexible, tag-header. INPUT is a capture or a broker's request log. Each message is decoded with
     the specs before and encoded with those after; its size before is checked against the wire (a request log has only
-    the sizes of records). Messages of versions that do not change are raised to the newest, before and after.
+    the sizes of records). Messages of versions that the proposal does not change are counted as if
+    they had the newest version.
 
     --value MetadataResponse.Topics.Owner=VALUE sets a new field: JSON (null, 7, "text"), 1..100 (numbers, or lengths of
     text), or @FILE.py:NAME, a function that gets the struct as a dict. Other new fields have their default.

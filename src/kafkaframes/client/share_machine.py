@@ -381,7 +381,7 @@ class ShareMachine:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all last requests have responses."""
+        """Whether the final request of every node has been answered."""
         return self._is_ending and not self.member.is_busy and not self._nodes and not self.member.topics
 
     def abandon_waiting(self, now: float) -> None:

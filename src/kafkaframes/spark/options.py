@@ -584,7 +584,7 @@ def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
 
     Args:
         texts: Options as Spark passes them.
-        settings: Values of ``ReadOptions`` fields for which there are no texts.
+        settings: Values of the ``ReadOptions`` fields that are not in ``texts``.
 
     Raises:
         OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names it.

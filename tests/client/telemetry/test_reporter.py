@@ -339,7 +339,7 @@ def test_a_payload_that_is_too_large_becomes_smaller(broker, client_id, caplog):
     first, second, third = (len(decompress(4, entry.body.metrics, magic=2).data) for entry in entries)
     assert first / 2 >= second
     assert second / 2 >= third > 0
-    assert [record.message for record in caplog.records if "pushes a part of its metrics" in record.message]
+    assert [record.message for record in caplog.records if "pushes only some of its metrics" in record.message]
 
 
 # ------------------------------------------------------------------------------------------ connections and closing

@@ -185,7 +185,7 @@ class TelemetryReporter:
         if not payload.is_complete and self._reports_omission:
             self._reports_omission = False
             reason = f"all metrics need more than {schedule.max_payload_bytes} bytes; subscribe to fewer metrics"
-            _LOG.warning("client %r pushes a part of its metrics: %s", self._cluster.settings.client_id, reason)
+            _LOG.warning("client %r pushes only some of its metrics: %s", self._cluster.settings.client_id, reason)
         codec = schedule.codec
         body = self._cluster.settings.message_class("PushTelemetryRequest")(
             client_instance_id=subscription.client_instance_id,

@@ -71,7 +71,7 @@ class DistinctCounter:
 Ints = npt.NDArray[np.int64]
 
 _BUCKETS_PER_OCTAVE = 8  # buckets between two powers of two: the error of a quantile is at most 1/16
-_OCTAVES = 42
+_OCTAVES = 42  # the buckets cover this many powers of two
 _MAX_BUCKET_NUMBER = (1 << (_OCTAVES + 2)) - 1
 
 

@@ -260,7 +260,10 @@ def parse_type(text: str) -> FieldType:
         return FieldType(parse_type(element).name, is_array=True)
     if name in PRIMITIVES or name[:1].isupper():
         return FieldType(name)
-    raise SpecError(f"type {name!r} is unknown: write one of {', '.join(PRIMITIVES)}, or a struct with a capital")
+    raise SpecError(
+        f"type {name!r} is unknown: write one of {', '.join(PRIMITIVES)}, "
+        "or the name of a struct, which starts with a capital letter"
+    )
 
 
 def _declare_field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:

@@ -147,5 +147,8 @@ class _SpecMerge:
         if low.is_empty or high.is_empty:
             return high if low.is_empty else low
         if low.highest + 1 != high.lowest:
-            raise SpecError(f"{self.newer.name}: {low} of the older release and {high} of the newer leave a gap")
+            raise SpecError(
+                f"{self.newer.name}: there is a gap between the older release's versions {low} "
+                f"and the newer release's versions {high}"
+            )
         return Versions(low.lowest, high.highest)
