@@ -82,7 +82,7 @@ matrix: setup ## the tests on every Python (3.11 to 3.14) and PySpark (4.0 to 4.
 
 docs: $(READY) ## the site, in out/site; a link that leads nowhere is an error
 	@$(SYNC) --group docs
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build  # not --quiet, which hides broken links from strict mode
 	@echo "open out/site/index.html, or serve it: $(VENV)/bin/mkdocs serve"
 
 # A target of kafkaframes/kernels/target.py, and the same for zig's C compiler.

@@ -35,7 +35,8 @@ SEARCH_WEIGHTS = {
     r"(glossary|appending|checkpoints|exactly-once|message-columns|spec-.*|broker-.*)\.md|reference/|kips/": 0.4,
 }
 RESULTS_FOLDER = TOP / "benchmarks" / "results"
-_LINK_PATTERN = re.compile(r"\]\(((?:\.\./)+|docs/)([^)#]*)(#[^)]*)?\)")
+# In a file copied from the checkout's top, a link such as SECURITY.md has no folder.
+_LINK_PATTERN = re.compile(r"\]\(((?:\.\./)+|docs/|(?=[A-Z]+\.md))([^)#]*)(#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
