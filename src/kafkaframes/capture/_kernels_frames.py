@@ -80,7 +80,7 @@ def summarise_records(buf, starts, sizes, owners, counts, truncations):
         end = at + sizes[index]
         owner = owners[index]
         while at < end:
-            if end - at < BYTES_TO_MAGIC:  # Kafka ignores such a short rest as well
+            if end - at < BYTES_TO_MAGIC:  # Kafka also ignores remaining bytes that are too short for a batch
                 break
             size = load_i32(buf, at + SIZE_AT) + OVERHEAD_BYTES
             magic = load_u8(buf, at + MAGIC_AT)

@@ -31,7 +31,7 @@ PPP_ETHERTYPE_BASE = 0x10000  # added to the number of a PPP protocol other than
 MAX_LLC_FRAME_BYTES = 1500  # a value up to this is not an ethertype but the size of an IEEE 802.3 frame
 IP4_IN_IP, TCP, UDP, IP6_IN_IP, GRE = 4, 6, 17, 41, 47  # IANA protocol numbers
 HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60  # IPv6 extension headers
-UDP_PORT_SHIFT = 16  # for an unsupported UDP tunnel, PROTOCOL contains the port in the bits from here on
+UDP_PORT_SHIFT = 16  # for an unsupported UDP tunnel, the bits of PROTOCOL above this one contain the port
 # IPsec and WireGuard are encrypted; L2TP, GTP-U, GRE, VXLAN-GPE, MPLS and TZSP are tunnels.
 UNREAD_UDP_PORTS = (4500, 51820, 1701, 2152, 4754, 4790, 6635, 37008)
 MAX_HEADERS = 24
@@ -101,7 +101,7 @@ def _parse_ppp(buf, at, end):
         at += 2
     kind = load_u8(buf, at)
     at += 1
-    if not kind & 1:  # an even first byte: the protocol number has two bytes
+    if not kind & 1:  # if the first byte is even, the protocol number has two bytes
         if at >= end:
             return SHORT, at
         kind = kind << 8 | load_u8(buf, at)

@@ -243,7 +243,7 @@ def _process_segment(buf, segment, time, number, share, shares, every, rows, row
         connections[connection, layout.CLIENT] = 1 - side if flags & layout.ACK else side
         sequence = (sequence + 1) & 0xFFFFFFFF
     if not connections[connection, base + layout.STARTED]:
-        if flags & layout.RST:  # its sequence number is arbitrary
+        if flags & layout.RST:  # an RST segment's sequence number is arbitrary
             connections[connection, layout.RESET] = 1
             return 0, row, count
         connections[connection, base + layout.STARTED] = 1

@@ -31,7 +31,7 @@ from kafkaframes.wire._kernels import load_i32
 
 SASL_HANDSHAKE_KEY = 17
 HEADER_TAIL_BYTES = 16  # a header may start this many bytes before the end of the captured bytes
-NOT_KAFKA = -1  # result instead of a frame's flags
+NOT_KAFKA = -1  # returned instead of a frame's flags
 
 
 @device
@@ -253,7 +253,7 @@ def _recognise_request(address, got, size, apis, header, side):
     if side[layout.C_SASL]:
         return layout.TOKEN if 0 <= size <= layout.MAX_REQUEST_BYTES else NOT_KAFKA
     if got < 14 and not header[P_LOOSE] and 8 <= size <= layout.MAX_REQUEST_BYTES and got < 4 + size:
-        return layout.CUT_OFF  # too few bytes to decide
+        return layout.CUT_OFF  # the frame has too few bytes to decide
     is_believed = not side[layout.C_SUSPECT] or header[P_STRICT] or header[P_HASH] == side[layout.C_HASH]
     return 0 if header[P_LOOSE] and is_believed else NOT_KAFKA
 

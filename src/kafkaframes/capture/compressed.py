@@ -128,7 +128,8 @@ class MemberFile(_CompressedFile):
         self._create_member = create_member
         self._member: MemberDecompressor | None = None  # None between members
         self._input = memoryview(b"")
-        self._step = _FIRST_OUTPUT_BYTES  # input of a call; small at first: bytes after the member are copied
+        # Input size of a call; small at first, because bytes after the compressed member are copied.
+        self._step = _FIRST_OUTPUT_BYTES
         self._output = memoryview(b"")
 
     def readinto(self, buffer: WriteableBuffer) -> int:

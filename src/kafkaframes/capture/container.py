@@ -30,7 +30,7 @@ _BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
 INTERFACE_BLOCK: Final = 1
-MAX_INTERFACES: Final = 1 << 20  # interfaces per section, which need at most 40 MB of memory
+MAX_INTERFACES: Final = 1 << 20  # largest number of interfaces in a section; they need at most 40 MB of memory
 
 LINK_TYPES: Final = {
     0: "BSD loopback",

@@ -16,7 +16,7 @@ from kafkaframes.errors.words import count_text
 
 DAMAGED, LOST, CUT, UNSUPPORTED, ENCRYPTED, UNKNOWN = "damaged", "lost", "cut", "unsupported", "encrypted", "unknown"
 BOUNDARY, OTHER = "boundary", "other"
-#: Description of each kind of entry.
+#: Kind of unread data -> description.
 ENTRY_KINDS: Final = {
     DAMAGED: "a file, a packet header, a line, a message or a set of records cannot be read",
     LOST: "packets of a connection are missing",

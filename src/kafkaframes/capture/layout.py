@@ -11,9 +11,9 @@ from __future__ import annotations
 # packet seen. POSITION is the payload's position in the window's buffer. DIRECTION is connection * 2 + side.
 TIME, DIRECTION, OFFSET, POSITION, CAPTURED, LENGTH, FLAGS, NUMBER = range(8)
 PACKET_COLUMN_COUNT = 8
-FILE_NUMBER_SHIFT = 40  # NUMBER contains the file number in the bits from here on, in all tables
+FILE_NUMBER_SHIFT = 40  # in all tables, the bits of NUMBER from this one on contain the file number
 FILE_NUMBER_MASK = (1 << FILE_NUMBER_SHIFT) - 1
-FRAGMENT_DIRECTION = -2  # value of DIRECTION for an IP fragment; POSITION is then that of its IP header
+FRAGMENT_DIRECTION = -2  # value of DIRECTION for an IP fragment, whose POSITION is that of its IP header
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
@@ -48,8 +48,8 @@ PENDING_START, PENDING_END, MET, FIRST_NUMBER = range(12, 16)
 FIRST_SIDE_COLUMN = 16  # first column of side A; the columns of side B start SIDE_COLUMNS later
 (
     INITIAL,  # sequence number of the SYN, -1 if no SYN was seen
-    BASE_NUMBER,  # sequence number of the furthest segment so far ...
-    BASE_OFFSET,  # ... and its stream offset
+    BASE_NUMBER,  # sequence number of the furthest segment so far
+    BASE_OFFSET,  # stream offset of BASE_NUMBER
     STARTED,  # whether BASE_NUMBER is set
     START,  # offset of the stream's first byte
     SIDE_PACKETS,
@@ -102,8 +102,8 @@ BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # bits of F_FLAGS
 CALL_REQUEST, CALL_RESPONSE, CALL_CONNECTION = range(3)
 CALL_COLUMN_COUNT = 3
 
-# A gap: connection * 2 + side, offset, size in bytes, reason, time and number of the next packet, and whether the side
-# is that of the responses.
+# A gap: connection * 2 + side, offset, size in bytes, reason, time and number of the next packet, and whether this side
+# of the connection sends responses.
 G_DIRECTION, G_OFFSET, G_SIZE, G_REASON, G_TIME, G_NUMBER, G_RESPONSE = range(7)
 GAP_COLUMN_COUNT = 7
 LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE, AFTER = range(7)
@@ -127,20 +127,20 @@ API_LOWEST, API_HIGHEST, API_FLEXIBLE = range(3)
 
 MAX_REQUEST_BYTES = 104857600  # default of the broker's socket.request.max.bytes
 MAX_RESPONSE_BYTES = (1 << 31) - 1
-# Status of a pass over the streams.
+# Results of a call that splits TCP streams into frames.
 DONE, FRAMES_FULL, UNSORTED = range(3)
 
 # ----------------------------------------------------------------------------------- state of one side while it is cut
 WHOLE, IN_PART, WAITS = range(3)  # completeness of a frame
-# Settings of a pass over the streams.
+# Settings of a call that splits TCP streams into frames.
 S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_PATIENCE_BYTES, S_NOW, S_HASTE = range(6)
 # Results of ``walk`` for a frame: number of missing bytes, number of bytes before the first missing one, latest time
 # of its packets, the extent after its last one, and highest number of its packets.
 W_MISSING, W_HAVE, W_TIME, W_LAST, W_NUMBER = range(5)
-# State of ``split_side``: the side, which the caller sets ...
+# State of ``split_side``. The caller sets the fields that select the side of the connection.
 C_CONNECTION, C_SIDE, C_RESPONSE, C_FIRST, C_LAST, C_REQUESTS_FROM, C_REQUESTS_TO = range(7)
-# ... the next rows to write ...
+# The next rows to write in the tables of frames and gaps.
 C_FRAME, C_GAP = 7, 8
-# ... and the state of the side. C_SUSPECT: bytes are missing directly before this position.
+# The state of the side of the connection. C_SUSPECT: bytes are missing directly before this position.
 C_DIRECTION, C_START, C_AT, C_MODE, C_HASH, C_LOST_FROM, C_FRAMES, C_GAPS, C_SASL, C_SASL_ID = range(9, 19)
 C_ENDED, C_SUSPECT, C_EXTENT = range(19, 22)

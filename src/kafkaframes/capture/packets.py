@@ -31,10 +31,11 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 WINDOW_BYTES: Final = 32 << 20
-_ESTIMATED_PACKET_BYTES: Final = 96  # estimate for the size of the row table; smaller packets result in more windows
+# Estimated average size; if packets are smaller, the row table is full before the window, and more windows are used.
+_ESTIMATED_PACKET_BYTES: Final = 96
 _SPARE_ROWS: Final = 1 << 16
 MAX_PROBLEMS: Final = 10_000
-MAX_DATAGRAMS: Final = 1024  # incomplete datagrams in memory; above this the oldest one is dropped
+MAX_DATAGRAMS: Final = 1024  # largest number of incomplete datagrams in memory; above this the oldest one is dropped
 _MAX_DATAGRAM_BYTES: Final = 65535
 _FRAGMENT_UNIT_BYTES: Final = 8  # unit of fragment offsets, in bytes
 # IP protocols with datagrams that may contain TCP segments. Tunnels over UDP are not fragmented.
@@ -44,7 +45,7 @@ _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 class _Fragment(NamedTuple):
     key: tuple[bytes, ...]
-    header: bytes  # IP header of the whole datagram
+    header: bytes  # IP header of the reassembled datagram
     offset: int
     more: bool
     payload: bytes
@@ -57,7 +58,8 @@ class _PartialDatagram:
 
     header: bytes = b""
     payload: bytearray = field(default_factory=bytearray)
-    received_units: bytearray = field(default_factory=bytearray)  # 1 for each unit of 8 bytes that was received
+    # One byte for each unit of 8 bytes; it is 1 if the unit was received.
+    received_units: bytearray = field(default_factory=bytearray)
     missing_units: int = 0  # units that are missing before the last received unit
     size: int = -1
     protocol: int = 0
@@ -66,7 +68,7 @@ class _PartialDatagram:
 
     def add(self, part: _Fragment) -> None:
         """Add a fragment. If fragments overlap, the bytes of the earlier one are used."""
-        if part.more:  # all fragments but the last have a multiple of 8 bytes, unless the snap length cut them
+        if part.more:  # every fragment except the last has a multiple of 8 bytes, unless the snap length truncated it
             part = part._replace(
                 payload=part.payload[: len(part.payload) // _FRAGMENT_UNIT_BYTES * _FRAGMENT_UNIT_BYTES]
             )
@@ -275,7 +277,8 @@ class PacketReader:
         self.window_bytes = window_bytes
         self.connections = ConnectionTable()
         self.counters = np.zeros(layout.COUNTER_COUNT, np.int64)
-        self.unread: list[UnreadData] = []  # entries for files and packets; gaps in connections are part of the passes
+        # Unread parts of files and unread packets; ``streams`` reports the gaps in connections.
+        self.unread: list[UnreadData] = []
         self._returned = 0  # entries of ``unread`` that ``take_unread`` has already returned
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMN_COUNT), np.int64))
         self.file = 0  # number of the current file
@@ -284,7 +287,7 @@ class PacketReader:
         self._unread_packets = np.zeros((layout.MAX_UNREAD_KINDS, layout.UNREAD_COLUMN_COUNT), np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
-        self._filling: _PartialWindow | None = None  # window that earlier files have partly filled
+        self._filling: _PartialWindow | None = None  # window that the packets of earlier files fill in part
 
     def take_unread(self) -> list[UnreadData]:
         """Return the entries for unread files and packets that were added since the last call.

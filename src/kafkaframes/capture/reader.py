@@ -181,7 +181,8 @@ class CaptureBatches:
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
-        names = topic_names(self.files, ports=self.options.ports, apis=apis)  # names from the connections of all shares
+        # Metadata responses of all connections, even if this reader has only some of them, contain topic names.
+        names = topic_names(self.files, ports=self.options.ports, apis=apis)
         maker = RecordTableBuilder(
             self.columns, self.files, names, self.coverage, secrets=secrets, span=self._select_span(), apis=apis
         )
@@ -329,7 +330,7 @@ def _create_capture_batches(
         if captures:
             return
         raise OptionError(f"{logs[0]}: table={options.table} requires captures; a request log only has calls")
-    new = set(files[options.lead_files or 0 :])  # each line of a log is a complete call
+    new = set(files[options.lead_files or 0 :])  # each line of a request log is a complete call
     for path in [path for path in logs if path in new][options.share :: options.shares]:
         yield from _read_log_batches(LogReader(path, coverage, is_alone=is_alone), options)
 

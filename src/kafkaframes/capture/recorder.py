@@ -38,7 +38,8 @@ class SecuredSocket:
         """Read the available bytes, at least one. Return 0 at the end of the stream."""
         try:
             return int(self._call_until_done(lambda: self._tls.recv_into(buffer)))
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # closed with or, like many clients do, without close_notify
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            # the peer closed the connection with close_notify or, as many clients do, without it
             return 0
         except ValueError:  # both sides have sent close_notify
             return 0

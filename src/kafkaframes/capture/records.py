@@ -32,15 +32,16 @@ from kafkaframes.records.scan import MemorySource
 from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
-# API key: direction, and the fields of the topic list, topic, partition list and partition.
+# API key -> direction, and the names of the fields topic list, topic, partition list and partition.
 _RECORD_SET_FIELDS: Final = {
     PRODUCE: (REQUEST, "topicData", "name", "partitionData", "index"),
     FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
 }
 _API_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch", SHARE_FETCH: "ShareFetch"}
-_APIS_WITH_TOPIC_IDS: Final = (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS)  # ``topics`` has names and ids
-_SECRET_TOPIC: Final = "__cluster_metadata"  # its records include SCRAM credentials and delegation tokens
+# The ``topics`` list of these APIs contains names and ids.
+_APIS_WITH_TOPIC_IDS: Final = (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS)
+_SECRET_TOPIC: Final = "__cluster_metadata"  # the topic's records include SCRAM credentials and delegation tokens
 _NIL_UUID_BYTES: Final = NIL_UUID.bytes
 _RECORD_READER_COLUMNS: Final = (
     "offset",

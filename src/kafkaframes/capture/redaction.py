@@ -43,7 +43,8 @@ _SOFTWARE_PATTERN: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"  # pattern
 _MECHANISM_PATTERN: Final = "GSSAPI|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER"
 _PROTOCOL_TYPE_PATTERN: Final = "consumer|connect|sr"
 _FEATURE_PATTERN: Final = r"(eligible\.leader\.replicas|group|kraft|metadata|share|streams|transaction)\.version"
-#: Texts about the client's software and protocol, not its identity: message and field to a pattern of retained values.
+#: Texts that describe the client's software and protocol but do not identify the client. (message, field) -> pattern of
+#: the values that are kept.
 UNREDACTED_TEXTS: Final[Mapping[str, str]] = {
     "ApiVersionsRequest.ClientSoftwareName": _SOFTWARE_PATTERN,
     "ApiVersionsRequest.ClientSoftwareVersion": _SOFTWARE_PATTERN,
@@ -66,7 +67,8 @@ _HEADER_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a req
 _HEADER_BYTES: Final = _HEADER_NUMBERS_BYTES + 2  # the numbers and the length of the client id
 _REQUEST_WITHOUT_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
 _MIN_PRINTABLE_BYTE: Final = 32  # Kafka's highest API version is far below this
-_UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # used instead of an API key and version
+# Used instead of an API key and version: for an unknown request, and for a SASL token.
+_UNKNOWN, _TOKEN = (-1, -1), (-2, -2)
 
 
 @dataclass
@@ -338,7 +340,7 @@ def remove_payloads(records: bytes) -> bytes:
     for position, size, magic in zip(*columns, strict=True):
         _copy_header(records, out, position, position + size, _LAYOUT_OF_MAGIC[magic])
     end_position = batches.end.position
-    # A batch that the size limit of a Fetch truncated.
+    # The size limit of a Fetch request has truncated this batch.
     if batches.end.status == TORN and len(records) - end_position >= BYTES_TO_MAGIC:
         _copy_header(
             records,

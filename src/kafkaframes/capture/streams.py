@@ -26,11 +26,14 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
-MAX_WAITING_SEGMENTS: Final = 200_000  # largest number of segments of one side that wait after missing bytes
-MAX_WAITING_BYTES: Final = 64 << 20  # largest number of bytes of one side that wait after missing bytes
-MAX_CARRIED_BYTES: Final = 96 << 20  # carried bytes of all connections, above which waits are shortened to bound memory
+# Largest number of segments in one direction of a connection that wait for missing bytes.
+MAX_WAITING_SEGMENTS: Final = 200_000
+# Largest number of bytes in one direction of a connection that wait for missing bytes.
+MAX_WAITING_BYTES: Final = 64 << 20
+# Largest number of waiting bytes of all connections; above this, waits are shortened to bound the memory.
+MAX_CARRIED_BYTES: Final = 96 << 20
 ENDED_CONNECTION_RETENTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
-MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended ones are forgotten
+MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended connections are forgotten
 _SCRATCH_ROWS: Final = 1 << 12
 _NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMN_COUNT), np.int64), np.zeros(0, np.int64))
 

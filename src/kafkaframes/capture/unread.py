@@ -110,7 +110,7 @@ _UDP_TUNNEL_OF_PORT: Final = {
     37008: "TZSP",
 }
 _ENCRYPTED_UDP_PORTS: Final = frozenset({4500, 51820})
-_FIRST_PPP_CONTROL_PROTOCOL: Final = 0x8000  # PPP protocol numbers from here on are control protocols
+_FIRST_PPP_CONTROL_PROTOCOL: Final = 0x8000  # this number and higher ones are PPP control protocols
 
 
 def list_gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadData]:

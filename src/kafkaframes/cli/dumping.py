@@ -76,7 +76,7 @@ def _open_output(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 def _print(dump: LogDump, out: BinaryIO) -> None:
     for line in dump.decisions:
         print_text(f"kafkaframes: {line}", err=True)
-    notes = errors = 0  # numbers of the printed ones
+    notes = errors = 0  # numbers of printed notes and errors
     for part in dump:
         notes, errors = _print_messages(dump, notes, errors, out)
         out.write(part)

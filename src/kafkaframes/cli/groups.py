@@ -228,7 +228,8 @@ def _format_task_names(tasks: Iterable[TaskId]) -> str:
 
 def _build_state_row(name: str, result: AnyDescription | None) -> dict[str, Any]:
     state, members = ("", 0) if result is None else (result.state, len(result.members))
-    protocol = getattr(result, "protocol", "") or getattr(result, "assignor", "")  # streams groups have neither
+    # Streams groups have neither a protocol nor an assignor.
+    protocol = getattr(result, "protocol", "") or getattr(result, "assignor", "")
     return {"group": name, "state": state, "assignment": protocol, "members": members}
 
 
@@ -296,7 +297,7 @@ def _warn_of_offsets_outside_log(admin: Admin, offsets: Offsets) -> None:
     ends = _find_log_ends(admin, offsets)
     try:
         starts = admin.list_offsets(dict.fromkeys(ends, EARLIEST))
-    except BrokerError:  # of a partition without a leader, or one that was deleted; the commit decides
+    except BrokerError:  # a partition has no leader, or was deleted; the commit will detect this
         return
     for partition in sorted(starts):
         start, end, offset = starts[partition], ends[partition], offsets[partition]

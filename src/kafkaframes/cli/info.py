@@ -43,7 +43,7 @@ _COLUMNS_OMITTED_BELOW = (
     (115, {"formats", "from"}),
     (95, {"segments"}),
 )  # terminal width -> columns that narrower ones omit
-_MIN_WIDTH_FOR_TIMES = 140  # narrower terminals show days instead of times
+_MIN_WIDTH_FOR_TIMES = 140  # terminals below this width show days instead of times
 _RIGHT_ALIGNED = {"partition", "segments", "size", "start", "end", "records"}
 
 

@@ -37,7 +37,7 @@ def flags_of(command: click.Command | None) -> Mapping[str, str]:
 
 
 EXIT_INTERRUPTED = 130
-_PATH_METAVAR = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # names of path values in help texts
+_PATH_METAVAR = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # metavars of path values in help texts
 _PATH_TYPE = click.Path(readable=False)  # a text for which shells complete file names
 _COMMAND_KEY = "kafkaframes.command"  # key of a context's meta data: the command that runs
 INTERRUPTED_TEXT = "kafkaframes: interrupted"
@@ -228,7 +228,7 @@ analyze = LazyGroup(
 )
 COMMANDS = {name: row for rows in COMMAND_SECTIONS.values() for name, row in rows.items()}
 
-# Exceptions that signal handlers raise.
+# Exceptions that signal handlers raise -> signal.
 _SIGNAL_BY_EXCEPTION: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
 _INTERRUPT_DELAY_S = 0.01
 
@@ -292,7 +292,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print_text(INTERRUPTED_TEXT, err=True)
         sys.exit(EXIT_INTERRUPTED)
-    finally:  # only the end of threads and of Python follows
+    finally:  # after this, a signal ends the process at once, because the program has finished
         for number in _SIGNAL_BY_EXCEPTION.values():
             signal.signal(number, _exit_now)
 
@@ -300,7 +300,7 @@ def main() -> None:
 def _exit_now(number: int, _: FrameType | None) -> NoReturn:
     """End the process at once, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: the stream was being written to
+        with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: another call is writing to the stream
             stream.flush()
     os._exit(128 + number)
 

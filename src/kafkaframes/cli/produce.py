@@ -104,7 +104,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                             break
                     if stop.number is not None:
                         break
-            except OptionError:  # an invalid line or row: the error says that the records before it are written
+            except OptionError:  # an invalid line or row: the error says that the records before it were written
                 producer.flush()
                 raise
             while under_way:
@@ -123,7 +123,7 @@ def _queue_table(
     from kafkaframes.client.producer_records import check_table
 
     try:
-        check_table(table, max_request_size)  # the result of queue_arrow would have the error after later tables
+        check_table(table, max_request_size)  # queue_arrow would report the error only after later tables
     except EncodeError as error:
         row = next((step for step in error.path if isinstance(step, int)), None)
         if row is None:
@@ -188,7 +188,7 @@ def _read_file_tables(file: str, form: str) -> Iterator[pa.Table]:
             reader = ipc.open_file(file) if _is_arrow_file(file) else ipc.open_stream(file)
             schema = reader.schema
             batches = map(reader.get_batch, range(reader.num_record_batches)) if _is_arrow_file(file) else reader
-        reject_unknown_columns(schema.names, ignore=READER_COLUMNS)  # even if the file has no rows
+        reject_unknown_columns(schema.names, ignore=READER_COLUMNS)  # checked even if the file has no rows
         for batch in batches:
             yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
-MAX_SINGLE_PROCESS_BYTES = 256 << 20  # less work than this is done before other processes have started
+MAX_SINGLE_PROCESS_BYTES = 256 << 20  # a single process does this amount of work before other processes have started
 # Options for a JVM that compiles quickly rather than well. Spark's start and a conversion of examples/logs took 22 CPU
 # seconds of Java, and 41 without them (2 cores under other load, one run of each, 2026-11-22).
 _QUICK_JAVA_OPTIONS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

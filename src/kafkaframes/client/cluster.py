@@ -35,7 +35,7 @@ _TOPIC_CREATION_VERSION: Final = 4  # first version of Metadata with allow_auto_
 _FIRST_BOOTSTRAP_ID: Final = -1
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
 _KEY_LIST_VERSION: Final = 4  # first version of FindCoordinator with several keys
-UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # not all brokers know a new topic at once
+UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # a new topic is not known to all brokers at once
 _AUTHENTICATION_ERRORS: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -48,7 +48,7 @@ _FIRST_WARNING_DELAY_S: Final = 1.0  # time until the first log line about an un
 _TIMER_TOLERANCE_S: Final = 0.01  # a timer of the event loop may fire this much too early
 _WARNING_INTERVALS_S: Final = (10.0, 30.0, 60.0)  # time between the later log lines; the last one repeats
 Result = TypeVar("Result")
-_RANDOM: Final = random.Random()  # does not change the state of the program's global random generator
+_RANDOM: Final = random.Random()  # a separate generator, so that the program's global random state does not change
 
 
 class Channel(Enum):

@@ -60,9 +60,9 @@ class ConsumerMember:
         # Last acknowledged topics; None if the next heartbeat must be complete.
         self._topics: tuple[str, ...] | None = None
         self._reported_partitions: TopicPartitionsById = ()  # last acknowledged partitions
-        self._is_report_open = False  # a heartbeat has reported owned partitions, and no later one has a response
+        self._is_report_open = False  # true from a heartbeat that reports owned partitions until the next response
         self._assignment: TopicPartitionsById | None = None
-        self._is_resolved = True  # the metadata have the names of all assigned topic ids
+        self._is_resolved = True  # whether the metadata contains the names of all assigned topic ids
 
     @property
     def identity(self) -> GroupMember:

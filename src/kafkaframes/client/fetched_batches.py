@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kafkaframes.storage.log.transactions import TransactionState
 
 _ARROW_BATCH_BYTES: Final = 8 << 20  # size of the records in one Arrow batch
-# This takes 25 ns a value, like to_numpy, which imports pandas and so delays a first poll by a second. Older versions
-# take 600 ns.
+# From pyarrow 26 on, to_pylist takes 25 ns a value instead of 600 ns. to_numpy is as fast, but imports pandas, which
+# delays the first poll by a second.
 _HAS_FAST_TO_PYLIST: Final = int(pa.__version__.partition(".")[0]) >= 26
 _ROWS_PER_STEP: Final = (
     4_096  # rows with values that are created at once and read while they are in the processor's cache
@@ -154,7 +154,8 @@ class FetchedBatches:
     @property
     def transactions(self) -> TransactionState:
         """The transactions in ``data`` that read_committed excludes."""
-        from kafkaframes.storage.log.transactions import transactions_of_fetch  # takes 15 ms; few tasks need it
+        # Imported here: the import takes 15 ms, and few tasks need it.
+        from kafkaframes.storage.log.transactions import transactions_of_fetch
 
         return transactions_of_fetch(self.data, self.batches, self.aborted_transactions or ())
 
@@ -270,7 +271,8 @@ class RecordIterator:
     def interrupt(self) -> None:
         """End an iteration before its next record. ``resume`` continues it."""
         self._is_interrupted = True
-        self._gate.clear()  # after the flag: a concurrent step sees at least one of the two
+        # Cleared after the flag is set, so that a concurrent step sees at least one of the two changes.
+        self._gate.clear()
 
     def resume(self) -> None:
         """Let the next iteration start with the first record that was not taken."""
@@ -459,7 +461,7 @@ def _iterate_fields(
     """Return the fields of each record, with an iterator in C only. It ends when ``topics`` is cleared."""
     headers = batch.column("headers")
     columns = (
-        iter(topics),  # ends first, so that no offset is consumed without its record
+        iter(topics),  # zip stops at this iterator first, so that no offset is consumed without its record
         repeat(partition.partition),
         offsets,
         int64_values(batch.column("timestamp"), null_value=NO_TIMESTAMP).tolist(),

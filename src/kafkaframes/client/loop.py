@@ -30,15 +30,15 @@ from kafkaframes.errors import NetworkError, OptionError
 Result = TypeVar("Result")
 Closing = Callable[[], Coroutine[Any, Any, None]]
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_CLOSE_TIMEOUT_S: Final = 60.0  # a safeguard against hanging
+_CLOSE_TIMEOUT_S: Final = 60.0  # time after which a close that hangs is abandoned
 _EXIT_TIMEOUT_S: Final = 10.0  # time for unclosed clients to send their batches when the program ends
 _IDLE_TIMEOUT_S: Final = 10.0
-CLOSE_TIMEOUT_MS: Final = 30_000  # for consumers and admins, as in Kafka's clients
+CLOSE_TIMEOUT_MS: Final = 30_000  # default for consumers and admins, as in Kafka's clients
 CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _parent_loops: list[
     LoopThread
-] = []  # references for a child process, so that the parent's loops are not collected there
+] = []  # a child process keeps these references, so that the parent's loops are not garbage-collected there
 
 
 class _CallInbox(queue.SimpleQueue[Any]):
@@ -535,11 +535,11 @@ def _run_into_future(
     try:
         give = partial(future.set_result, work())
     except BaseException as error:
-        # Futures accept no other exceptions.
+        # A future does not accept other exceptions.
         is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
         give = partial(future.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
         if may_interrupt and isinstance(error, KeyboardInterrupt):
             raise
     finally:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits any more
             future.get_loop().call_soon_threadsafe(set_outcome, give)

@@ -129,7 +129,8 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
                 self.retire()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if error is not None and not isinstance(error, OSError):  # asyncio's error after ``get_buffer`` has raised
+        # Asyncio reports this error after ``get_buffer`` has raised an exception.
+        if error is not None and not isinstance(error, OSError):
             self.abort(error)
             return
         reason = f"closed the connection{self.hint}" if error is None else f"is lost: {error}"
@@ -307,7 +308,8 @@ class Connection:
         except ssl.SSLError as error:
             raise NetworkError(f"{host_port}: TLS failed: {error}") from None
         except (OSError, UnicodeError, OverflowError) as error:
-            if settings.uses_tls and isinstance(error, ConnectionResetError):  # closed without a TLS alert
+            # The broker closed the connection without a TLS alert.
+            if settings.uses_tls and isinstance(error, ConnectionResetError):
                 protocol = f"security.protocol is {settings.security_protocol}"
                 raise NetworkError(
                     f"{host_port} ended the TLS handshake; does this port use TLS? ({protocol})"

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from kafkaframes.protocol.messages.registry import Specs
 
-Servers = str | Sequence[str] | Mapping[str, Any]  # host:port, several, or a dict of properties
+Servers = str | Sequence[str] | Mapping[str, Any]  # host:port, a list of them, or a dict of properties
 
 
 class ClientOptions(TypedDict, total=False):

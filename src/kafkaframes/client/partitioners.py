@@ -50,7 +50,7 @@ class _RoundRobin:
     """Java's RoundRobinPartitioner: the available partitions of a topic in turn, regardless of the key."""
 
     def __init__(self) -> None:
-        self._turns: defaultdict[str, Any] = defaultdict(count)  # ``next`` of a count is atomic
+        self._turns: defaultdict[str, Any] = defaultdict(count)  # calling ``next`` on a count is atomic
 
     def __call__(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]

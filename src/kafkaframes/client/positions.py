@@ -281,7 +281,8 @@ class Positions:
         self.busy_nodes: set[int] = set()
         self.is_subscribed = False
         self._arrivals: deque[tuple[PartitionState, BatchBuffer]] = deque()
-        # Every poll asks for new and stuck partitions, and looks through all only after an event that may add one.
+        # Every poll asks for new and stuck partitions. It searches all partitions only after an event that may have
+        # added one.
         self.may_have_new = self._may_be_stuck = False
 
     # -------------------------------------------------------------------------------------------------- the caller
@@ -424,7 +425,7 @@ class Positions:
         if leader == state.leader or (
             state.leader is not None and 0 <= partition_metadata.leader_epoch < state.leader[1]
         ):
-            return  # unchanged, or from a broker with outdated metadata
+            return  # the leader is unchanged, or the broker's metadata is outdated
         state.leader = leader
         if partition_metadata.leader_epoch >= 0:
             offset, epoch = state.hold_position()

@@ -200,7 +200,7 @@ _REJECTED_PROPERTIES: Final = {
     "set ssl_context to an ssl.SSLContext": "ssl.crl.location ssl.crlfile ssl.engine.location ssl.providers",
     "the client stores a position when `poll` returns the record": "enable.auto.offset.store",
 }
-# Other names of settings: of librdkafka (confluent-kafka), of kafka-python, and of older Kafka releases.
+# Names of settings in librdkafka (confluent-kafka), kafka-python and older Kafka releases.
 _SETTING_ALIASES: Final = {
     "metadata.broker.list": "bootstrap_servers",
     "partitioner.class": "partitioner",
@@ -305,7 +305,8 @@ def _reject_name(name: str, key: str, value: Any, names: Collection[str], client
     for java_property in filter(None, map(java_properties().get, spellings)):
         if java_property.clients == (SHARE_CONSUMER,) and client == "consumer":
             raise OptionError(f"{name} is a setting of ShareConsumer; a consumer does not acknowledge single records")
-        if java_property.treatment == "supported" or client not in java_property.clients:  # a setting of another client
+        # The setting belongs to another client.
+        if java_property.treatment == "supported" or client not in java_property.clients:
             return
     reason = next(filter(None, map(_rows(_REJECTED_PROPERTIES).get, spellings)), None)
     if reason is None:

@@ -14,7 +14,7 @@ from typing import Final
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _LOG_INTERVALS_S: Final = (10.0, 30.0, 60.0)
-_REJECTION_MAX_AGE_S: Final = 300.0  # a kind without rejections for this time starts over
+_REJECTION_MAX_AGE_S: Final = 300.0  # after this time without a rejection of a kind, its log interval starts over
 
 
 @dataclass(slots=True)

@@ -244,7 +244,7 @@ class Sender:
             return False
         try:
             parts = divide_batch(batch.data, part_bytes, level=self._settings.compression_level)
-        except KafkaframesError:  # the caller's bytes are damaged: the broker's error is their result
+        except KafkaframesError:  # the caller's bytes are damaged: the broker's error becomes their result
             return False
         if len(parts) < 2 or sum(count for _, count in parts) != batch.count:  # offsets without records
             return False

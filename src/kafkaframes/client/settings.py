@@ -350,7 +350,7 @@ _REJECTED_SHARE_SETTINGS: Final = frozenset(  # Java's share consumer rejects th
         "session.timeout.ms",
     }
 )
-_JAVA_ASSIGNORS: Final = {  # by the names of Java's classes
+_JAVA_ASSIGNORS: Final = {  # Java class name -> assignor
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
     "StickyAssignor": "sticky",

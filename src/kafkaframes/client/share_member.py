@@ -49,7 +49,7 @@ class ShareMember:
         self.partition_ids: list[PartitionId] = []
         self.is_waiting = False
         self._sent_topics: tuple[str, ...] | None = None  # last topics that the coordinator has acknowledged
-        self._is_registered = False  # whether the coordinator may have this member
+        self._is_registered = False  # whether the coordinator may have registered this member
         self._awaits_poll = False
         self._must_leave = False
         self._leave_failures = 0
@@ -128,7 +128,7 @@ class ShareMember:
         if request is not self._in_flight:
             return None
         self._in_flight = self._sent_topics = None
-        if request.epoch == LEAVE_EPOCH:  # if it fails for good, the session expires at the coordinator
+        if request.epoch == LEAVE_EPOCH:  # if the request finally fails, the session expires at the coordinator
             has_moved = isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED_CODES
             self._must_leave = has_moved and self._leave_failures < _MAX_LEAVE_RETRIES
             self._leave_failures += 1

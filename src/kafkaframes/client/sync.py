@@ -85,7 +85,8 @@ class Producer(SyncClient):
         closing = partial(_close_producer, self._twin, self._callbacks)
         self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.reset_after_fork)
         self._accumulator.wake = partial(self._loop.call_soon, self._accumulator.wake)
-        callbacks = self._callbacks  # not `self`: a producer without references is closed at once, without a collection
+        # Does not refer to `self`, so that a producer without references is closed at once, before garbage collection.
+        callbacks = self._callbacks
         self._accumulator.is_in_callback = lambda: callbacks.is_current
         self._twin._call_on_loop = self._loop.call_soon
 

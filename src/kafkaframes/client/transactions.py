@@ -34,7 +34,8 @@ _MAX_API_VERSIONS: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
-_TRANSACTION_FEATURE: Final = "transaction.version"  # feature with a level that selects the form of the protocol
+# The level of this feature selects the version of the transaction protocol.
+_TRANSACTION_FEATURE: Final = "transaction.version"
 # First version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360).
 _EPOCH_BUMP_VERSION: Final = 3
 _FENCING_ERRORS: Final = frozenset(
@@ -60,7 +61,7 @@ class TransactionManager:
         self._is_shared = False
         self._fence_error: BrokerError | None = None
         self._coordinators_form = 1
-        self._form = 1  # form of the open transaction
+        self._form = 1  # transaction version of the open transaction
         sender.renew = self.renew_id
 
     # ---------------------------------------------------------------------------------------------- producer ids

@@ -63,7 +63,8 @@ class BufferArea(NamedTuple):
     of_bytes: float
 
 
-# The values come first: they have most of the bytes, and so are always in the same memory for parts of any size.
+# Values come first, because they have most of the bytes. Therefore they always have the same address in the buffer,
+# whatever the chunk size.
 _BUFFER_AREAS = (
     BufferArea(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
     BufferArea(kernels.AT_OFFSETS, 0, 8, 0),

@@ -77,7 +77,7 @@ _JAVA: Final[dict[str, Set]] = {
     "javaWhitespace": _EMPTY_SET, "javaISOControl": _EMPTY_SET,
     "javaMirrored": _EMPTY_SET,
 }  # fmt: skip
-_UNICODE: Final[dict[str, Set]] = {  # after "Is", in any letter case
+_UNICODE: Final[dict[str, Set]] = {  # names after the prefix "Is"; letter case is ignored
     "ALPHABETIC": _LETTERS, "LETTER": _LETTERS, "IDEOGRAPHIC": _EMPTY_SET, "LOWERCASE": _LOWER, "UPPERCASE": _UPPER,
     "TITLECASE": _EMPTY_SET, "WHITE_SPACE": _EMPTY_SET, "CONTROL": _EMPTY_SET, "PUNCTUATION": _PUNCTUATION,
     "HEX_DIGIT": frozenset(string.hexdigits), "ASSIGNED": ALPHABET, "NONCHARACTER_CODE_POINT": _EMPTY_SET,
@@ -86,7 +86,7 @@ _UNICODE: Final[dict[str, Set]] = {  # after "Is", in any letter case
     "WHITESPACE": _EMPTY_SET, "HEXDIGIT": frozenset(string.hexdigits), "NONCHARACTERCODEPOINT": _EMPTY_SET,
     "JOINCONTROL": _EMPTY_SET,
 }  # fmt: skip
-_SCRIPTS: Final[dict[str, Set]] = {  # in any letter case
+_SCRIPTS: Final[dict[str, Set]] = {  # names of Unicode scripts; letter case is ignored
     **dict.fromkeys(("LATIN", "LATN"), _LETTERS),
     **dict.fromkeys(("COMMON", "ZYYY"), ALPHABET - _LETTERS),
     **dict.fromkeys(
@@ -94,7 +94,7 @@ _SCRIPTS: Final[dict[str, Set]] = {  # in any letter case
         _EMPTY_SET,
     ),
 }
-_BLOCKS: Final[dict[str, Set]] = {  # in any letter case, without spaces, hyphens and underscores
+_BLOCKS: Final[dict[str, Set]] = {  # names of Unicode blocks; letter case, spaces, hyphens and underscores are ignored
     "BASICLATIN": ALPHABET,
     **dict.fromkeys(
         _OTHER_BLOCKS,

@@ -22,7 +22,7 @@ _DEFAULT_JOURNAL_LIMIT = 100  # default number of requests that GET /journal ret
 _MAX_BODY_BYTES = 256 << 20  # enough for a million records of 100 bytes; only requests with a valid token are read
 _OPTIONAL_STRING_TYPES = (str, type(None))
 _NUMBER_TYPES = (int, float)
-# Actions of faults: the body's field with the action's argument, the rule's method, and the type of the field.
+# Fault action -> body field that contains the action's argument, method of the rule, and type of the field.
 _FAULT_ACTIONS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "error": ("code", "error", (str, int)),
     "delay": ("seconds", "delay", _NUMBER_TYPES),

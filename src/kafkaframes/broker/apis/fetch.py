@@ -53,8 +53,8 @@ _FIRST_VERSION_BY_TOPIC_ID = 13
 _FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_WITH_LEADER = 12
 _FIRST_VERSION_WITH_ENDPOINTS = 16
-_PARTITIONS_PER_TURN = 500  # partitions that are read before other requests are answered
-_CONCURRENT_READS = 16  # partitions of a store that are read concurrently
+_PARTITIONS_PER_TURN = 500  # largest number of partitions that are read before other requests are answered
+_CONCURRENT_READS = 16  # largest number of partitions of a store that are read concurrently
 # Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
 # list of aborted transactions instead of null.
 _SORT_ORDER_OF_ERROR: dict[int, int] = {
@@ -125,7 +125,7 @@ class PendingFetch:
             if number % _PARTITIONS_PER_TURN == 0:
                 yield
             requested_partition = self._requested_partitions.get(key)
-            if requested_partition is None:  # removed in the meantime by another request of the session
+            if requested_partition is None:  # another request of the session has removed the partition in the meantime
                 continue
             name, topic_id, index = key
             if (name, topic_id) not in topics:

@@ -271,7 +271,7 @@ def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
         dict.fromkeys(request.body.groups_names),
         partial(_delete_group, request, broker),
         lambda rows: request.response(results=rows),
-        # Each group's states are found by a search through the states of all groups.
+        # A group's states are found by a scan of the states of all groups.
         size=lambda _: 1 + states // _STATES_PER_WORK_UNIT,
     )
 

@@ -74,7 +74,7 @@ def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
-    rows: dict[str, dict[int, Any]] = {}  # as in Kafka, topics without partitions are not answered
+    rows: dict[str, dict[int, Any]] = {}  # as in Kafka, topics without partitions are omitted from the response
     row_count = 0
     for topic in request.body.topics:
         if not topic.partitions:
@@ -333,7 +333,7 @@ def _build_producers_row(
     if topic is not None:
         partition = topic.partition(index)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
-    # A follower has a replica of the log.
+    # Only brokers that have a replica of the partition may send this request.
     if partition is not None and request.session.node_id not in partition.replicas:
         partition, code = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     row = types.PartitionResponse(partition_index=index, error_code=code)

@@ -97,7 +97,7 @@ def _create_missing_topics(
 
 def _auto_create_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
     """Auto-create a topic, with the broker's or coordinator's settings. Return None if it exists."""
-    if name in broker.topics:  # created by another request in the meantime
+    if name in broker.topics:  # another request has created the topic in the meantime
         return None
     if broker.is_internal(name):
         return broker.create_internal_topic(name)

@@ -206,7 +206,7 @@ def _append_records(
 
 
 def _may_write_internal(request: _Produce) -> bool:
-    # Allowed by Kafka's AuthHelper, for tools that write to internal topics.
+    # Kafka's AuthHelper allows this client id to write to internal topics.
     return request.client_id == "__admin_client"
 
 
@@ -292,14 +292,14 @@ def _build_partition_row(
 
 
 ACKS_ALL = -1
-# Bytes of batches that are appended before other requests are answered; the next limit is for decompressed bytes.
+# Largest numbers of compressed and decompressed bytes that are appended before other requests are answered.
 _TURN_BYTES = 1 << 20
 _TURN_DECOMPRESSED_BYTES = 8 << 20
-_TURN_APPENDS = 50  # a partition's first append creates its files: 0.5 ms, or more on a busy disk
+_TURN_APPENDS = 50  # a partition's first append creates its files, which takes 0.5 ms, or more on a busy disk
 _FIRST_VERSION_WITH_FORMAT_2 = 3
 _FIRST_VERSION_WITH_ZSTD = 7
 
-# Errors with a response that has no log start offset (ReplicaManager.appendToLocalLog).
+# Responses with these errors have no log start offset (ReplicaManager.appendToLocalLog).
 _ERRORS_WITHOUT_LOG_START = frozenset(
     {"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"}
 )

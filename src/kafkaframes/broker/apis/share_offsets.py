@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         kafka.DeleteShareGroupOffsetsRequest, kafka.DeleteShareGroupOffsetsResponse
     ]
 
-_UNKNOWN_NUMBER = -1  # an offset or a count
+_UNKNOWN_NUMBER = -1  # value of an unknown offset or count
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

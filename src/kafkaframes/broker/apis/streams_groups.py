@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     _Heartbeat: TypeAlias = TypedRequest[kafka.StreamsGroupHeartbeatRequest, kafka.StreamsGroupHeartbeatResponse]
     _Describe: TypeAlias = TypedRequest[kafka.StreamsGroupDescribeRequest, kafka.StreamsGroupDescribeResponse]
 
-_BROKER_DEFAULT: Final = -1  # value in CreateTopics requests
+_BROKER_DEFAULT: Final = -1  # value in CreateTopics requests that selects the broker's default
 
 
 @Api(

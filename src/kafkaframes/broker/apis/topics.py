@@ -74,7 +74,7 @@ def _create_topics_steps(
     names = Counter(request_topic.name for request_topic in topics)
     distinct_topics = {
         request_topic.name: request_topic for request_topic in topics
-    }.values()  # one row for a duplicate name
+    }.values()  # a name that is listed twice gets one row
     batch = _TopicCreations({_metrics_name(name): name for name in broker.topics})
     rows = yield from run_each(
         _create_topic_row_steps(request, broker, request_topic, names[request_topic.name], batch)
@@ -269,7 +269,7 @@ def _add_partitions_steps(
     request: _CreatePartitions, broker: BrokerState, topics: list[kafka.CreatePartitionsRequest.CreatePartitionsTopic]
 ) -> Steps[Answer]:
     names = Counter(topic.name for topic in topics)
-    distinct_topics = {topic.name: topic for topic in topics}.values()  # one row for a duplicate name
+    distinct_topics = {topic.name: topic for topic in topics}.values()  # a name that is listed twice gets one row
     rows = yield from run_each(
         _add_topic_partitions_steps(request, broker, topic, names[topic.name]) for topic in distinct_topics
     )
@@ -372,7 +372,7 @@ def _delete_topics_steps(
     for (name, topic_id), times in Counter(requested_topics).items():
         if times == 1:
             rows.append(_build_deletion_row(request, broker, name, topic_id, topics_to_delete))
-        else:  # a duplicate name deletes nothing
+        else:  # a topic that is listed twice is not deleted
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:

@@ -25,7 +25,7 @@ from kafkaframes.protocol.messages.headers import peek_request, read_request_hea
 from kafkaframes.wire.primitives import DeferredBytes
 
 Buffers = list["bytes | memoryview | DeferredBytes"]
-_MIN_UNJOINED_BYTES: Final = 4096  # shorter parts are joined into one buffer
+_MIN_UNJOINED_BYTES: Final = 4096  # shorter buffers of a response are joined
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _CORRELATION_ID_BYTES: Final = 4
 _NO_TAGGED_FIELDS: Final = b"\x00"

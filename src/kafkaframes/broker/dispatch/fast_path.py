@@ -60,15 +60,16 @@ _FIRST_VERSION_WITHOUT_REPLICA_ID = 15
 _CONSUMER_REPLICA_ID = -1
 _NO_SESSION_ID_AND_EPOCH = (0, -1)
 _LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
-# A partition of a request: number, current leader epoch, fetch offset, last fetched epoch, log start offset and maximum
-# bytes, as far as the version has them.
+# A partition in a request: number, current leader epoch, fetch offset, last fetched epoch, log start offset and maximum
+# bytes. Fields that the version lacks are left out.
 _PARTITION_4, _PARTITION_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
 _PARTITION_9, _PARTITION_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
 # A partition of a response: number, error code, high watermark, last stable offset, log start offset.
 _ROW_4, _ROW_5 = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_PREFERRED_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
 _THROTTLE, _THROTTLE_ERROR_SESSION, _NO_TAGGED_FIELDS = bytes(4), bytes(10), b"\x00"
-# An empty or null list of aborted transactions, by whether the version is flexible and whether the list is requested.
+# An empty or null list of aborted transactions. The key is whether the version is flexible, and whether the list is
+# requested.
 _EMPTY_ABORTED_LISTS = {
     (False, True): bytes(4),
     (False, False): _NULL_ARRAY,
@@ -216,7 +217,7 @@ def _parse_partition(cursor: Cursor, version: int) -> RequestedPartition:
 
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _NO_API_VERSIONS: Final = (1, 0)
-_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a smaller response has neither a long part nor a file range
+_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a response below this size has neither a long buffer nor a file range
 
 
 class UnfinishedResponse(NamedTuple):

@@ -35,8 +35,8 @@ _FIRST_VERSION_BY_TOPIC_ID = 13
 _ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
 _FAST_PATH_ACKS = (1, -1)
 _THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
-# A partition's row in a response: index, error code, base offset, log append time and log start offset, as far as the
-# version has them. They are followed by empty record errors and a null error message.
+# A partition's row in a response: index, error code, base offset, log append time and log start offset. Fields that the
+# version lacks are left out. Empty record errors and a null error message follow.
 _ROW_0, _ROW_2, _ROW_5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_ERRORS, _NO_ERRORS_AND_TAGS = struct.pack(">ih", 0, -1), b"\x01\x00\x00"
 

@@ -22,7 +22,7 @@ class GeneralPathRequiredError(Exception):
     """The fast path does not support the request, so the dispatcher answers it."""
 
 
-# The exceptions of a cursor, including those for truncated requests.
+# Exceptions that a cursor raises, including those for truncated requests.
 GENERAL_PATH_ERRORS = (GeneralPathRequiredError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 

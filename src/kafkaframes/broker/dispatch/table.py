@@ -45,7 +45,7 @@ def collect_apis() -> Mapping[int, Api]:
     return MappingProxyType(dict(sorted(served_apis.items())))
 
 
-_FLEXIBLE_HEADER_VERSION = 2  # version of a request header
+_FLEXIBLE_HEADER_VERSION = 2  # request header version with tagged fields
 
 
 def serve_specs(specs: Specs) -> ServedApis:
@@ -91,7 +91,7 @@ _MESSAGE_FORMAT_SETTING = "log.message.format.version"
 _FIRST_RELEASE_WITH_GROUP_SETTINGS = (4,)
 # From this release on, the controller creates topics, and a Metadata response does not wait for it.
 _FIRST_KRAFT_RELEASE = (3, 3)
-_FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # from here on, message.format.version is ignored (KIP-724)
+_FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # this release and later ones ignore message.format.version (KIP-724)
 
 
 def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:

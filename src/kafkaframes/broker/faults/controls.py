@@ -116,7 +116,7 @@ def _is_refused(api_name: str, version: int) -> bool:
     """Return whether Kafka 4 rejects an API version that older releases accept (KIP-896)."""
     try:
         key = catalog_api(api_name).key
-    except KafkaframesError:  # the API is only in user-supplied specs
+    except KafkaframesError:  # only user-supplied specs contain the API
         return False
     accepted_range = _newest().all_apis.get(key)
     return key != API_VERSIONS and (accepted_range is None or version < accepted_range.accepted_versions.lowest)
@@ -240,7 +240,7 @@ def _read_assignment(state: BrokerState, group: Any, member: Any) -> tuple[Topic
         return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assignment if at in topics))
     try:
         assignment, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
-    except DecodeError:  # no assignment yet, or another protocol, such as Kafka Connect's
+    except DecodeError:  # the member has no assignment yet, or uses another protocol, such as Kafka Connect's
         return ()
     rows = assignment.assigned_partitions
     return tuple(sorted(TopicPartition(row.topic, index) for row in rows for index in row.partitions))

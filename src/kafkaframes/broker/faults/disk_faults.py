@@ -24,7 +24,7 @@ from kafkaframes.storage.files.filesystem import DelegatingFileSystem
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 DISK_OPERATIONS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
-_Write = Callable[[int], None]  # writes the first N bytes
+_Write = Callable[[int], None]  # function that writes the first N bytes
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ import threading
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import Disk
 
-_NEVER_FLUSHED = -1  # the file was never flushed
+_NEVER_FLUSHED = -1  # flushed size of a file that was never flushed
 
 
 class UnflushedFiles:

@@ -138,7 +138,7 @@ def open_broker(
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
         properties = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
-        # Kafka writes this property since 3.7 (KIP-858).
+        # Kafka has written this property since version 3.7 (KIP-858).
         identity = MetaProperties(properties | {"directory.id": uuid_to_text(uuid4())})
     logs = open_log_directory(
         path,

@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse
 
 _Answer = TypeVar("_Answer")
-_RESOLVING_THREADS = 2  # for subscription patterns, like Kafka's group.coordinator.background.threads
-_AUTHENTICATING_THREADS = 4  # for authentication, which may wait for files or name resolution
+_RESOLVING_THREADS = 2  # threads that match subscription patterns, like Kafka's group.coordinator.background.threads
+_AUTHENTICATING_THREADS = 4  # threads for authentication, which may wait for files or name resolution
 
 
 def _build_defaults(nodes: int) -> dict[str, str]:
@@ -215,7 +215,7 @@ class Broker:
             raise OptionError("the broker is already running")
         self._loop.start()
         try:
-            self._loop.call(self._open(), timeout=None)  # without a timeout, because many logs may have to be recovered
+            self._loop.call(self._open(), timeout=None)  # no timeout, because many logs may have to be recovered
         except BaseException:
             self._loop.end()
             raise
@@ -368,7 +368,8 @@ class Broker:
         await self._ports.open_all(self._server)
         address = self._metrics_address
         if address is not None:
-            from kafkaframes.broker.network.http_server import (  # now, so that the first request is not delayed
+            # Imported here, so that the first request is not delayed.
+            from kafkaframes.broker.network.http_server import (
                 HttpServer,
                 Route,
             )

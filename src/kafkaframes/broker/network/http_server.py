@@ -103,7 +103,7 @@ class RequestGuard:
             return False
         if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
             return False
-        if self.host in _WILDCARD_HOSTS:  # the port of a container may be mapped to another port
+        if self.host in _WILDCARD_HOSTS:  # a container's port may be mapped to a different port of the host
             return name in _LOOPBACK_HOSTS or name == socket.gethostname().lower() or _is_ip_address(name)
         return port == self.port and (name in _LOOPBACK_HOSTS or name == self.host.lower())
 
@@ -120,7 +120,7 @@ def _is_ip_address(name: str) -> bool:
 MAX_BODY_BYTES: Final = 64 << 20
 MAX_HEAD_BYTES: Final = 32 << 10
 MAX_CONNECTIONS: Final = 128
-TIMEOUT_SECONDS: Final = 30.0  # to send a request, to read a response, and between two requests
+TIMEOUT_SECONDS: Final = 30.0  # limit for sending a request, for reading a response, and between two requests
 
 
 class PlainTextResponse(NamedTuple):

@@ -199,7 +199,8 @@ class GroupCommit:
                     log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
         except StorageError as error:
             self._broker.disk_problems.report("records cannot be flushed and are not acknowledged", error)
-            if self._broker.logs.disk.bring_online():  # a file could not be opened: its records are flushed later
+            # A log file could not be opened, so its records are flushed later.
+            if self._broker.logs.disk.bring_online():
                 self._broker.unflushed |= {partition for partition in partitions if not partition.is_offline}
             return False
         return True

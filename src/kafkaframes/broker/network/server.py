@@ -36,7 +36,8 @@ _REQUESTS_PER_TURN = 64  # requests of one connection before other connections a
 _LONG_RESPONSE_BYTES = 16 << 10  # a longer response is sent before the next request is handled
 _MAX_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
 _SWEEP_INTERVAL_SECONDS = 5.0
-_CLOSING_TURNS, _MAX_TURNS = 4, 100  # event loop iterations until ports and connections are closed
+# Smallest and largest number of event loop iterations in which ports and connections are closed.
+_CLOSING_TURNS, _MAX_TURNS = 4, 100
 _LOGGER = logging.getLogger("kafkaframes.broker")
 
 
@@ -67,8 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._pending_response: DeferredResponse | None = None
-        self._is_held = False  # a response waits for a flush, or other connections are served first
-        self._is_muted = False  # requests are delayed because of a quota
+        self._is_held = False  # true while a response waits for a flush, or other connections are served first
+        self._is_muted = False  # true while requests are delayed because of a quota
         self._outbox: Outbox | None = None
         self._is_paused = False
         self.session = Session(
@@ -206,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         frame = view.tobytes()
         raw = self.session.login.answer_raw
-        if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
+        if raw is not None:  # after SaslHandshake version 0, SASL tokens have no headers
             self._answer_raw(raw(frame), out)
             return
         request = self._dispatcher.decode_request(frame, self.session)
@@ -464,9 +465,10 @@ class Server:
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
-    _unread_bytes: dict[Connection, int] = field(default_factory=dict)  # bytes of unread responses, longest wait first
+    # Connection -> bytes of unread responses; the connection that has waited longest is first.
+    _unread_bytes: dict[Connection, int] = field(default_factory=dict)
     _sweep: asyncio.TimerHandle | None = None
-    _frame_memory: dict[Connection, int] = field(default_factory=dict)  # buffer sizes of connections with large buffers
+    _frame_memory: dict[Connection, int] = field(default_factory=dict)  # connection -> size of its large buffers
     _frame_memory_bytes: int = 0
     _closing: list[Acceptor] = field(default_factory=list)  # closed acceptors that may still establish connections
 
@@ -558,7 +560,7 @@ class Server:
         if not 0 <= self.max_queued_bytes < self._frame_memory_bytes:
             return
         for connection in tuple(self._frame_memory):
-            connection.free_memory()  # frees buffers without an incomplete frame
+            connection.free_memory()  # a buffer without an incomplete frame is freed
         unfinished_frames = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
         for connection, _ in sorted(unfinished_frames.items(), key=lambda item: item[1]):
             if self._frame_memory_bytes <= self.max_queued_bytes:
@@ -576,7 +578,7 @@ class Server:
         self.note_read_responses(connection)
         for _, acceptor in self._listening:
             if acceptor.is_waiting:
-                self.loop.call_soon(acceptor.resume)  # after asyncio has closed the socket
+                self.loop.call_soon(acceptor.resume)  # called after asyncio has closed the socket
 
     def log_closed(self, session: Session, reason: str) -> None:
         """Log why a connection was closed."""

@@ -9,7 +9,7 @@ from kafkaframes.broker.requests.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
 _MAX_TEXT_LENGTH = 1_000
-_CRC_POSITION = 17  # in format 2 a byte of the CRC (17 to 20); in formats 0 and 1 a byte of the timestamp or the key
+_CRC_POSITION = 17  # in format 2, this is a byte of the CRC (17 to 20); in formats 0 and 1, of the timestamp or the key
 
 
 def failure_response(request: Request, code: int) -> Any:
@@ -19,7 +19,8 @@ def failure_response(request: Request, code: int) -> Any:
     name: topic rows have the topic's name, partition rows the partition's number. Each error code of a row is ``code``.
     """
     body = request.body
-    if directories := getattr(body, "dirs", None):  # the AlterReplicaLogDirs response is not grouped by directory
+    # The AlterReplicaLogDirs response is not grouped by directory, unlike the request.
+    if directories := getattr(body, "dirs", None):
         body = type(directories[0])(topics=[topic for directory in directories for topic in directory.topics])
     return _fill_fields(request.response(), body, code, request.version)
 
@@ -34,7 +35,7 @@ def _fill_fields(target: Any, source: Any, code: int, version: int) -> Any:
         elif info.struct is not None and info.spec.type.is_array and source is not None:
             setattr(target, name, _build_rows(info, source, code, version))
         elif info.spec.type.name == "records":
-            setattr(target, name, b"")  # like Kafka; librdkafka and kafka-python reject null records
+            setattr(target, name, b"")  # Kafka does the same: librdkafka and kafka-python reject null records
         elif hasattr(source, name) and not _is_struct(getattr(source, name)):
             setattr(target, name, getattr(source, name))
         else:

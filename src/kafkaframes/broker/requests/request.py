@@ -15,7 +15,7 @@ from kafkaframes.protocol.messages.headers import body_class
 
 ANONYMOUS_PRINCIPAL = "User:ANONYMOUS"
 _LONG_REQUEST_BYTES = 64 << 10  # smallest size of a long request
-_LONG_REQUEST_BYTES_OF_API = {"Produce": 2 << 20}  # larger, because records are not decoded
+_LONG_REQUEST_BYTES_OF_API = {"Produce": 2 << 20}  # higher limit, because the records of a request are not decoded
 # A short request of these APIs can have a long response: all settings, all members.
 _LONG_REQUEST_BYTES_OF_API |= dict.fromkeys(
     ("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0

@@ -42,7 +42,7 @@ OPERATIONS_OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 CLUSTER_NAME: Final = "kafka-cluster"
-_OMIT_RESPONSE_PART: Final = -1  # replaces an error code if the response omits the part
+_OMIT_RESPONSE_PART: Final = -1  # used instead of an error code if the response omits the topic or group
 
 
 class Authorizer(Protocol):

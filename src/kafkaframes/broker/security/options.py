@@ -38,7 +38,8 @@ MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
 _GS2_HEADER_PATTERN = re.compile(r"[ny],(?:a=(?P<authzid>[^,]*))?,")
 _KEY_VALUE_PATTERN = re.compile(r"[A-Za-z]+=.*", re.DOTALL)
 _BEARER_PATTERN = re.compile(r"auth=Bearer +(?P<token>\S+)")
-CheckToken = Callable[[str, int], str]  # token, time in milliseconds -> user; raises AuthenticationError
+# Arguments: token, time in milliseconds; returns the user, or raises AuthenticationError.
+CheckToken = Callable[[str, int], str]
 
 
 class PlainExchange(SaslExchange):

@@ -52,7 +52,8 @@ DEFAULTS: Mapping[str, str] = {
     "group.consumer.migration.policy": "bidirectional",
     "group.share.assignment.interval.ms": "0",  # Kafka's 1000
     "group.share.delivery.count.limit": "5",
-    "group.share.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member gets partitions with its second heartbeat
+    # 5000 in Kafka, where a member waits 5 s for its partitions: the second heartbeat returns them
+    "group.share.heartbeat.interval.ms": "1000",
     "group.share.max.assignment.interval.ms": "15000",
     "group.share.max.delivery.count.limit": "10",
     "group.share.max.heartbeat.interval.ms": "15000",
@@ -70,7 +71,8 @@ DEFAULTS: Mapping[str, str] = {
     "group.share.record.lock.duration.ms": "30000",
     "group.share.session.timeout.ms": "45000",
     "group.streams.assignment.interval.ms": "1000",
-    "group.streams.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member gets tasks with its third heartbeat
+    # 5000 in Kafka, where a member waits 10 s for its tasks: the third heartbeat returns them
+    "group.streams.heartbeat.interval.ms": "1000",
     "group.streams.initial.rebalance.delay.ms": "0",  # Kafka's 3000 would delay every test
     "group.streams.max.assignment.interval.ms": "15000",
     "group.streams.max.heartbeat.interval.ms": "15000",

@@ -77,7 +77,7 @@ class ChangeQueue:
     def __init__(self) -> None:
         self.next_turn: Callable[[Callable[[], None]], object] | None = None
         self.in_thread: Callable[[Callable[[], None]], DeferredResponse] | None = None
-        self._waiting: deque[tuple[Waiting[Answer], DeferredResponse]] = deque()  # the first one is running
+        self._waiting: deque[tuple[Waiting[Answer], DeferredResponse]] = deque()  # the first entry is running
         self._is_due = False
 
     def run(self, steps: Waiting[Answer]) -> Answer:

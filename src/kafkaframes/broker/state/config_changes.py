@@ -68,7 +68,8 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         message: str | None = "the request has an unknown operation"
         if times[kind, name] > 1:
             message = f"{name} is listed twice"
-        # Otherwise Kafka's controller fails, and returns error code -1 for all resources.
+        # An unknown operation prevents all changes. Kafka's controller then fails and returns error code -1 for all
+        # resources.
         elif not fails or kind not in _CHANGE_FUNCTIONS:
             code, message = _change_resource(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
@@ -77,7 +78,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
 
     def build_response(rows: list[Any]) -> Answer:
         if not request.body.validate_only and any(alter_row.error_code == ErrorCode.NONE for alter_row in rows):
-            broker.save_metadata()  # once for all resources, because it writes all metadata
+            broker.save_metadata()  # saved once for all resources, because each save writes all metadata
         response: Answer = request.response(responses=rows)
         return response
 
@@ -122,7 +123,7 @@ def _has_unknown_operation(resource: Any) -> bool:
         return False
     try:
         return resource.resource_type in _CONTROLLER_RESOURCE_TYPES and bool(_check_rows(rows))
-    except InvalidRequestError:  # the broker rejects it before it reaches the controller
+    except InvalidRequestError:  # the broker rejects the change before it reaches the controller
         return False
 
 
@@ -151,7 +152,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
     if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is invalid"
     configs = check_topic_configs(broker.settings, configs)
-    if topic is None:  # like Kafka, which validates the settings first (ControllerConfigurationValidator)
+    if topic is None:  # Kafka also validates the settings first (ControllerConfigurationValidator)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
     if not validate_only:
         broker.configure_topic(topic, configs)

@@ -15,7 +15,7 @@ from kafkaframes.wire.integers import MAX_INT32
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 _RANDOM_SOURCE: Final = random.Random()
-Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and partition number
+Key = tuple[str, UUID, int]  # topic name (up to version 12) or topic id, and partition number
 
 
 @dataclass(slots=True)

@@ -103,7 +103,8 @@ def _encode_marker_key(*, commit: bool) -> bytes:
 
 
 _CHUNK_BYTES = 1 << 20
-_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # like Kafka's coordinators of these topics
+# Base sequences that Kafka's coordinators set in these topics.
+_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}
 KeyValue = tuple[bytes | None, bytes | None]
 
 

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
-MAX_PARTITIONS = 100_000  # limit for a topic, because missing partitions are created when the file is read
+MAX_PARTITIONS = 100_000  # limit for a topic: missing partitions are created when the file is read
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MAX_PRINTED_LENGTH = 40
 Form = Callable[[Any, str], None]
@@ -267,7 +267,8 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
         if not topic["replicas"]:  # omitted, because most brokers have one node
             del topic["replicas"]
     values = fields_of(metadata) | {"topics": topics}
-    raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # without indentation, which would take ten times as long
+    # Not indented, because indentation takes ten times as long.
+    raw = json.dumps(values, sort_keys=True).encode() + b"\n"
     rewrite_file(disk, join(directory, METADATA_FILE_NAME), raw, is_private=True)
 
 

@@ -115,8 +115,9 @@ _LATEST_MAGIC = 2
 MAX_COPIED_RECORD_BYTES = (
     64 << 10
 )  # for larger records, opening the file again is cheaper than copying the records twice
-# Records of a response that are held in memory instead of sent from their files. This bounds the memory for a client
-# that does not read its responses. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
+# Largest number of bytes of records that a response holds in memory instead of sending them from files. This bounds the
+# memory for a client that does not read its responses. Kafka's maximum is not strict either (KIP-74): the next fetch
+# returns the remaining records.
 MAX_FETCH_MEMORY_BYTES = 1 << 20
 
 
@@ -222,7 +223,7 @@ def _read_log(
         return PartitionRead(code_of(error)), b""
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
-        return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # like Kafka, whose segments reject a negative size
+        return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # Kafka's segments also reject a negative size
     records: bytes | FileRange = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""

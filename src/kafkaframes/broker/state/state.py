@@ -178,7 +178,7 @@ class BrokerState:
             OptionError, StorageError: as :meth:`create_topic`, or the topic is being deleted.
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
-        self.settings.build_log_settings(topic.configs)  # raises before a log is created
+        self.settings.build_log_settings(topic.configs)  # rejects invalid settings before a log is created
         try:
             yield from self.add_partitions_steps(topic, replicas)
         except KafkaframesError:
@@ -277,7 +277,8 @@ class BrokerState:
                     partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms
                 )
             self.logs.checkpoint_all()
-            del self.metadata.entities[DELETING]  # saved with the next change: a topic of the same name has another id
+            # The next change saves this, because a topic of the same name would have another id.
+            del self.metadata.entities[DELETING]
         for topic in topics:
             for call in self.on_topic_deleted:
                 call(topic)

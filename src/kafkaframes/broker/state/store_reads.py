@@ -169,7 +169,7 @@ class _RequestAttempts:
         self._store.results = self._results
         try:
             return self._run()
-        except NotReadYetError:  # the next attempt repeats the counting
+        except NotReadYetError:  # the next attempt counts again
             self._broker.counters.clear()
             self._broker.counters.update(counters)
             raise
@@ -196,5 +196,5 @@ class _RequestAttempts:
             self._response.follow(self._attempt())
         except NotReadYetError as error:
             self._start_reads(error.reads)
-        except Exception as error:  # like the server after an error in a handler
+        except Exception as error:  # the server, too, responds with an error if a handler raises an exception
             self._response.fail(error)

@@ -108,7 +108,7 @@ class TelemetryReporter:
         self._connected_event.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_CLOSE_DELAY_S if timeout_s is None else min(timeout_s, _MAX_CLOSE_DELAY_S)):
-                if self._task is not None:  # a push without a response would be repeated by the last one
+                if self._task is not None:  # the last push would repeat the metrics of a push without a response
                     await asyncio.shield(self._task)
                 await self._push_last_metrics()
         await cancel_tasks(self._task)

@@ -205,7 +205,7 @@ class ClassicGroup(Group):
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         common = self._find_common_protocols()
-        # Without members, all of them may be about to rejoin.
+        # A group without members accepts any protocol, because all members may be about to rejoin.
         has_common = any(name in common or not self.members for name, _ in protocols)
         return self.protocol_type == protocol_type and has_common
 

@@ -223,7 +223,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         elif record.type == target_epoch:
             group.assignment_epoch = 0 if value is None else value.assignment_epoch
-            # This is wall time until the load is complete.
+            # The value is a wall clock time until the load is complete.
             group.assignment_time_ms = (value and value.assignment_timestamp) or None
         elif record.type == target:
             group.targets.pop(key.member_id, None)

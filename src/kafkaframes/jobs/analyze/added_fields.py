@@ -29,7 +29,8 @@ from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 
 _NUMBER_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FUNCTION_REFERENCE: Final = re.compile(r"@(.+\.py):(\w+)")
-_NUMBER_STEP: Final = 2654435761  # a prime: the numbers of a range are in an order that compression cannot exploit
+# A prime, with which the numbers of a range get an order that compression cannot exploit.
+_NUMBER_STEP: Final = 2654435761
 
 
 def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: bool) -> dict[str, MakeColumn]:

@@ -275,7 +275,8 @@ def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColum
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), inner)
 
 
-#: Names of counts: first moved fields of structs, those that are set, former size of unset moved fields.
+#: Names of counts: first moved fields of structs, those of them that have a value, and the former size of moved fields
+#: without a value.
 LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
 _EMPTY_SECTION_BYTES: Final = 1
 

@@ -58,7 +58,7 @@ _CLIENT_ID_PATTERNS: Final = (
     (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "its own client id"),
     (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "a stream thread's client id"),
 )
-_MIN_APIS_FOR_GUESS: Final = 3  # with fewer APIs, many releases fit
+_MIN_APIS_FOR_GUESS: Final = 3  # requests of fewer APIs are compatible with too many releases
 
 
 def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> LibraryGuess | None:

@@ -120,7 +120,7 @@ def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
         return TaskAttempt("", _describe_partition(task, *preview))
     with begin_attempt(task.directory, Path(task.target).name) as directory:
         with atomic.name_path_in_errors(directory):
-            directory.rmdir()  # the cleaner creates it after its output is complete
+            directory.rmdir()  # the cleaner creates this directory itself, after its output is complete
             results = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=map_bytes)
         if results is not None:
             partition_report = _describe_partition(task, results.plan, results.tally)
@@ -188,7 +188,7 @@ def compact(
     settings_json = settings_as_json(settings) | {"topics": sorted(selection.topic_names)}
     if selection.partition_numbers:
         settings_json["partitions"] = sorted(selection.partition_numbers)
-    del settings_json["now_ms"]  # the time differs between two runs of the same job
+    del settings_json["now_ms"]  # differs between two runs of the same job
     paths = paths_of(source)
     report = CompactionReport(", ".join(paths), str(destination or ""), settings_json, log.fingerprint)
     if destination is None:

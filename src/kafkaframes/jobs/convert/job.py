@@ -416,7 +416,7 @@ def exchange_directories(
     with atomic.hold_lock(old_path):
         if (
             not old_path.exists() and backup_path.exists() and (new_path / atomic.SUCCESS_FILE).exists()
-        ):  # killed between both renames
+        ):  # an earlier job was killed between the two renames
             _rename_entry(new_path, old_path)
         if backup_path.exists():
             raise LogDirError(

@@ -354,7 +354,8 @@ class ConversionLosses:
 
 
 COPY, GONE, RECOMPRESS, BUILD = range(4)
-_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # record size without key and value, in bytes; approximate for 2
+# Format -> record size without key and value, in bytes; approximate for format 2.
+_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}
 
 
 class WindowPlan:

@@ -44,10 +44,10 @@ _PORT_RETRY_S: Final = 15.0
 _FOLDER_COUNT: Final = 10
 _OTHER_USERS_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
 _NAME_LENGTH: Final = 24
-_MAX_PATH_BYTES: Final = 103  # macOS; Linux has 107
+_MAX_PATH_BYTES: Final = 103  # limit on macOS; Linux allows 107
 _SERVER_STARTS: Final[
     list[subprocess.Popen[bytes]]
-] = []  # they outlive this process; the references prevent ResourceWarnings
+] = []  # these processes outlive this one; the references prevent ResourceWarnings
 
 
 class SilentProcessError(OSError):
@@ -208,12 +208,12 @@ def ask_or_start(path: Path, question: Mapping[str, Any], start: Callable[[], No
             try:
                 answer = ask(path, question)
             except OSError:
-                path.unlink(missing_ok=True)  # left by a process that was killed
+                path.unlink(missing_ok=True)  # a process that was killed left this file
                 start()
                 answer = ask(path, question)
         if "ends" not in answer:
             return answer
-        time.sleep(_RETRY_S)  # the process ends now, and needs the lock for this
+        time.sleep(_RETRY_S)  # the process is ending, and needs the lock to do so
 
 
 def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> None:

@@ -87,14 +87,15 @@ def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lamb
         handler: answers the questions.
         ready: called when clients can connect.
     """
-    path.unlink(missing_ok=True)  # left by a process that was killed
+    path.unlink(missing_ok=True)  # a process that was killed left this file
     with _SocketServer(path, handler) as sockets:
         identity = _identity_of(path)
         threading.Thread(target=sockets.serve_forever, name="kafkaframes control", daemon=True).start()
         ready()
         while True:
             time.sleep(CHECK_INTERVAL_S)
-            if _identity_of(path) != identity:  # removed or replaced: callers cannot find this process any more
+            # The file was removed or replaced: callers cannot find this process any more.
+            if _identity_of(path) != identity:
                 handler.end()
                 break
             if not handler.must_end():

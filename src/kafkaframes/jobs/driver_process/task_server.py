@@ -21,7 +21,7 @@ from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process.address import TaskServerAddress
 
-GREETING_TIMEOUT_S: Final = 20.0  # timeout of the connection and of the proofs
+GREETING_TIMEOUT_S: Final = 20.0  # time limit for the connection and for authentication
 SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 32
 _MAX_LINE_BYTES: Final = 64 << 20

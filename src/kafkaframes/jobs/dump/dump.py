@@ -48,7 +48,7 @@ FORMATS: Final = ("text", "jsonl", "csv", "arrow", "envelopes")
 DumpFormat = Literal["text", "jsonl", "csv", "arrow", "envelopes"]
 DecoderName = Literal[
     "offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state"
-]  # a test compares it with DECODERS
+]  # a test compares these names with DECODERS
 FileKind = Literal["log", "checkpoint", "index", "timeindex", "snapshot", "txnindex"]
 Part = bytes | memoryview
 Parts = Generator[Part, None, None]

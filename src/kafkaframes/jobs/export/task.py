@@ -152,7 +152,7 @@ class ExportTaskSettings:
         values = asdict(self)
         del values["to"], values["storage"]
         values["mode"] = SPARK_MODES[values.pop("on_damage")]
-        if values["isolation"] == READ_UNCOMMITTED:  # as in destinations of releases that stored no isolation level
+        if values["isolation"] == READ_UNCOMMITTED:  # destinations of older releases have no stored isolation level
             del values["isolation"]
         if self.form == "json":
             values["json_lines"] = _JSON_LINES_VERSION

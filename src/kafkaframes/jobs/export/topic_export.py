@@ -35,7 +35,8 @@ from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.notes import LogNotes
 
 _PLAN = "plan"
-_SOURCE = {"source": "live topics"}  # in the stored settings, so that logs are not exported to the same destination
+# Part of the stored settings, so that logs are not exported to the same destination.
+_SOURCE = {"source": "live topics"}
 Interval = tuple[int, int]
 
 

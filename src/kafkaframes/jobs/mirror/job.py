@@ -116,7 +116,8 @@ class _MirrorRun:
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
-    ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)  # offsets to copy; others are whole
+    # Offsets to copy; partitions without an entry are copied whole.
+    ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, report_loss = self.settings, self.report.not_read.append
@@ -494,7 +495,8 @@ class _MirrorRun:
             return
         report.gone += max(fetched_batches.fetch_offset - report.until_offset, 0)
         next_offset = min(fetched_batches.next_offset, end_offset)
-        # A mapping continues inside of a batch by itself. Otherwise only the first batch can begin before the start.
+        # A writer that maps offsets can continue inside a batch by itself. Otherwise, only the first batch can begin
+        # before the start.
         is_first = isinstance(writer, OffsetKeepingWriter) and report.until_offset == report.from_offset
         offsets = OffsetRange(report.from_offset if is_first else NO_START, end_offset)
         if offsets.is_limited and len(fetched_batches.batches):

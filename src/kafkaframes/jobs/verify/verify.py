@@ -37,7 +37,8 @@ from kafkaframes.storage.log.transactions import (
 )
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
-GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator appends batches of producers, always with sequence 0
+# Coordinators append batches with producer ids to this topic, always with base sequence 0.
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 NO_RANGES: Mapping[str, OffsetRange] = MappingProxyType({})
 _SEQUENCES = 2**31
 
