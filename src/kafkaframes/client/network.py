@@ -129,7 +129,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
                 self.retire()
 
     def connection_lost(self, error: Exception | None) -> None:
-        # Asyncio reports this error after ``get_buffer`` has raised an exception.
+        # asyncio reports this error after ``get_buffer`` has raised an exception.
         if error is not None and not isinstance(error, OSError):
             self.abort(error)
             return

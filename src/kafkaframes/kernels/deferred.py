@@ -32,12 +32,12 @@ class DeferredExpression:
 
     def __init__(self, evaluate: Callable[[], Any], name: str = "", arguments: tuple[Any, ...] = ()) -> None:
         self._evaluate = evaluate
-        self._values: list[Any] = []  # empty, or the value
+        self._values: list[Any] = []  # empty until the value has been evaluated
         self._name = name
         self._arguments = arguments
 
     def __getattr__(self, name: str) -> DeferredExpression:
-        # Copy, pickle and doctest look up such attributes; numba's names never start with an underscore.
+        # Copy, pickle and doctest look up private attributes; numba's names never start with an underscore.
         if name.startswith("_"):
             raise AttributeError(name)
         return DeferredExpression(lambda: getattr(resolve(self), name), name)

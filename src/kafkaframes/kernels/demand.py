@@ -151,7 +151,7 @@ def compile_with_numba(kernel: Kernel) -> Callable[..., Any]:
     paths_before, folder = numba.config.CACHE_DIR, numba_folder(kernel.__module__)
     if folder is not None:
         folder.mkdir(mode=0o700, exist_ok=True)
-        numba.config.CACHE_DIR = str(folder)  # numba reads it when it decorates a function
+        numba.config.CACHE_DIR = str(folder)  # numba reads this setting when it decorates a function
     try:
         signatures = [resolve(signature) for signature in kernel.signatures]
         function: Callable[..., Any] = numba.njit(signatures, cache=folder is not None, **COMPILE_OPTIONS)(

@@ -87,7 +87,8 @@ def detect_target() -> Target:
     if key := os.environ.get(TARGET_VARIABLE):
         return TARGETS.get(key, THIS_MACHINE)
     prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
-    is_free_threaded = "t" in sys.abiflags  # such a Python has no stable ABI: the layout of its objects differs
+    # A free-threaded Python has no stable ABI: the layout of its objects differs.
+    is_free_threaded = "t" in sys.abiflags
     candidate = (
         THIS_MACHINE
         if prefix is None or is_free_threaded

@@ -68,7 +68,7 @@ class FrameBuffer:
         self.max_bytes = max_bytes
         self._allocate = allocate
         self._large: memoryview | None = None  # memory of an incomplete large frame
-        self._large_size = 0  # number of bytes in it
+        self._large_size = 0  # number of received bytes in ``_large``
         self._buffer: bytearray | mmap.mmap = bytearray(4096)  # many connections only send ApiVersions
         self._view = memoryview(self._buffer)
         self._start = 0  # end of the consumed bytes
@@ -118,7 +118,7 @@ class FrameBuffer:
         (frame_size,) = _SIZE_PREFIX.unpack_from(waiting, 0)
         frame_end: int = (
             _SIZE_PREFIX.size + frame_size + INITIAL_BUFFER_BYTES
-        )  # with space for the start of the next frame
+        )  # includes space for the start of the next frame
         return min(size * 2, frame_end) if size < frame_end else size * 2
 
     def shrink(self) -> None:

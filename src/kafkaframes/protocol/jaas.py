@@ -16,7 +16,7 @@ from kafkaframes.errors import OptionError
 
 _WORD_PATTERN: Final = re.compile(
     r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"'=;]+)|([=;]))""", re.DOTALL
-)  # Java's StreamTokenizer, too, has both kinds of quotes
+)  # Java's StreamTokenizer also accepts both kinds of quotes
 _ESCAPE_PATTERN: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPED_CHARACTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _OCTAL_DIGITS: Final = frozenset("01234567")

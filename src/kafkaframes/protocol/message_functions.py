@@ -167,7 +167,7 @@ def encode_message(
     from kafkaframes.protocol.messages.registry import find_message_class_in
 
     value = find_message_class_in(name, specs).from_json(values, version)
-    if tags:  # in addition to the tags of the JSON
+    if tags:  # these tags are added to the tags in the JSON
         value.unknown_tags = sorted([*value.unknown_tags, *tags], key=itemgetter(0))
     if not (header or frame):
         return value.encode(version)

@@ -71,7 +71,7 @@ from kafkaframes.wire._kernels import (
 
 # Reasons to return, in addition to ``UNUSUAL`` and ``TOO_SMALL``: goal or last batch reached; column buffers full.
 DONE, FULL = 0, -3
-# Flags of what to do and which columns to create.
+# Flags: verify the CRC, and create the columns.
 WANT_CRC, WANT_TYPES, WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4, 8, 16
 # Prefetch distance in the source while records are copied. It saves 20 % of the time for uncompressed batches.
 PREFETCH_BYTES = 32768
@@ -365,7 +365,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
                         name_to, name_data, content_to, content_data, content_valid,
                     )  # fmt: skip
                     if following != stop:
-                        # restore the validity bits of headers that are read again by the general path
+                        # restore the validity bits of headers that the general path reads again
                         for header in range(total, more):
                             bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
                             store_item_8(content_valid, header >> 3, bits)

@@ -74,7 +74,7 @@ from kafkaframes.wire._kernels import (
     read_varlong,
 )
 
-# The kind of a batch's data.
+# States of a batch's data.
 SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
 QUICK_BYTES = 40
 
@@ -184,7 +184,7 @@ def _read_any_record(buf, at, end, is_damaged, lenient):
         stop = position + length
     if position >= stop:
         return BAD_VARINT, at, 0, 0, 0, 0, 0, 0, 0, 0
-    status, stamp_delta, position = read_varlong(buf, position + 1, stop)  # after the attributes, which are unused
+    status, stamp_delta, position = read_varlong(buf, position + 1, stop)  # the unused attributes precede the delta
     if status != OK:
         return BAD_VARINT, at, 0, 0, 0, 0, 0, 0, 0, 0
     status, offset_delta, position = read_varint(buf, position, stop)
@@ -338,7 +338,7 @@ def _index_message_set(buf, start, end, is_damaged, lenient, table, batch, row, 
         stop = at + load_i32(buf, position + AT_SIZE)
         if load_u8(buf, at + OLD_ATTRIBUTES - OVERHEAD) & CODEC_MASK:
             return done, NESTED, position
-        magic = load_i8(buf, at + AT_MAGIC - OVERHEAD)  # may differ from the wrapper's (KAFKA-4298)
+        magic = load_i8(buf, at + AT_MAGIC - OVERHEAD)  # the inner magic may differ from the wrapper's (KAFKA-4298)
         stamp = -1 if magic == 0 else load_i64(buf, at + OLD_TIMESTAMP - OVERHEAD)
         if magic == 1 and append:
             stamp = table[MAX_TIMESTAMP, batch]

@@ -372,7 +372,8 @@ def _split_rows(
 ) -> Int64s:
     if rows.size == 0:
         return np.zeros(0, np.int64)
-    if magic < 2 and codec is Codec.NONE:  # independent messages, in portions of moderate size
+    # The messages are independent, so they are built in portions of moderate size.
+    if magic < 2 and codec is Codec.NONE:
         return np.arange(0, rows.size, _CHUNK_ROWS, dtype=np.int64)
     starts = np.empty(rows.size, np.int64)
     count = kernels.split_rows(

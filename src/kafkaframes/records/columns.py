@@ -138,7 +138,7 @@ class ReadOptions(NamedTuple):
         return _schema(tuple(self.columns))
 
 
-@lru_cache(maxsize=64)  # each small source has a reader of its own, usually with the same columns
+@lru_cache(maxsize=64)  # cached: each small source has a reader of its own, usually with the same columns
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([(name, COLUMNS[name].type) for name in columns])
 

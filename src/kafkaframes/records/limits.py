@@ -17,7 +17,7 @@ DEFAULT_BUDGET_BYTES = 256 << 20
 # The largest decompressed size of all batches of a request is the larger of MAX_CONTENT_BYTES and REQUEST_RATIO times
 # the request.
 MAX_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
-_MIN_LONG_STREAM_BYTES = 4096  # compressed; shorter gzip streams decompress to at most 4 MiB
+_MIN_LONG_STREAM_BYTES = 4096  # compressed size; shorter gzip streams decompress to at most 4 MiB
 OpenedT = TypeVar("OpenedT")
 _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
 

@@ -74,7 +74,8 @@ class Recycler:
         free_block = _find_free_block(blocks)
         if free_block is not None:
             return free_block
-        for size, others in self._blocks.items():  # cheaper than a new block, if the last chunk was a little larger
+        # If the last chunk was a little larger, reusing its block is cheaper than a new block.
+        for size, others in self._blocks.items():
             if capacity < size <= 2 * capacity and (free_block := _find_free_block(others)) is not None:
                 return free_block
         block = _allocate_memory(capacity, is_filled=self._is_filled)
@@ -96,6 +97,6 @@ def _allocate_memory(capacity: int, *, is_filled: bool) -> npt.NDArray[np.uint8]
     if capacity < _HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.empty(capacity, np.uint8)
     pages = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # kernels without huge pages reject both
+    with contextlib.suppress(OSError):  # Linux kernels without huge pages reject both values
         pages.madvise(mmap.MADV_HUGEPAGE if is_filled else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)

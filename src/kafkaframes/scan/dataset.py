@@ -71,7 +71,8 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         names, text = schema_names if columns is None else list(columns), "" if filter is None else str(filter)
         names_to_read = [name for name in schema_names if name in names or name in text]
         if filter is not None and reading.row_limit is None:  # a limit applies before the filter
-            # OptionError: a captures table with other columns of these names. ArrowException: a type without bounds.
+            # OptionError: a captures table has different columns with these names. ArrowException: a type has no
+            # bounds.
             with suppress(OptionError, pa.ArrowException):
                 reading = reading.with_conditions(row_filter_of_expression(filter, self.schema))
         names_to_read = names_to_read or schema_names[:1]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkaframes.errors.words import count_text
 
-MAX_FINGERPRINTS: Final = 3  # for each topic partition; compaction may have removed the records of some
+MAX_FINGERPRINTS: Final = 3  # largest number for each topic partition; compaction may have removed the records of some
 FINGERPRINT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
 _DIGEST_CHARACTERS: Final = 16
 

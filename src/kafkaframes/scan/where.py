@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.layout import LOG_APPEND_TIME  # each record has the batch's largest timestamp
+from kafkaframes.records.layout import LOG_APPEND_TIME  # all records of such a batch have its largest timestamp
 
 if TYPE_CHECKING:
     import numpy as np

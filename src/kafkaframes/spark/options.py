@@ -532,7 +532,7 @@ CAPTURE_OPTIONS: Final = _index(
         Option("maxFilesPerTrigger", "max_files", positive, "streams: maximum number of files in a micro-batch"),
     )
 )
-# Option name -> keyword argument of fsspec as a path, and parser of the text. Names are those of fsspec and Hadoop.
+# Option name -> path of fsspec's keyword argument, and parser of the text. Names are those of fsspec and Hadoop.
 STORE_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
     "endpoint_url": (("endpoint_url",), _parse_endpoint),
     "region": (("client_kwargs", "region_name"), str),
@@ -568,7 +568,8 @@ FORBIDDEN_OPTIONS: Final[Mapping[str, str]] = {
     "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
     "kafka.interceptor.classes": "use the client's `interceptors` in Python; change columns in the query",
 }
-_NO_EFFECT: Final = ("retries", "retry_interval_ms", "group_prefix")  # settings of options of Spark without an effect
+# Settings of Spark options that have no effect here.
+_NO_EFFECT: Final = ("retries", "retry_interval_ms", "group_prefix")
 _FIXED_SETTINGS: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # set by exactly-once writes
 
 

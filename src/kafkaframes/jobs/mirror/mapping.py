@@ -333,7 +333,7 @@ def _add_batches(
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH_REASON, BEFORE):
-        if reason != BEFORE:  # those were already read and counted
+        if reason != BEFORE:  # batches before the start were already read and counted
             result.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
             result.records_read += count

@@ -59,7 +59,8 @@ async def resolve_ranges(
     is_shared = isinstance(start, int | TimeBound | GroupBound) and isinstance(end, int | TimeBound)
     result = {}
     for one in partitions:
-        if is_shared and firsts[one] == ends[one]:  # one bound for all: an empty partition has lost no records
+        # One offset applies to all partitions, and this one is empty: it has lost no records.
+        if is_shared and firsts[one] == ends[one]:
             result[one] = ALL_OFFSETS
             continue
         _check_loss(_name_of(one), first_offsets[one], end_offsets[one], firsts[one], ends[one])

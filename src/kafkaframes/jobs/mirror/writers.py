@@ -137,7 +137,7 @@ async def deliver_parcel(
         NetworkError: the broker is unreachable for ``default_api_timeout_ms``.
     """
     index, failures = 0, 0
-    division, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts
+    division, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts of a divided batch
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     while index < len(parcel.ends):
@@ -194,7 +194,7 @@ def _check_base_offset(partition: TopicPartition, base: int, expected_base: int 
 
 
 TOO_LARGE_REASON: Final = "larger than the target accepts"
-_MIN_REQUEST_BYTES: Final = 14  # bytes, the minimum of segment.bytes
+_MIN_REQUEST_BYTES: Final = 14  # the minimum of segment.bytes
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class OffsetKeepingWriter:
         ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])
         start = int(positions[0])
         data = memoryview(fetched_batches.data)
-        if (positions == start + ends - sizes).all():  # no batch between them is omitted
+        if (positions == start + ends - sizes).all():  # the batches are adjacent: none between them is omitted
             data = data[start : start + int(ends[-1])]
         else:
             data = memoryview(
@@ -300,7 +300,8 @@ class OffsetMappingWriter:
     skip_damaged: bool = False
     is_dry_run: bool = False
     batch_bytes: dict[str, int] = field(default_factory=dict)  # max.message.bytes by topic
-    transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)  # from a directory's markers
+    # Transactions that the markers in a log directory describe.
+    transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)
     _mappings: dict[TopicPartition, OffsetMapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from kafkaframes.jobs.report.tables import Markup, join_html, make_tag
 from kafkaframes.jobs.report.words import choose_axis_ticks, format_count_tick, format_share
 
 CHART_HEIGHT = 100  # height of a drawing, in SVG units
-_COLUMN_GAP = 0.12  # part of a column's width
+_COLUMN_GAP = 0.12  # gap between columns, as a fraction of a column's width
 _SPARKLINE_COLUMNS = 40
 
 

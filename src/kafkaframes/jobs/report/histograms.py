@@ -251,8 +251,8 @@ class TimeHistogram:
 
 
 MAX_TIMELINE_COLUMNS = 72
-_MAX_TAIL_SHARE = 0.005  # part of the records that may be omitted on each side ...
-_MIN_SHORTENING_FACTOR = 8  # ... if that makes the timeline this many times shorter
+_MAX_TAIL_SHARE = 0.005  # largest fraction of the records that the timeline may omit at each end
+_MIN_SHORTENING_FACTOR = 8  # records are omitted only if this makes the timeline at least this many times shorter
 MAX_CALENDAR_MS = 253_402_300_799_000  # the end of the year 9999, at which Python's calendar ends
 # Round widths in milliseconds. Months and years, which vary in width, follow separately.
 _TIME_STEPS_MS = (

@@ -31,7 +31,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import SegmentWindow
 
-_PART_BYTES = 2 << 20  # size of the batches that are decompressed at once, which fit into the CPU caches
+_PART_BYTES = 2 << 20  # size of the batches that are decompressed together; it fits into the CPU caches
 TRANSACTION_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
 NO_PRODUCER = -1
 _NO_MIN_TIMESTAMP = np.iinfo(np.int64).max

@@ -12,7 +12,8 @@ from kafkaframes.jobs.report.tables import Markup, build_html_page, format_paths
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_minute, format_ratio, format_size, format_time
 
 _MAX_LISTED_PATHS = 4
-_KEPT_TOPICS, _KEPT = 2000, 200  # entries of a list in the JSON data of the page
+# Largest numbers of topics, and of entries in other lists, in the JSON data of the page.
+_KEPT_TOPICS, _KEPT = 2000, 200
 
 
 def build_report_page(report: LogReport) -> str:

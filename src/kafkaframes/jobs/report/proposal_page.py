@@ -31,7 +31,7 @@ from kafkaframes.protocol.spec.changes import SEVERITY_OF_VERDICT
 from kafkaframes.protocol.spec.evolution import compare_sets
 
 _MAX_CHANGES, _MAX_FINDINGS, _MAX_PATHS = 400, 400, 6
-_Card: TypeAlias = tuple[str, Markup]  # its title in the list of sections, and the card
+_Card: TypeAlias = tuple[str, Markup]  # title in the list of sections, and the card's markup
 
 
 class _WeightRow(NamedTuple):

@@ -28,7 +28,7 @@ from kafkaframes.records.layout import CODECS
 MAX_BARS = 15
 MAX_COLORED_TOPICS = 5
 MAX_LISTED_TOPICS = 2000
-MAX_TABLE_ROWS = 200  # rows of other tables
+MAX_TABLE_ROWS = 200  # largest number of rows in the other tables
 _PLURALS = {"batch": "batches"}
 _RELEASE_TEXTS = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
 

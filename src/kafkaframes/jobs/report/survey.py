@@ -63,7 +63,8 @@ def report_partition(measured_log: MeasuredLog, totals: RecordCounts, facts: lis
     lasts = [measurement.last_offset for measurement in facts if measurement.last_offset >= 0]
     start = partition.log_start_offset
     end = max(start, max(lasts, default=-1) + 1, *(measurement.base_offset for measurement in partition.segments), 0)
-    span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0  # format 1: too small by a wrapper's first records
+    # Too small for format 1, in which the first offset of a wrapper is unknown.
+    span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,

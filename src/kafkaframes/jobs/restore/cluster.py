@@ -38,7 +38,8 @@ _TOPIC_RESOURCE: Final = 2
 _NO_LEADER: Final = -1
 _BATCH_BYTES: Final = 1 << 20
 _MAX_REGISTERED: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
-_VERSIONS: Final = {"PartitionRecord": 1}  # 1 has directories (metadata.version 3.7 and later); other records are at 0
+# Version 1 has directories (metadata.version 3.7 and later); other records have version 0.
+_VERSIONS: Final = {"PartitionRecord": 1}
 
 
 @dataclass(frozen=True, slots=True)

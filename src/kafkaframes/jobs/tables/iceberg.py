@@ -200,7 +200,8 @@ class IcebergTable:
 
         if self._table is None:
             self._create_table()
-        self._table.metadata.properties[RETRIES_PROPERTY] = "0"  # in this copy only, see the module docstring
+        # Changes only this copy of the metadata; the module docstring has the reason.
+        self._table.metadata.properties[RETRIES_PROPERTY] = "0"
         note = json.dumps(commit.to_note(state))
         paths = [to_url(file.path) for file in commit.files]
         try:

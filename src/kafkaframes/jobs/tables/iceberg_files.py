@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_MAX_MICROSECONDS = 253_402_300_799_999_999  # of the year 9999
-_MIN_MICROSECONDS = -62_135_596_800_000_000  # of the year 1
+_MAX_MICROSECONDS = 253_402_300_799_999_999  # end of the year 9999
+_MIN_MICROSECONDS = -62_135_596_800_000_000  # start of the year 1
 _LAST_DAY, _FIRST_DAY = 2_932_896, -719_162
 
 

@@ -118,7 +118,7 @@ class TableRun:
                     f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
                 )
             if not overwrite:
-                self._committer.check_settings(state)  # before the columns, which depend on the settings
+                self._committer.check_settings(state)  # checked before the columns, which depend on the settings
         table.check_columns(self._columns)
         return state
 
@@ -133,10 +133,11 @@ class TableRun:
             try:
                 commit = self._build_commit(run, files, table_plan, state, replaces=replaces)
                 if commit is not None:
-                    if self._dead is not None:  # first, so that bad records are stored even if the table's commit fails
+                    # Committed first, so that bad records are stored even if the table's commit fails.
+                    if self._dead is not None:
                         self._dead.commit_dead_letters(commit, files)
                     self._committer.commit_with_retries(commit, state)
-            except OptionError:  # but not UnknownOutcomeError, after which the table may refer to the files
+            except OptionError:  # UnknownOutcomeError is not caught, because the table may then refer to the files
                 self._discard_files(run, files)
                 raise
             self._discard_files(run, files, keep=() if commit is None or commit.latest else commit.files)

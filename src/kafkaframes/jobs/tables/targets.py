@@ -140,7 +140,7 @@ def parse_destination(to: str, sign: str) -> str:
 
 
 _PROTOC_COMMAND = "protoc --include_imports --descriptor_set_out=FILE"  # flags of protoc, not of a kafkaframes command
-MAX_SAMPLED_VALUES = 1_000  # values in the sample of a topic partition
+MAX_SAMPLED_VALUES = 1_000  # largest number of values in the sample of a topic partition
 INFERRED_SCHEMA_SETTING = "schema"  # the table's setting that stores an inferred schema
 
 

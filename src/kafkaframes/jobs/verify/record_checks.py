@@ -17,7 +17,7 @@ from kafkaframes.records.scan import BatchHeaders, Bytes, Chunk, Ints, split_chu
 _PART_BYTES = 2 << 20  # bytes that are decompressed at once
 _RATIO = 8.0  # assumed ratio of decompressed to compressed size
 UNKNOWN_TIMESTAMP = -(2**63)
-_MAX_REPORTED = 100  # reported inner CRC errors of a batch
+_MAX_REPORTED = 100  # largest number of inner CRC errors that are reported for a batch
 
 
 class RecordCheckResult(NamedTuple):

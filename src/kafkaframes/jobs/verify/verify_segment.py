@@ -340,7 +340,7 @@ def _check_time_index(
     is_right = _contains_values(largest, batch_rows, index.timestamps)
     is_right |= _contains_values(
         kept_columns["magic"], batch_rows, np.zeros(len(batch_rows), np.int64)
-    )  # 0.10 indexed times that format 0 lacks
+    )  # Kafka 0.10 wrote time index entries for messages of format 0, which have no timestamps
     if facts.offsets.first_offset > base_offset:  # an earlier batch, which is not read, may have the largest timestamp
         is_in_batch = batch_rows < len(largest)
         is_right[is_in_batch] |= index.timestamps[is_in_batch] > largest[batch_rows[is_in_batch]]

@@ -27,7 +27,7 @@ from kafkaframes.jobs.driver_process.task_server import (
 from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 
 POLL_TIMEOUT_S: Final = 10.0
-_ANSWER_TIMEOUT_S: Final = 90.0  # time-out of an answer. The server may take POLL_S, and a busy driver takes longer.
+_ANSWER_TIMEOUT_S: Final = 90.0  # time limit for a response: the server may take POLL_S, and more on a busy driver
 _SERVER_GONE_TEXT: Final = "is gone from"
 
 

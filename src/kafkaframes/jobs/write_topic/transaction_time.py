@@ -24,8 +24,10 @@ TIMEOUT_OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _MAX_DURATION_FACTOR: Final = 4
 _REMEMBERED_DURATIONS: Final = 5
-_WARNING_SHARE: Final = 0.5  # part of the time-out. A batch often takes twice as long as the longest batch before it.
-# Errors that a producer gets after brokers aborted its transaction. They depend on broker version and next request.
+# A warning is logged after this fraction of the time-out, because a batch often takes twice as long as all before.
+_WARNING_SHARE: Final = 0.5
+# Errors that a producer gets after brokers aborted its transaction. They depend on the broker's version and on the next
+# request.
 _END_OF_TRANSACTION_ERRORS: Final = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,

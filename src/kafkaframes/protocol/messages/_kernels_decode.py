@@ -314,7 +314,7 @@ def copy_fixed(arena, target, buf, pos, count, width):
         if count > 4:
             for k in range(count):
                 put32(arena, target + k * 4, load_i32(buf, pos + k * 4))
-        elif count > 0:  # for example replica lists: avoid vector loops
+        elif count > 0:  # short arrays, such as replica lists, are faster without vector loops
             put32(arena, target, load_i32(buf, pos))
             if count > 1:
                 put32(arena, target + 4, load_i32(buf, pos + 4))

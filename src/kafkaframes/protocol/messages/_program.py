@@ -73,7 +73,8 @@ class BufferKind(IntEnum):
 COMPACT: Final = 1
 NULLABLE: Final = 2
 STRING: Final = 4
-FLOAT: Final = 1  # compare as floats; stored in the default offset of a FIXED8 column, otherwise unused
+# Values are compared as floats; the flag is in the default offset of a FIXED8 column, which is otherwise unused.
+FLOAT: Final = 1
 
 #: Operation, column kind and Arrow type of each Kafka type. Unsigned types are widened, as in Java (Spark has none).
 PRIMITIVES: Final[dict[str, tuple[Op, BufferKind, pa.DataType]]] = {
@@ -128,7 +129,7 @@ class ColumnProgram:
     root: TypeNode
     type: pa.StructType
     depth: int
-    decoded_bytes: int = 0  # total of this process
+    decoded_bytes: int = 0  # total number of decoded bytes in this process
 
 
 class _ProgramCompiler:
@@ -256,7 +257,7 @@ class _ProgramCompiler:
             self.emit(Op.FIXED_ARRAY, column, flags | _BULK_WIDTHS[plan.type] << 8, values, child)
             item = TypeNode("item", type_, values, child, plan=plan)
         elif self.levels[child].min_size == 0:
-            # Elements of zero bytes: no loop, because the remaining bytes do not limit the count.
+            # Elements of zero bytes are not read in a loop, because the remaining bytes do not limit their count.
             self.emit(Op.FIXED_ARRAY, column, flags, -1, child)
             item = TypeNode("item", pa.struct([]), -1, child, plan=plan)
         else:

@@ -100,7 +100,7 @@ class PlanReader:
         fields = {field.tag: field for field in plan.tagged_fields}
         start = position
         count, position = self.read_varint(start, "number of tagged fields")
-        if count < 0:  # Kafka's readers treat it as 0 before 4.4, and reject it since
+        if count < 0:  # Kafka's readers before 4.4 treat a negative count as 0; later ones reject it
             raise DecodeError(f"negative number of tagged fields: {count}", position=start)
         last = -1
         for _ in range(count):
@@ -163,7 +163,8 @@ class PlanReader:
         self.trace_run(position, start, "count", count)
         if count < 0:
             return None, start
-        if count > len(self.buf) - start:  # Kafka's check: an element has at least one byte, even an empty struct
+        # Kafka has the same check: an element has at least one byte, even an empty struct.
+        if count > len(self.buf) - start:
             raise TruncatedError(
                 f"the array has {count} elements, but only {len(self.buf) - start} bytes remain", position=position
             )

@@ -57,7 +57,8 @@ class _EncoderWriter:
     def __init__(self, plan: StructPlan, text: SourceText) -> None:
         self.plan = plan
         self.text = text
-        # The pending run: formats and values up to each array of numbers in it, and the arrays (variable, format).
+        # Values that no statement writes yet: formats and values up to each array of numbers, and the arrays (variable,
+        # format).
         self.formats: list[list[str]] = [[]]
         self.values: list[str] = []
         self.arrays: list[tuple[str, str]] = []

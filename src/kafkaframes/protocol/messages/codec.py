@@ -129,7 +129,7 @@ class Codec:
         parts: list[Any] = self.encode_parts(value)
         try:
             return b"".join(parts)
-        except TypeError:  # one of them is a ``DeferredBytes``
+        except TypeError:  # a part is a ``DeferredBytes``
             return b"".join(map(bytes, parts))
 
     def encode_parts(self, value: Any) -> list[bytes | DeferredBytes]:
@@ -192,7 +192,7 @@ def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
     def make(counts: tuple[int, ...]) -> Any:
         return compile_text(shape_source(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
 
-    return HotShapes(make, lowest=1)  # encoded counts: 0 is null
+    return HotShapes(make, lowest=1)  # the counts are in their encoded form, in which 0 means null
 
 
 def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:

@@ -143,7 +143,7 @@ def _join_messages(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, 
         buf, starts, present = _join_arrow_messages(messages)
     elif any(map(_IS_NULL, messages)):
         buf, starts, present = _join_arrow_messages(pa.array(messages, pa.large_binary()))
-    else:  # without pa.array, which imports pandas
+    else:  # does not call pa.array, which imports pandas
         starts = np.zeros(len(messages) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)), out=starts[1:])
         buf, present = np.frombuffer(b"".join(messages) or b"\0", np.uint8), np.ones(len(messages), bool)

@@ -32,7 +32,8 @@ from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
 
-MAX_DEPTH: Final = 64  # nested structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
+# Largest nesting of structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
+MAX_DEPTH: Final = 64
 
 
 class MutableDefault(enum.Enum):

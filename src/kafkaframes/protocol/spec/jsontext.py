@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from kafkaframes.errors import SpecError
 
-MAX_DEPTH = 100  # real specs nest 12 deep
-MAX_CHARS = 4 << 20  # the largest real spec has 30,000
+MAX_DEPTH = 100  # Kafka's specs have at most 12 levels
+MAX_CHARS = 4 << 20  # Kafka's largest spec has 30,000 characters
 _BLANK_CHARACTERS = " \t\r\n"
 # An unterminated string or block comment matches the rest of the text, so that the scan stays linear.
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)

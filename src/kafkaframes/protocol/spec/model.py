@@ -232,7 +232,7 @@ class MessageSpec:
         return (1 if self.type == "request" else 0) + self.is_flexible(version)
 
 
-# (API key, type, version or all): header version. By KIP-511, a client must be able to read the response to
+# (API key, type, version or all) -> header version. According to KIP-511, a client must be able to read the response to
 # an ApiVersions version that the broker does not support. ControlledShutdown 0 is older than the client id.
 _HEADER_EXCEPTIONS: dict[tuple[int | None, str, int | None], int] = {(18, "response", None): 0, (7, "request", 0): 0}
 

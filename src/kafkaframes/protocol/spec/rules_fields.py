@@ -14,7 +14,7 @@ from kafkaframes.protocol.spec.versions import Versions
 # Rules, violations, and the structs that Kafka's generator registers for a message.
 
 T = TypeVar("T")
-#: A reason, and the declaration that it refers to, if this is not the checked one.
+#: A reason, and the declaration that it refers to, if that is not the checked declaration.
 Reason: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
 
 
@@ -25,7 +25,8 @@ class SpecRule(NamedTuple, Generic[T]):
     source: str
     check: Callable[[T, RuleContext], Iterator[Reason]]
     key: str = ""  # JSON key that violations refer to, for their line number
-    of_generated: bool = False  # checked by the code generator, hence only for fields with generated code
+    # True if only the code generator checks this rule, and hence only for fields with generated code.
+    of_generated: bool = False
 
 
 class RuleViolation(NamedTuple):

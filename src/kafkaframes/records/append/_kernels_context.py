@@ -57,8 +57,8 @@ RECORDS_AT, RECORDS_START, RECORDS_END = range(SETTINGS_END, SETTINGS_END + 3)
 FIRST_MS, MAX_RECORD_MS, COUNT = range(RECORDS_END + 1, RECORDS_END + 4)
 CONTEXT_WORDS = COUNT + 1
 OWN_WORDS = CONTEXT_WORDS - CALL_SLOTS
-ANY_CODEC = -1  # as TO_CODEC: keep the codec of the record set
-# Answers of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet
+ANY_CODEC = -1  # value of TO_CODEC that keeps the codec of the record set
+# Results of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet
 # compressed.
 UNUSUAL, IN_PLACE, NEEDS_REBUILD, WRITTEN, PLAIN, NEEDS_CONTENT, TOO_SMALL, OUT_TOO_SMALL = 0, 1, 2, 3, 4, -1, -2, -3
 MAX_SAFE_MS = 1 << 61  # above it, sums could overflow as they do in Java, which the general path reproduces

@@ -332,7 +332,7 @@ def _find_timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: Ap
     """Return which timestamps are too far from the clock, or have type LogAppendTime, which producers may not set."""
     uses_clock = _mask_compared_with_clock(timestamps, settings)
     with np.errstate(over="ignore"):
-        age = np.int64(settings.now_ms) - timestamps  # overflows as in Java
+        age = np.int64(settings.now_ms) - timestamps  # overflows like Java's long
         late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
     flags: Flags = np.where(uses_clock, late, is_append_time)
     return flags

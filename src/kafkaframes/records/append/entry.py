@@ -134,7 +134,8 @@ def _rebuild_with_kernels(
     data: bytearray, offset: int, context: KernelContext, settings: AppendSettings
 ) -> ValidatedRecords | None:
     """Rebuild the set with the content in ``context``; return None if the general path must decide."""
-    from kafkaframes.records.append import _kernels_rebuild as kernels  # often not needed, and as large as _kernels
+    # Imported here: many programs do not need this module, which is as large as _kernels.
+    from kafkaframes.records.append import _kernels_rebuild as kernels
 
     result = kernels.rewrite_set(data, offset, context.words)
     if result[0] == slots.OUT_TOO_SMALL:

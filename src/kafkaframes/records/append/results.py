@@ -52,7 +52,8 @@ class DownConvertedRecords(NamedTuple):
     lost: dict[str, int]
 
 
-# The exception that Kafka's iterators throw, by damage (reasons.py). For all other damage it is InvalidRecordException.
+# Kind of damage (reasons.py) -> exception that Kafka's iterators throw. For all other damage it is
+# InvalidRecordException.
 _EXCEPTION_OF_DAMAGE = {
     reasons.SHORT_HEADER: "IndexOutOfBoundsException",
     reasons.UNKNOWN_CODEC: "IllegalArgumentException",

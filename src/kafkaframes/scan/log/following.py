@@ -79,7 +79,8 @@ class LogFollower:
     options: ReadOptions
     # Open transactions that were reported.
     _reported_transactions: set[tuple[str, int, int, int]] = field(default_factory=set, compare=False)
-    # State of a log's files at the last comparison, and the last fingerprints that the log has or cannot refute.
+    # State of a log's files at the last comparison, and the last fingerprints that match the log or that it cannot
+    # refute.
     _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 
     def check_options(self) -> LogFollower:

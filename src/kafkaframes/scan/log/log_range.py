@@ -127,7 +127,7 @@ def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None
         return
     log_end = max(map(log_end_offset_of, copies))
     if first == log_end and not isinstance(start, Mapping) and not isinstance(end, Mapping):
-        return  # one offset for all partitions, and this one is empty: it has lost no records
+        return  # one offset applies to all partitions, and this one is empty: it has lost no records
     if 0 <= starts < first:
         problem = describe_offset_below_start(format_partition(name), starts, first)
         raise OptionError(f"`start`: {problem}; specify a later offset or a time")

@@ -47,7 +47,8 @@ _READER_SETTINGS: Final = {"auto_offset_reset": "none", "enable_auto_commit": Fa
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
     """Return a consumer without a group, which reads from offsets that the caller sets."""
-    from kafkaframes.client import Consumer  # costs 8 MB and 0.2 s; most planner processes of Spark never need it
+    # This import costs 8 MB and 0.2 s; most planner processes of Spark never need it.
+    from kafkaframes.client import Consumer
 
     return Consumer(**{**options.client, **_READER_SETTINGS, **settings})
 

@@ -161,7 +161,7 @@ def is_empty(schema: AvroType) -> bool:
 def _is_empty(schema: AvroType, results: dict[AvroType, bool]) -> bool:
     if schema.kind == RECORD:
         if schema not in results:
-            results[schema] = True  # until its fields are checked
+            results[schema] = True  # assumed until its fields are checked
             results[schema] = all(_is_empty(field.type, results) for field in schema.fields)
         return results[schema]
     return schema.kind == NULL or (schema.kind == FIXED and schema.size == 0)

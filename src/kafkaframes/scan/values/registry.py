@@ -21,7 +21,7 @@ from kafkaframes.storage.files.http_client import open_url
 PREFIX_BYTES: Final = 5
 GUID_PREFIX_BYTES: Final = 17
 VALUE_SCHEMA_ID_HEADER: Final = (
-    "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
+    "__value_schema_id"  # header that contains the value's schema id; the key's header is __key_schema_id
 )
 _MAX_MESSAGE_INDEXES: Final = 64  # protoc accepts less nesting than this
 _MAX_VARINT_BITS: Final = 35

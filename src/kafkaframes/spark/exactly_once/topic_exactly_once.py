@@ -187,7 +187,7 @@ def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry
         work = TaskArguments(sink.options, server.address, {}, is_retry)
         try:
             results = frame.mapInArrow(create_task_function(work), RESULT_COLUMNS).collect()
-        except Exception as error:  # the class depends on the type of the session
+        except Exception as error:  # the exception's class depends on the type of the session
             if any(text in str(error) for text in _LOST_PROCESS_TEXTS):
                 ledger.raise_if_failed()
                 raise LostTaskError(f"a worker or an executor was lost: {error}") from error
@@ -221,7 +221,7 @@ def _limit_arrow_batches(frame: DataFrame) -> Iterator[None]:
     conf = frame.sparkSession.conf
     try:
         conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
-    except Exception:  # the class for an unknown setting depends on the version of Spark
+    except Exception:  # the exception's class for an unknown setting depends on the version of Spark
         pass
     else:
         yield

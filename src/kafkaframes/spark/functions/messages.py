@@ -180,7 +180,7 @@ def _apply_arrow_udf(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array],
     convert_values.__annotations__ = {
         "data": pa.Array,
         "return": pa.Array,
-    }  # types, because the worker does not resolve names
+    }  # the values are types, because the worker does not resolve names
     return arrow_udf(convert_values, returnType=from_arrow_type(target_type))(col)
 
 

@@ -90,12 +90,12 @@ class ConnectFiles:
         """
         try:
             rows = self._spark.read.format("binaryFile").load(f"{self.path}/{name}").select("content").collect()
-        except Exception as error:  # its class depends on the Spark version
+        except Exception as error:  # the exception's class depends on the Spark version
             raise KafkaframesError(f"{self.path}/{name} cannot be read: {error}") from error
         return "".join(bytes(row.content).decode() for row in rows)
 
 
-_LOCAL_CONNECT_VARIABLE = "SPARK_CONNECT_LOCAL_URL"  # the server sets it for its processes
+_LOCAL_CONNECT_VARIABLE = "SPARK_CONNECT_LOCAL_URL"  # the Spark Connect server sets this variable for its processes
 
 
 def is_connect(spark: Any) -> bool:

@@ -25,7 +25,7 @@ def pyspark_version() -> tuple[int, int] | None:
 
     The distributions ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) contain the same package.
     """
-    import importlib.metadata  # expensive: it also imports the package email
+    import importlib.metadata  # imported here, because it is slow: it also imports the package email
     import importlib.util
 
     if importlib.util.find_spec("pyspark") is None:
@@ -36,7 +36,7 @@ def pyspark_version() -> tuple[int, int] | None:
         except importlib.metadata.PackageNotFoundError:
             continue
         return int(major), int(minor)
-    return NEWEST_SPARK  # a checkout on the path, without metadata
+    return NEWEST_SPARK  # pyspark is a checkout on the path, without package metadata
 
 
 def require_pyspark(feature: str) -> tuple[int, int]:
@@ -68,7 +68,7 @@ def register_source(spark: Any, source: type) -> None:
     """Register a data source. Only Spark 4.0 reports an error if Spark has already discovered it, which is ignored."""
     try:
         spark.dataSource.register(source)
-    except Exception as error:  # its class, AnalysisException, cannot be named without importing pyspark
+    except Exception as error:  # the exception's class, AnalysisException, cannot be named without importing pyspark
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 

@@ -81,7 +81,7 @@ def _create_display() -> Any:
     """Return the handle of an empty output of the current cell; None outside of notebooks."""
     if not is_notebook():
         return None
-    module = importlib.import_module("IPython.display")  # a kernel has imported it
+    module = importlib.import_module("IPython.display")  # the notebook's kernel has already imported this module
     return module.display(_Html(""), display_id=True)
 
 

@@ -233,7 +233,8 @@ def create_default_config(master: str, *, memory: str, overrides: Mapping[str, s
         # Users of a shell see the progress of queries. In a notebook, Spark's bar is one long line of errors.
         "spark.ui.showConsoleProgress": str(hasattr(sys, "ps1") and not is_notebook()).lower(),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Workers begin to write while the JVM reads on: batches of 10,000 rows of 10 KiB are 100 MB (Spark 4.1).
+        # Small batches let workers begin to write while the JVM reads on. By default, a batch of 10,000 rows of 10 KiB
+        # has 100 MB (Spark 4.1).
         "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",
         "spark.redaction.regex": _REDACTION_PATTERN,
     }

@@ -118,7 +118,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
             for attempt in (parent / name).iterdir():
                 if attempt.name.startswith(query_prefix):
                     shutil.rmtree(attempt, ignore_errors=True)
-            with suppress(OSError):  # it still contains files of another query
+            with suppress(OSError):  # the directory still contains files of another query
                 (parent / name).rmdir()
 
 

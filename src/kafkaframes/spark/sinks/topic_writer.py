@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaframes.spark")
 _READER_COLUMNS: Final = frozenset(column.name for column in RECORD_COLUMNS)
 _BYTES_PER_SEND: Final = 8 << 20  # size of rows that are sent together
-_MAX_PENDING_SENDS: Final = 2  # in addition to the rows that are being collected
+_MAX_PENDING_SENDS: Final = 2  # largest number of unfinished sends, in addition to the rows that are being collected
 
 
 @dataclass

@@ -180,7 +180,7 @@ def _find_own_address() -> str:
         address = LOOPBACK
     if not address.startswith("127."):
         return address
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:  # sends no data, only selects the route
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:  # sends no data: this only selects the route
         try:
             route.connect(("192.0.2.1", 9))
             return str(route.getsockname()[0])

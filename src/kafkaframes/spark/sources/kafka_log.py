@@ -145,7 +145,7 @@ class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
         return [InputPartition(work) for work in plan.works or [()]]
 
 
-MIN_LARGE_READ_BYTES = 1 << 30  # a smaller read takes no longer than a user takes to read the message
+MIN_LARGE_READ_BYTES = 1 << 30  # smaller reads finish before a user has read the message
 _BYTES_PER_GIB = 1 << 30
 
 

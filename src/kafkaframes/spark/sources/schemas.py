@@ -93,7 +93,8 @@ def plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[St
         if field.name != ERROR_COLUMN
     ]
     names = [field.name for field in fields]
-    if VALUE_COLUMN in names and _HEADERS in decoding.sources and _HEADERS not in names:  # read, but not returned
+    # Headers are read, but not returned.
+    if VALUE_COLUMN in names and _HEADERS in decoding.sources and _HEADERS not in names:
         fields.append(StructField(_HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
     return StructType(fields), DecodedValues(decoding, to_arrow_schema(schema, timezone="UTC"))
 

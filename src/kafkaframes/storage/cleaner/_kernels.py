@@ -40,11 +40,11 @@ from kafkaframes.wire._kernels import _load_u64_le, address_of, copy_bytes, load
 KEY_ABSENT = -1
 INT64S_PER_SLOT = 4
 KEY_SIZE_BYTES = 4  # size field before each key
-# The map grows if more than this number of every eight slots are in use.
+# The map grows if more than this many eighths of its slots are in use.
 MAX_USED_EIGHTHS = 5
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(29)
-# Distances in records. Of 8 to 32, these were the fastest with 8 million keys (2026-11-21).
+# Prefetch distances in records. Among 8 to 32, these were the fastest with 8 million keys (2026-11-21).
 _SLOTS_AHEAD, _KEYS_AHEAD = 24, 12
 
 

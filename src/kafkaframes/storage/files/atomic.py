@@ -190,7 +190,8 @@ def hold_lock(destination: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # Delete it while the lock is held, so that a process that has just opened the file notices the deletion.
+            # The file is deleted while the lock is held, so that a process that has just opened it notices the
+            # deletion.
             path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)

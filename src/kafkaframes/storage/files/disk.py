@@ -27,7 +27,8 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 _Answer = TypeVar("_Answer")
 TEMPORARY_SUFFIX = ".tmp"
 _NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # sizes of the pool, which uses at most a third of the process's descriptors
+# Smallest and largest pool of open files, which uses at most a third of the process's descriptors.
+MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512
 
 
 class DiskFile(Protocol):
@@ -113,7 +114,7 @@ class _OnlineFile:
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         disk = self._disk
-        disk.check_online(self._path)  # the body of ``run_write``, inlined because writes are frequent
+        disk.check_online(self._path)  # same as ``run_write``, but inlined, because writes are frequent
         try:
             self._open_file().write(position, data)
         except OSError as error:
@@ -122,7 +123,7 @@ class _OnlineFile:
             disk.run_write(self._path, lambda: self._open_file().write(position, data))
 
     def truncate(self, size_bytes: int) -> None:
-        if self._file is None:  # do not reopen it: a stopping broker truncates three files of each partition
+        if self._file is None:  # the file is not reopened: a stopping broker truncates three files of each partition
             self._disk.truncate(self._path, size_bytes)
         else:
             self._disk.run_write(self._path, lambda: self._open_file().truncate(size_bytes))

@@ -169,7 +169,7 @@ class LogManager:
         for log in self.logs.values():
             log.flush_if_due(now_ms=now_ms)
             log.remove_deleted_files(now_ms=now_ms)
-        self._delete_due_directories(now_ms)  # before all writes, because it frees space
+        self._delete_due_directories(now_ms)  # done before all writes, because it frees space
         for interval_ms, act in (
             (settings.log_retention_check_interval_ms, self._apply_retention),
             (settings.producer_check_interval_ms, self._expire_producers),
@@ -375,7 +375,7 @@ def _create_manager(
     identity = _check_meta_properties(disk, path, meta)
     marker = join(path, names.CLEAN_SHUTDOWN_FILE)
     was_clean = disk.stat(marker) is not None
-    if was_clean:  # first of all, so that a crash during loading is an unclean shutdown (KAFKA-10471)
+    if was_clean:  # done first, so that a crash during loading is an unclean shutdown (KAFKA-10471)
         disk.delete(marker)
         disk.sync_directory(path)
     return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)

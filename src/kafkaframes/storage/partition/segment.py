@@ -126,8 +126,8 @@ class LogSegment:
         self._file: DiskFile | None = None
         self._reader = disk.make_reader(self.path)
         self._bytes_since_entry = 0
-        self._largest: TimestampOffset | None = None  # None: not computed yet
-        self._first_timestamp: int | None = None  # None: not read yet, or the segment has no batch
+        self._largest: TimestampOffset | None = None  # None until it is computed
+        self._first_timestamp: int | None = None  # None if it is not read yet, or if the segment has no batch
 
     def _path_of(self, kind: str) -> str:
         return join(self._directory, segment_file_name(self.base_offset, kind))

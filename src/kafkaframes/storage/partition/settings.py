@@ -119,7 +119,8 @@ class LogSettings:
             text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
             if text is not None:
                 values[field.name] = _parse_value(field.name, str(field.type), text)
-        if values.get("compression_type") == "uncompressed":  # the topic setting for a producer's "none"
+        # Topic settings use "uncompressed" for the codec that producers call "none".
+        if values.get("compression_type") == "uncompressed":
             values["compression_type"] = "none"
         return cls(**values)  # type: ignore[arg-type]
 

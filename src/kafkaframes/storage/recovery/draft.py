@@ -185,7 +185,7 @@ class RecoveryDraft:
 # rule only changes a draft.
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")
-_OVERWRITTEN_KINDS = ("log", "index", "timeindex")  # a recovered swap always has these
+_OVERWRITTEN_KINDS = ("log", "index", "timeindex")  # a recovered swap always has files of these kinds
 Recover = Callable[[KeptSegment], KeptSegment]
 
 

@@ -38,7 +38,7 @@ from kafkaframes.storage.tiered.strict_json import (
 )
 from kafkaframes.wire.integers import MAX_INT32
 
-MAX_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin has the same limit
+MAX_INDEX_BYTES: Final = 10 << 20  # largest decompressed size; Aiven's plugin has the same limit
 _INT32_BYTES: Final = 4
 
 

@@ -131,7 +131,8 @@ class RunWriter:
         columns = {name: rows.column(name) for name in names if name in rows.schema.names}
         if magic < 2 and "headers" in columns:
             _reject_headers(columns.pop("headers"), magic)
-        return rows_of(columns, negative_timestamps=True)  # a log may contain them, and restore writes them, too
+        # Logs may contain negative timestamps, so restore accepts them.
+        return rows_of(columns, negative_timestamps=True)
 
     def _check_sizes(self, records: Rows, routed_rows: list[RoutedRows]) -> None:
         """Reject a record that exceeds the largest batch."""
