@@ -30,7 +30,7 @@ from kafkaframes.errors import DecodeError
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-WINDOW_BYTES: Final = 32 << 20
+WINDOW_BYTES: Final = 32 << 20  # default size of the part of a capture that is scanned at once
 # Estimated average size; if packets are smaller, the row table is full before the window, and more windows are used.
 _ESTIMATED_PACKET_BYTES: Final = 96
 _SPARE_ROWS: Final = 1 << 16

@@ -179,7 +179,7 @@ def _print_lengths(total: Weight) -> None:
     print_table(names, rows)
 
 
-_HIDDEN_COUNTS = frozenset({"bytes of unset", "moved", "moved and set"})
+_HIDDEN_COUNTS = frozenset({"bytes of unset", "moved", "moved and set"})  # counts that the table omits
 
 
 def _group_weights(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:

@@ -47,7 +47,7 @@ class BatchStamp(NamedTuple):
     transactional: bool = False
 
 
-NO_STAMP: Final = BatchStamp()
+NO_STAMP: Final = BatchStamp()  # stamp of a batch without producer id
 
 
 class RecordMetadata(NamedTuple):
@@ -167,7 +167,7 @@ _CRC_POSITION: Final = BATCH_V2.position_of("crc")
 _ATTRIBUTES_POSITION: Final = BATCH_V2.position_of("attributes")
 _PRODUCER_POSITION: Final = BATCH_V2.position_of("producer_id")
 _ZERO_BASE_OFFSET: Final = bytes(8)
-_PRODUCER_STRUCT: Final = struct.Struct(">qhi")
+_PRODUCER_STRUCT: Final = struct.Struct(">qhi")  # producer id, producer epoch, base sequence
 
 
 def stamp_batch(data: bytes, producer: ProducerIdentity, base_sequence: int, *, transactional: bool) -> bytes:

@@ -19,7 +19,7 @@ from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_erro
 from kafkaframes.protocol.addresses import format_address
 
 DEFAULT_TIMEOUT_S: Final = 5.0
-_REPORT_DELAY_S: Final = 1.0
+_REPORT_DELAY_S: Final = 1.0  # time after which a pending connection attempt is reported
 
 
 async def wait_until_reachable(

@@ -20,7 +20,7 @@ BUFFER_SIZE = 2 * 1024
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _HEADER_SIZE = len(_HEADER)
-_MAGIC_AS_LENGTH = int.from_bytes(_MAGIC[:4], "big")
+_MAGIC_AS_LENGTH = int.from_bytes(_MAGIC[:4], "big")  # value of the length field if another stream follows
 _OUTPUT_CHUNK_BYTES = 32 * 1024
 _MAX_CHUNK_BYTES = 512 * 1024 * 1024
 # The densest element copies 64 bytes and takes 3. A block with a higher ratio is rejected before memory is allocated.

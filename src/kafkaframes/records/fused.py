@@ -34,8 +34,8 @@ _MIN_CONTENT_BYTES = 1 << 20
 _EXPECTED_BYTES_PER_ROW = 16  # an estimate; a part with smaller records ends below its target size
 _MIN_LAYOUT_BYTES = 256 << 10
 _INITIAL_COMPRESSION_RATIO = 4  # estimate for the first compressed batches
-_ALIGNMENT = 64
-_NO_TARGET_BYTES = 1 << 62
+_ALIGNMENT = 64  # bytes; Arrow recommends this alignment of buffers
+_NO_TARGET_BYTES = 1 << 62  # more than any source has, so that a chunk is not divided
 _EMPTY_BYTES: Bytes = np.empty(0, np.uint8)
 _POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
 

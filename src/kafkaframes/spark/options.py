@@ -81,7 +81,7 @@ _HADOOP_PREFIX: Final = "spark.hadoop."
 _STORAGE_OPTIONS: Final = "storageoptions"
 _CHECKPOINT_LOCATION: Final = "checkpointlocation"
 _SPARK_OPTIONS: Final = frozenset({_CHECKPOINT_LOCATION, "queryname"})  # options that Spark itself adds or uses
-_WAIT_FILES: Final = 3
+_WAIT_FILES: Final = 3  # default of the option waitFiles
 
 
 def _split_names(text: str) -> tuple[str, ...]:

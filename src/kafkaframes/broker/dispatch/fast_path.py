@@ -216,7 +216,7 @@ def _parse_partition(cursor: Cursor, version: int) -> RequestedPartition:
 
 
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
-_NO_API_VERSIONS: Final = (1, 0)
+_NO_API_VERSIONS: Final = (1, 0)  # lowest and highest version: an empty range
 _MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a response below this size has neither a long buffer nor a file range
 
 

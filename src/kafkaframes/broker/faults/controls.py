@@ -34,7 +34,7 @@ from kafkaframes.storage.files.names import TopicPartition, check_topic_name
 from kafkaframes.storage.partition.appending import check_client_batch
 from kafkaframes.storage.partition.fetch import LOG_END
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20  # bytes of a log that are read at once
 
 
 _MAX_PRINTED_PARTITIONS = 10

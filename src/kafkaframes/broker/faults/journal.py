@@ -28,7 +28,7 @@ _MAX_JOURNAL_ENTRIES = 10_000
 _MAX_JOURNAL_BYTES = 64 << 20
 _ENTRY_OVERHEAD_BYTES = 512  # size of a journal entry without the request and response bodies
 _MAX_SAMPLED_ELEMENTS = 32  # number of elements from which the size of a long list is estimated
-_SEQUENCES = (list, tuple)
+_SEQUENCES = (list, tuple)  # types of lists in decoded messages
 _PLAIN_TYPES = frozenset({int, bool, float, str, bytes, type(None)})  # types of values that contain no other values
 
 

@@ -183,7 +183,7 @@ def _parse_user(text: str) -> tuple[str, str]:
     return name, password
 
 
-_OTHER_USERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHER_USERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO  # file permissions of the group and of all other users
 _MAX_FILE_BYTES: Final = 1 << 20
 
 

@@ -23,7 +23,7 @@ from kafkaframes.wire.varint import write_varlong
 # records.
 
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC_END = BATCH_V2.end_of("crc")
+_CRC_END = BATCH_V2.end_of("crc")  # end of the CRC field in a batch header
 _LOG_OVERHEAD_BYTES = 12  # bytes of base offset and length, which the length does not include
 assert _BATCH_HEADER.size == BATCH_V2.size
 
@@ -102,7 +102,7 @@ def _encode_marker_key(*, commit: bool) -> bytes:
     return struct.pack(">hh", 0, int(commit))
 
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20  # bytes of a log that are read at once
 # Base sequences that Kafka's coordinators set in these topics.
 _BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}
 KeyValue = tuple[bytes | None, bytes | None]

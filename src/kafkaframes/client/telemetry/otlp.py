@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from kafkaframes.wire.varint import size_of_unsigned_varint, write_unsigned_varint
 
 Attributes = Iterable[tuple[str, str]]
-_LENGTH_DELIMITED: Final = 2
-_FIXED64: Final = 1
-_VARINT: Final = 0
+_LENGTH_DELIMITED: Final = 2  # wire type of protobuf
+_FIXED64: Final = 1  # wire type of protobuf
+_VARINT: Final = 0  # wire type of protobuf
 
 
 class MetricKind(Enum):

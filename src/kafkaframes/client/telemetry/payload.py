@@ -22,7 +22,7 @@ from kafkaframes.client.telemetry.otlp import (
 )
 
 _METRIC_DOMAIN: Final = "org.apache.kafka"
-_ALL_METRICS: Final = "*"
+_ALL_METRICS: Final = "*"  # metric prefix of a subscription that selects every metric
 _UCUM_UNITS: Final = {"bytes": "By", "bytes/s": "By/s"}  # UCUM codes; other units have the same name in UCUM
 _EXCLUDED_LABELS: Final = frozenset({"client-id"})  # the header of each request has the client id
 _MAX_OVERHEAD_BYTES: Final = 64  # tags and lengths of the messages around metrics, and of a metric around its points

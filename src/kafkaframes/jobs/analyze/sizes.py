@@ -278,7 +278,7 @@ def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColum
 #: Names of counts: first moved fields of structs, those of them that have a value, and the former size of moved fields
 #: without a value.
 LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
-_EMPTY_SECTION_BYTES: Final = 1
+_EMPTY_SECTION_BYTES: Final = 1  # size of a tagged section without fields
 
 
 def _find_moved_fields(

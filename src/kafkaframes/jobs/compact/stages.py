@@ -49,7 +49,7 @@ from kafkaframes.storage.log.producers import Producers
 Ints = npt.NDArray[np.int64]
 _CONTROL_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the facts
 _DATA_BATCH = -1
-_LOG_BYTES_PER_FACT_BYTE = 100
+_LOG_BYTES_PER_FACT_BYTE = 100  # assumed number of log bytes for each byte of facts
 
 
 class StageTask(Protocol):

@@ -41,9 +41,9 @@ START_TIMEOUT_S: Final = 120.0
 LOCK_TIMEOUT_S: Final = 180.0
 _RETRY_S: Final = 0.1
 _PORT_RETRY_S: Final = 15.0
-_FOLDER_COUNT: Final = 10
+_FOLDER_COUNT: Final = 10  # number of folder names that are tried
 _OTHER_USERS_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
-_NAME_LENGTH: Final = 24
+_NAME_LENGTH: Final = 24  # hex digits of the digest in a socket name
 _MAX_PATH_BYTES: Final = 103  # limit on macOS; Linux allows 107
 _SERVER_STARTS: Final[
     list[subprocess.Popen[bytes]]

@@ -34,7 +34,7 @@ from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.notes import LogNotes
 
-_PLAN = "plan"
+_PLAN = "plan"  # key of the plan in the stored settings
 # Part of the stored settings, so that logs are not exported to the same destination.
 _SOURCE = {"source": "live topics"}
 Interval = tuple[int, int]

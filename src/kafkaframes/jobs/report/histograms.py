@@ -27,7 +27,7 @@ from kafkaframes.jobs.report import _kernels
 
 MAX_STORED_HASHES = 1 << 14
 STANDARD_ERROR = 1 / math.sqrt(MAX_STORED_HASHES - 2)
-_HASH_COUNT = 2.0**64
+_HASH_COUNT = 2.0**64  # number of different 64-bit hashes
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -23,7 +23,7 @@ BROKER_TIMEOUT_SETTING: Final = "transaction.max.timeout.ms"
 TIMEOUT_OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _MAX_DURATION_FACTOR: Final = 4
-_REMEMBERED_DURATIONS: Final = 5
+_REMEMBERED_DURATIONS: Final = 5  # number of recent transactions with durations in memory
 # A warning is logged after this fraction of the time-out, because a batch often takes twice as long as all before.
 _WARNING_SHARE: Final = 0.5
 # Errors that a producer gets after brokers aborted its transaction. They depend on the broker's version and on the next

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, int]
 ReportHidden = Callable[["HiddenRecords"], None]
-_SAMPLES_PER_RANGE: Final = 8
+_SAMPLES_PER_RANGE: Final = 8  # number of positions in an offset range at which records are fetched
 _SAMPLE_BYTES: Final = 65_536
 _UNCOMMITTED_SETTINGS: Final = {"isolation.level": "read_uncommitted"}
 _READER_SETTINGS: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}

@@ -72,7 +72,7 @@ def _open_lock_file(path: str, *, create: bool) -> tuple[int, int]:
 
 
 MIN_SYNCFS_FILES = 64
-_FSYNC_THREADS = 32
+_FSYNC_THREADS = 32  # largest number of concurrent fsync calls
 _MIN_CONCURRENT_FILES = 4
 _FIRST_LINUX_WITH_SYNCFS_ERRORS = (5, 8)  # first Linux release with a syncfs that reports failed writes
 _SYNCFS_FILESYSTEMS = {

@@ -194,7 +194,7 @@ def _new_epochs(batches: BatchHeaders, latest: int) -> Iterator[EpochStart]:
 
 
 _MIN_BUCKETS = 16
-_LOAD_FACTOR = 0.75
+_LOAD_FACTOR = 0.75  # entries per bucket above which Java's HashMap grows
 Replay = Callable[[int, int], Iterator[Seen]]
 
 

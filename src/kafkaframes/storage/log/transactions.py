@@ -36,7 +36,7 @@ from kafkaframes.storage.log.notes import HiddenRecords
 from kafkaframes.wire.integers import MAX_INT64
 
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
-_NO_MARKER = MAX_INT64
+_NO_MARKER = MAX_INT64  # offset that stands for a missing marker
 
 
 @dataclass(frozen=True, slots=True)
