@@ -1,9 +1,9 @@
-"""What is KIP-31 worth: offsets assigned in place against a set that is built anew, per codec and format?
+"""Measure the gain of KIP-31: offsets assigned in place compared with a rebuilt set, per codec and format.
 
 The same batches of about 16 KiB (120 records of 100-byte JSON values; all differ) go through ``validate_and_assign``
 twice: with the codec that they have, so that only their headers change, and with inner offsets that force a rebuild
 (formats 0 and 1), or through another codec's topic and back (format 2: the cost of compressing is what counts). CPU
-seconds per GB of uncompressed records; the in-place result is checked to hold the very same payload.
+seconds per GB of uncompressed records; the in-place result must have the same payload.
 
 Run:      python benchmarks/append.py [--quick]
 Saves:    benchmarks/results/append.md
@@ -25,7 +25,8 @@ from kafkaframes.records.rows import rows_of
 
 RESULTS_FILE = Path(__file__).parent / "results" / "append.md"
 RECORDS_PER_SET = 120
-# Kafka's own classes on one core, Java 17, MB/s of uncompressed bytes (measured for the reference, not in this run).
+# Rates of Kafka's own classes on one core with Java 17, in MB/s of uncompressed bytes. They are not measured in this
+# run.
 JAVA_RATES = {
     (1, "gzip"): 226,
     (2, "gzip"): 301,
@@ -39,7 +40,7 @@ JAVA_RATIOS = {"gzip": "7.6 / 10", "snappy": "2.3 / 3.4", "lz4": "3.2 / 5.4", "z
 
 
 def build_sets(magic: int, codec: str, count: int, first: int) -> tuple[list[bytes], int]:
-    """Build sets whose inner offsets start at ``first``: from 0 on they are taken in place."""
+    """Build sets with inner offsets that start at ``first``; with 0, they are appended in place."""
     rng = np.random.default_rng(magic)
     sets, size = [], 0
     for _ in range(count):

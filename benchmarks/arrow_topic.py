@@ -19,7 +19,7 @@ import sys
 
 import pyarrow as pa
 
-from clients import values
+from clients import make_values
 from kafkaframes.client import Admin, NewTopic, Producer
 
 GOAL = 5
@@ -59,7 +59,7 @@ def create_topic(servers: str, codec: str, count: int) -> str:
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=topic, num_partitions=2)])
     partitions = pa.array([row % 2 for row in range(count)], pa.int32())
-    table = pa.table({"value": values(count, 100), "partition": partitions})
+    table = pa.table({"value": make_values(count, 100), "partition": partitions})
     with Producer(servers, compression_type=codec, batch_size=1_000_000) as producer:
         producer.send_arrow(table, topic=topic)
     return topic

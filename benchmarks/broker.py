@@ -1,9 +1,9 @@
-"""What a request costs the broker: by the short way and by the dispatcher, and over sockets.
+"""Measure the cost of a request in the broker: on the fast path, in the dispatcher, and over sockets.
 
 In process: an ordinary Produce and Fetch of one batch of 100 bytes, answered by the short way and by the dispatcher, in
 turn; a Fetch of 1 MiB to the parts that are sent; reading, appending and making a partition. Over sockets: raw frames,
-8 connections with 16 in flight, a broker as a command with a data directory. CPU time of the broker throughout, the
-best of several turns, so that other work on the machine counts little.
+8 connections with 16 in flight, a broker as a command with a data directory. All figures are CPU time of the broker,
+the best of several rounds, so that other work on the machine matters little.
 
 Run:      python benchmarks/broker.py [seconds]
 Saves:    benchmarks/results/broker.md
@@ -42,7 +42,7 @@ TURNS, REQUESTS = 15, 300
 
 
 def build_produce_frame(version: int = 9, records: bytes = BATCH, topic: str = "bench") -> bytes:
-    """A request to append one batch, without its size."""
+    """Return a Produce request with one batch, without its size prefix."""
     types = message("ProduceRequest")
     row = types.PartitionProduceData(index=0, records=records)
     data = types.TopicProduceData(name=topic, partition_data=[row])
@@ -50,7 +50,7 @@ def build_produce_frame(version: int = 9, records: bytes = BATCH, topic: str = "
 
 
 def build_fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "bench", offset: int = 0) -> bytes:
-    """A request for one batch, without its size."""
+    """Return a Fetch request for one batch, without its size prefix."""
     types = message("FetchRequest")
     row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
     topics = [types.FetchTopic(topic=topic, partitions=[row])]
@@ -75,7 +75,7 @@ def time_calls(*calls: Callable[[], object], count: int = REQUESTS) -> list[floa
 
 
 def measure_in_process(directory: str) -> list[str]:
-    """Return the table's rows of what is measured without sockets."""
+    """Return the table's rows of the measurements without sockets."""
     state = open_broker(data_dir=directory)
     state.create_topic("bench", 1)
     state.create_topic("large", 1)
@@ -120,7 +120,7 @@ def measure_in_process(directory: str) -> list[str]:
 
 
 def time_idempotent_append(log: object) -> float:
-    """Return the microseconds of an append of a producer with an id; the batches are made before."""
+    """Return the microseconds of an append by a producer with an id; the batches are built before."""
     best_us = float("inf")
     for turn in range(TURNS):
         fields = {"producer_id": turn, "producer_epoch": 0}
@@ -140,7 +140,7 @@ def read_cpu_seconds(pid: int) -> float:
 
 
 async def send_requests(port: int, frame: bytes, seconds: float) -> int:
-    """Ask without end on all connections; return how many answers came."""
+    """Send requests on all connections until the time is over; return the number of responses."""
     deadline = time.perf_counter() + seconds
 
     async def one() -> int:
@@ -164,7 +164,7 @@ async def send_requests(port: int, frame: bytes, seconds: float) -> int:
 
 
 def measure_over_sockets(directory: str, seconds: float) -> list[str]:
-    """Return the table's rows of what is measured with a broker as a command."""
+    """Return the table's rows of the measurements with a broker process."""
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", directory]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = f"{directory}.bytecode"  # an installed package has its bytecode

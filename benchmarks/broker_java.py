@@ -1,4 +1,5 @@
-"""How long does Kafka's own producer wait for this broker and for Kafka, paced and as fast as it can, and at what cost?
+"""Measure how long Kafka's own producer waits for this broker and for Kafka, with a paced and with an unlimited load,
+and the CPU time of the brokers.
 
 Kafka's ``ProducerPerformance`` with its defaults (acks of all, idempotent, linger of its release), a topic of one
 partition for each run; both brokers are up for the whole run and take turns, so that a busy machine is busy for both.
@@ -30,7 +31,7 @@ _RATE_LINE = re.compile(r"([\d.]+) MB/sec\), .* (\d+) ms 50th, \d+ ms 95th, (\d+
 
 
 class ProducerLoad(NamedTuple):
-    """So many records of a size, so many a second (-1: as fast as it can), with settings of the producer."""
+    """A producer's load: number, size and rate (-1 for unlimited) of the records, and producer settings."""
 
     name: str
     count: int
@@ -48,7 +49,7 @@ LOADS = (
 
 
 class Measurement(NamedTuple):
-    """Mebibytes in a second, milliseconds until the acknowledgement, CPU seconds of the broker."""
+    """A load's result: MiB per second, milliseconds until acknowledgement, CPU seconds of the broker."""
 
     rate: float
     p50: float
@@ -57,7 +58,7 @@ class Measurement(NamedTuple):
 
 
 def measure_load(address: str, pid: int, topic: str, load: ProducerLoad, libraries: Path) -> Measurement:
-    """Run one load; a topic is made by being written to."""
+    """Run one load; its topic is created by the first write."""
     arguments = {"--topic": topic, "--num-records": load.count, "--record-size": load.size, "--throughput": load.rate}
     words = [str(word) for pair in arguments.items() for word in pair]
     settings = ["--producer-props", f"bootstrap.servers={address}", *load.settings]
@@ -84,7 +85,7 @@ def format_row(name: str, cells: tuple[str, ...]) -> str:
 
 
 def format_rows(measured_by_side: dict[str, list[Measurement]]) -> list[str]:
-    """The rows of a load: the median of each side, and ours divided by theirs."""
+    """Return the rows of a load: the median of each broker, and ours divided by Kafka's."""
     shapes = ("{:.2f} MB/s", "{:.0f} ms", "{:.0f} ms", "{:.2f} s")
     medians = {
         name: Measurement(*map(statistics.median, zip(*ones, strict=True))) for name, ones in measured_by_side.items()
@@ -103,11 +104,15 @@ def main() -> None:
     parser.add_argument("--libraries", type=Path, default=LIBRARIES, metavar="DIR")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--count", type=float, default=1.0, metavar="FACTOR", help="of the records; a trial is not saved"
+        "--count",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="factor of the number of records; trials are not saved",
     )
     options = parser.parse_args()
     if options.kafka is None or not options.libraries.is_dir():
-        print("give the command that starts a Kafka (--kafka), and its jars (--libraries): nothing was measured")
+        print("specify the command that starts Kafka (--kafka) and its jars (--libraries)")
         return
     commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
     commands[THEIRS] = options.kafka

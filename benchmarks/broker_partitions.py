@@ -1,6 +1,7 @@
-"""What do many partitions cost a broker: to make, to stop, to start after a clean stop and after kill -9, to hold?
+"""Measure the cost of many partitions in a broker: creation, shutdown, startup after a clean stop and after kill -9,
+memory.
 
-A broker in a process of its own, with a data directory. Topics of 20 partitions are made, 300 in a request; another
+The broker runs in a separate process with a data directory. Topics of 20 partitions are made, 300 in a request; another
 client asks for Metadata of no topic all the time, and its slowest answer while they are made is in the table. Each row
 is measured with empty partitions and with a record in each, to which another is added before the kill. A start is timed
 from its beginning until the broker listens, without the imports; CPU seconds are the process's.
@@ -60,7 +61,7 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]), flush
 
 
 class BrokerProcess:
-    """A broker in a process of its own; ``start_costs`` is [wall, CPU] seconds."""
+    """A broker in a separate process; ``start_costs`` is [wall, CPU] seconds."""
 
     def __init__(self, directory: str, durability: str) -> None:
         self.process = subprocess.Popen(
@@ -74,7 +75,7 @@ class BrokerProcess:
         return values
 
     def stop(self) -> list[float]:
-        """Stop it as an operator does; return [wall, CPU] seconds."""
+        """Stop the broker with SIGTERM; return [wall, CPU] seconds."""
         self.process.terminate()
         took = self._line()
         self.process.wait()
@@ -91,18 +92,18 @@ class BrokerProcess:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) << 10
 
     def count_descriptors(self) -> int:
-        """Return how many descriptors it has open."""
+        """Return the number of its open descriptors."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
 class BrokerConnection:
-    """A connection that sends a request and reads its answer."""
+    """A connection that sends a request and reads the response."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=900)
 
     def send_request(self, name: str, version: int, **fields: Any) -> bytes:
-        """Return the answer's bytes."""
+        """Return the bytes of the response."""
         raw = encode_request(message(f"{name}Request")(**fields), version)
         self._socket.sendall(struct.pack(">i", len(raw)) + raw)
         (size,) = struct.unpack(">i", self._socket.recv(4, socket.MSG_WAITALL))
@@ -114,7 +115,7 @@ class BrokerConnection:
 
 
 def create_topics(port: int, partitions: int) -> tuple[float, float]:
-    """Make so many partitions; return the seconds, and the slowest answer to another client meanwhile."""
+    """Create partitions; return the seconds, and the slowest response to another client in this time."""
     waits, end, client = [0.0], threading.Event(), BrokerConnection(port)
 
     def watch() -> None:
@@ -144,7 +145,7 @@ def create_topics(port: int, partitions: int) -> tuple[float, float]:
 
 
 def list_topics(partitions: int) -> list[str]:
-    """Return the names of the topics that so many partitions are in."""
+    """Return the names of the topics that contain a number of partitions."""
     return [f"topic-{number}" for number in range(partitions // PARTITIONS)]
 
 
@@ -210,7 +211,7 @@ def main() -> None:
 
 
 def save_results(lines: list[str], *, durability: str, before: float) -> None:
-    """Write what is measured so far: the last rows take long."""
+    """Write the results so far, because the last rows take long."""
     text = RESULTS_HEAD.format(
         date=time.strftime("%Y-%m-%d %H:%M"),
         cores=os.cpu_count(),

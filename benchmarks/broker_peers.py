@@ -1,10 +1,10 @@
-"""How fast do records go into and out of brokers, ours and others, and what does it cost them?
+"""Measure how fast this broker and others accept and return records, and their CPU time and memory.
 
 One producer and one consumer (confluent-kafka, acks of all, linger 5 ms), one partition; every record has a number, so
-that losses, repetitions and disorder are seen. The brokers take turns, load by load, in one run: compare figures of
-one run only. CPU seconds are the broker's own, from /proc, with all its threads. ``floor`` is no broker: a bare loop
-that receives as many bytes in requests of the same size, computes their CRC-32C, writes them to a file and sends 60
-bytes back; less than that no log can cost here.
+that lost, repeated and reordered records are detected. The brokers take turns, load by load, in one run: compare
+figures of one run only. CPU seconds are the broker's own, from /proc, with all its threads. ``floor`` is no broker: a
+bare loop that receives as many bytes in requests of the same size, computes their CRC-32C, writes them to a file and
+sends 60 bytes back; less than that no log can cost here.
 
 Run:      python benchmarks/broker_peers.py [--peer NAME=COMMAND ...] [--rounds 1]
           COMMAND has {port} and {dir}; it runs in the foreground until SIGTERM. librdkafka's mock is always asked.
@@ -52,7 +52,7 @@ time.sleep(3600)
 
 
 class ProducerLoad(NamedTuple):
-    """What is sent: so many records of a size, with a codec, in batches of at most so many bytes."""
+    """A producer's load: number and size of the records, codec, and largest batch size in bytes."""
 
     count: int
     size: int
@@ -70,7 +70,7 @@ LOADS += (ProducerLoad(200_000, 1024, "none", 16_384),)
 
 
 class Measurement(NamedTuple):
-    """Megabytes of values in a second, and CPU seconds of the broker; None where it did not get so far."""
+    """A load's result: MB of values per second, and CPU seconds of the broker; None if the broker failed before."""
 
     started: float | None = None
     in_rate: float | None = None
@@ -81,7 +81,7 @@ class Measurement(NamedTuple):
 
 
 def read_process_fields(pid: int | str) -> list[str]:
-    """What the system says of a process, from its state on; nothing if it has ended."""
+    """Return the fields of ``/proc/PID/stat`` from the state on; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -89,7 +89,7 @@ def read_process_fields(pid: int | str) -> list[str]:
 
 
 def list_processes(pid: int) -> list[int]:
-    """A process and those that it started: some brokers are started by a script."""
+    """Return a process and its descendants, because some brokers are started by a script."""
     parents = {
         int(path.name): read_process_fields(path.name)[1:2] for path in Path("/proc").iterdir() if path.name.isdigit()
     }
@@ -100,12 +100,12 @@ def list_processes(pid: int) -> list[int]:
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """The CPU time of a broker's processes."""
+    """Return the CPU time of a broker's processes."""
     return sum(sum(map(int, read_process_fields(one)[11:13])) for one in list_processes(pid)) / TICKS_PER_SECOND
 
 
 def read_peak_megabytes(pid: int) -> float:
-    """The most memory that was resident at once."""
+    """Return the peak resident memory."""
     texts = [Path(f"/proc/{one}/status").read_text() for one in list_processes(pid)]
     return sum(int(text.split("VmHWM:")[1].split()[0]) for text in texts) / 1024
 
@@ -117,7 +117,7 @@ def find_free_port() -> int:
 
 
 def time_first_metadata(port: int, start_s: float) -> float:
-    """Seconds until the first answer to Metadata 1."""
+    """Return the seconds until the first response to Metadata 1."""
     request = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
     while time.perf_counter() - start_s < TIMEOUT_SECONDS:
         try:
@@ -128,12 +128,12 @@ def time_first_metadata(port: int, start_s: float) -> float:
                     return time.perf_counter() - start_s
         except OSError:
             time.sleep(0.002)
-    raise TimeoutError(f"nobody answers on port {port}")
+    raise TimeoutError(f"no broker responds on port {port}")
 
 
 @contextmanager
 def start_broker(command: str) -> Iterator[tuple[str, int, float]]:
-    """Start a broker; its address, its process and the seconds to its first answer."""
+    """Start a broker; yield its address, its process and the seconds until its first response."""
     port, directory = find_free_port(), tempfile.mkdtemp()
     words = shlex.split(command.format(port=port, dir=directory))
     start_s = time.perf_counter()
@@ -147,7 +147,7 @@ def start_broker(command: str) -> Iterator[tuple[str, int, float]]:
 
 @contextmanager
 def start_mock() -> Iterator[tuple[str, int, float]]:
-    """Start librdkafka's mock in a process of its own."""
+    """Start librdkafka's mock broker in a separate process."""
     start_s = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", MOCK_CODE], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -160,7 +160,7 @@ def start_mock() -> Iterator[tuple[str, int, float]]:
 
 
 def _end_process(process: subprocess.Popen) -> None:
-    """End a broker, and whatever a script that started it leaves behind."""
+    """End a broker, including the processes that its start script leaves."""
     os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(20)
@@ -170,18 +170,18 @@ def _end_process(process: subprocess.Popen) -> None:
 
 
 def client_settings(address: str) -> dict[str, object]:
-    """What every client is told."""
+    """Return the settings of every client."""
     return {"bootstrap.servers": address, "broker.address.family": "v4", "log_level": 0}
 
 
 def make_values(size: int) -> list[bytes]:
-    """Values, half of which can be compressed; the number is put before them."""
+    """Return values, half of which are compressible, after a number."""
     choose, body = random.Random(7), size - 8
     return [choose.randbytes(body // 2) + b"x" * (body - body // 2) for _ in range(1024)]
 
 
 def produce_load(address: str, load: ProducerLoad) -> float:
-    """Send everything; return the seconds until all is acknowledged."""
+    """Send all records; return the seconds until all are acknowledged."""
     producer = Producer(
         {
             **client_settings(address),
@@ -218,7 +218,7 @@ def produce_load(address: str, load: ProducerLoad) -> float:
 
 
 def consume_load(address: str, load: ProducerLoad) -> float:
-    """Read everything back, in order and each once; return the seconds."""
+    """Read all records, each once and in order; return the seconds."""
     consumer = Consumer(
         {
             **client_settings(address),
@@ -252,7 +252,7 @@ def measure_load(running_broker, load: ProducerLoad, *, reads: bool) -> Measurem
     """Run one load against one broker."""
     with running_broker as (address, pid, seconds):
         measurement = Measurement(started=seconds)
-        if reads:  # the mock makes the topic when it is asked for
+        if reads:  # the mock creates the topic at the first request for it
             admin = AdminClient(client_settings(address))
             admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=10)[TOPIC].result(15)
         megabytes, before = load.count * load.size / 1e6, read_cpu_seconds(pid)
@@ -270,7 +270,7 @@ def measure_load(running_broker, load: ProducerLoad, *, reads: bool) -> Measurem
 
 
 def measure_floor(load: ProducerLoad) -> Measurement:
-    """Receive, check, write and answer without a broker, in a process of its own."""
+    """Receive, check, write and respond without a broker, in a separate process."""
     size = min(load.batch_bytes, load.count * load.size)
     count = load.count * load.size // size
     with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryFile() as file:
@@ -296,7 +296,7 @@ def measure_floor(load: ProducerLoad) -> Measurement:
 
 
 def _send_bytes(port: int, size: int, count: int) -> None:
-    """Send requests, five at once."""
+    """Send requests with five in flight."""
     request = os.urandom(size)
     with socket.create_connection(("127.0.0.1", port)) as client:
         for number in range(count):
@@ -308,7 +308,7 @@ def _send_bytes(port: int, size: int, count: int) -> None:
 
 
 def median_measurement(measurements: list[Measurement]) -> Measurement:
-    """The median of each figure."""
+    """Return the median of each figure."""
     columns = ([one for one in column if one is not None] for column in zip(*measurements, strict=True))
     return Measurement(*(statistics.median(column) if column else None for column in columns))
 
@@ -341,7 +341,7 @@ def main() -> None:
             for name, command in commands.items():
                 measured_by_name[name].append(measure_load(start_broker(command), load, reads=True))
                 print(format_row(f"{load.name}: {name}", measured_by_name[name][-1]), flush=True)
-            measured_by_name[MOCK].append(measure_load(start_mock(), load, reads=False))  # it keeps the last 5 MiB only
+            measured_by_name[MOCK].append(measure_load(start_mock(), load, reads=False))  # it retains only 5 MiB
             measured_by_name[FLOOR].append(measure_floor(load))
         lines += ["", f"## {load.name}", "", "| | first answer | in | CPU in | out | CPU out | memory |"]
         lines += [

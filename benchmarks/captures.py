@@ -1,4 +1,4 @@
-"""How fast is recorded traffic read: packet headers, reassembly and framing, calls with and without bodies?
+"""Measure how fast recorded traffic is read: packet headers, reassembly and framing, calls with and without bodies.
 
 A capture is made of real calls, repeated on some connections: large frames in segments of 1448 bytes, or small control
 calls. CPU time of one process; beside it dpkt's Ethernet, IP and TCP with streams sorted and joined, in the same run.
@@ -51,7 +51,7 @@ def load_calls(*, small: bool) -> list[tuple[bytes, bytes]]:
 
 
 def build_large_produce() -> tuple[bytes, bytes]:
-    """Return a Produce request of about a megabyte, and its answer."""
+    """Return a Produce request of about a megabyte, and its response."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
@@ -87,7 +87,7 @@ def write_capture(path: Path, size_bytes: int, *, small: bool) -> None:
 
 
 def time_second_run(work: Callable[[], int]) -> tuple[float, int]:
-    """Return the CPU seconds of the second run, and its answer."""
+    """Return the CPU seconds of the second run, and its result."""
     work()
     start = time.process_time()
     answer = work()
@@ -95,7 +95,7 @@ def time_second_run(work: Callable[[], int]) -> tuple[float, int]:
 
 
 def reassemble_with_dpkt(path: Path) -> int:
-    """Do with dpkt what reassembly needs at least: parse, sort by sequence number, join."""
+    """Run the minimum of a reassembly with dpkt: parse, sort by sequence number, join."""
     import dpkt
 
     flows: dict[tuple[bytes, bytes, int, int], list[tuple[int, bytes]]] = {}

@@ -1,7 +1,8 @@
-"""How fast are captures calls on Spark ``local[2]``: small control calls, Produce and Fetch; with JSON and without?
+"""Measure how fast Spark ``local[2]`` reads calls from captures: small control calls, Produce and Fetch, with and
+without JSON.
 
-The captures are given: recorded by tcpdump from a load of a real broker, and multiplied. CPU time is that of the JVM
-and of its Python workers; two of their seconds are what ``local[2]`` has in a second.
+The captures are arguments: recorded with tcpdump under a real broker's load, and multiplied. CPU time is that of the
+JVM and of its Python workers; two of their seconds are what ``local[2]`` has in a second.
 
 Run:      python benchmarks/captures_spark.py SMALL.pcap LARGE.pcap
 Saves:    benchmarks/results/captures_spark.md
@@ -31,7 +32,7 @@ PLAIN_COLUMNS = ["requestTime", "latencyMs", "clientId", "apiName", "apiVersion"
 
 
 def read_cpu_seconds() -> float:
-    """Return the CPU seconds so far of all processes that this one has started, and of those that they have."""
+    """Return the CPU seconds of all descendants of this process so far."""
     parents, spent = {}, {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:

@@ -1,4 +1,4 @@
-"""Two checkouts side by side: is anything slower, how many files does a value pass through, how much is there to read?
+"""Compare two checkouts: times of calls, number of files that a value passes through, amount of source code.
 
 Each checkout is measured by processes of its own, in turn, with this script: CPU time (user and system), the least of
 all turns, so that other work on the machine counts little. A *trip* is what one call enters of the package's Python
@@ -49,7 +49,7 @@ Row = tuple[str, float]
 
 
 def time_call(call: Callable[[], object], *, count: int = 1, turns: int = ROUNDS) -> float:
-    """Return the microseconds of CPU of one call, the least of some turns of ``count`` calls."""
+    """Return the CPU microseconds of one call, the minimum of some rounds of ``count`` calls."""
     best_us = float("inf")
     for _ in range(turns):
         start_s = time.process_time()
@@ -73,7 +73,7 @@ def measure_reading(folder: Path) -> Iterator[Row]:
 
 
 def measure_appending(folder: Path) -> Iterator[Row]:
-    """Produced bytes to a log, and back."""
+    """Measure appends to a log and reads from it."""
     from kafkaframes.records.append import AppendSettings, validate_and_assign
     from kafkaframes.records.build import build_records
 
@@ -98,7 +98,7 @@ def measure_appending(folder: Path) -> Iterator[Row]:
 
 
 def time_idempotent_append(log: Any) -> float:
-    """Return the microseconds of an append of a producer with an id; the batches are made before."""
+    """Return the microseconds of an append by a producer with an id; the batches are built before."""
     from kafkaframes.records.build import build_records
 
     best_us, count = float("inf"), 300
@@ -111,7 +111,7 @@ def time_idempotent_append(log: Any) -> float:
 
 
 def measure_broker(folder: Path) -> Iterator[Row]:
-    """Frames of requests to those of answers, without sockets."""
+    """Measure requests from frame to frame, without sockets."""
     from kafkaframes.broker.dispatch.dispatch import Dispatcher
     from kafkaframes.broker.lifecycle.assembly import open_broker
     from kafkaframes.broker.requests.request import Session
@@ -147,7 +147,7 @@ def measure_broker(folder: Path) -> Iterator[Row]:
 
 
 def make_file_session() -> Any:
-    """Return a session that files are sent on as such, where the checkout knows of it."""
+    """Return a session that sends file ranges, if the checkout supports it."""
     from kafkaframes.broker.requests.request import Session
 
     try:
@@ -157,7 +157,7 @@ def make_file_session() -> Any:
 
 
 def make_answer_function(dispatcher: Any) -> Callable[[bytes, Any], object]:
-    """Return what answers a frame as the broker's server does: the short way first, where there is one."""
+    """Return a function that answers a frame as the broker's server does, with the fast path first if it exists."""
     try:
         from kafkaframes.broker.dispatch.fast_path import FastPath
     except ImportError:
@@ -176,7 +176,7 @@ def make_answer_function(dispatcher: Any) -> Callable[[bytes, Any], object]:
 
 
 def build_produce_frame(topic: str, records: bytes) -> bytes:
-    """A request to append one batch, without its size."""
+    """Return a Produce request with one batch, without its size prefix."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request
 
@@ -187,7 +187,7 @@ def build_produce_frame(topic: str, records: bytes) -> bytes:
 
 
 def build_fetch_frame(topic: str, offset: int, size: int) -> bytes:
-    """A request for records, without its size."""
+    """Return a Fetch request, without its size prefix."""
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.headers import encode_request
 
@@ -198,7 +198,7 @@ def build_fetch_frame(topic: str, offset: int, size: int) -> bytes:
 
 
 def measure_rewriting(folder: Path) -> Iterator[Row]:
-    """Whole partitions written anew."""
+    """Measure rewrites of whole partitions."""
     from kafkaframes.jobs import settings
     from kafkaframes.jobs.convert.job import convert
     from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
@@ -221,7 +221,7 @@ def measure_rewriting(folder: Path) -> Iterator[Row]:
 
 
 def measure_proposals(folder: Path) -> Iterator[Row]:
-    """Proposals on small calls."""
+    """Measure proposals with small calls."""
     path = folder / "small.pcapng"
     make = f"from captures import make; make(Path({str(path)!r}), {20 * MEBIBYTE}, small=True)"
     own = os.pathsep.join((str(THIS_FILE.parent), str(THIS_FILE.parent.parent / "src")))  # this checkout's, for both
@@ -232,7 +232,7 @@ def measure_proposals(folder: Path) -> Iterator[Row]:
 
 
 def weigh_proposal(path: str, name: str) -> object:
-    """Weigh a proposal on one capture."""
+    """Measure a proposal with one capture."""
     from kafkaframes.jobs.analyze.proposals import ProposalSettings
     from kafkaframes.jobs.analyze.traffic import TrafficTask
     from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
@@ -241,7 +241,7 @@ def weigh_proposal(path: str, name: str) -> object:
 
 
 def measure_starts(folder: Path) -> Iterator[Row]:
-    """Commands as processes: user and system time of each."""
+    """Measure the user and system time of command processes."""
     directory = write_log_directory(folder, "started", codec="lz4")
     segment = directory / "orders-0" / f"{0:020}.log"
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
@@ -258,7 +258,7 @@ def measure_starts(folder: Path) -> Iterator[Row]:
 
 
 def measure_sizes(folder: Path) -> Iterator[Row]:
-    """The package's sources in git: files, lines, and lines without empty ones, comments and docstrings."""
+    """Count the package's files in git, their lines, and their lines of code (without comments and docstrings)."""
     import kafkaframes
 
     checkout = Path(kafkaframes.__file__).parents[2]
@@ -271,7 +271,7 @@ def measure_sizes(folder: Path) -> Iterator[Row]:
 
 
 def count_code_lines(text: str) -> int:
-    """Return how many lines of a source have a token that is no comment; docstrings are not counted."""
+    """Return the number of lines with a token other than a comment, without docstrings."""
     quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -306,7 +306,7 @@ def measure_checkout(only: list[str]) -> dict[str, float]:
 
 
 def measure_in_turn(checkouts: list[Path], rounds: int, only: list[str]) -> list[dict[str, float]]:
-    """Return the least of each figure for each checkout."""
+    """Return the minimum of each figure for each checkout."""
     best: list[dict[str, float]] = [{} for _ in checkouts]
     for _ in range(rounds):
         for place, checkout in enumerate(checkouts):

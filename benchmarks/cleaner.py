@@ -1,4 +1,4 @@
-"""How fast is a round of cleaning, per core, and does its cost grow linearly with the log?
+"""Measure the speed of a cleaning round per core, and whether its cost grows linearly with the log.
 
 Half of the records are replaced by later ones. MB are of the ``.log`` files as they are uncompressed in memory (keys,
 values and 10 bytes a record); each size is cleaned once after a warm-up, in CPU seconds of this process.
@@ -27,7 +27,7 @@ VALUE_BYTES = 100
 
 
 def write_log(directory: Path, total_bytes: int, codec: str) -> tuple[int, int]:
-    """Write segments in which every key comes twice, far apart; return (records, uncompressed bytes)."""
+    """Write segments with two distant records per key; return (records, uncompressed bytes)."""
     directory.mkdir()
     rng = np.random.default_rng(7)
     records = total_bytes // (VALUE_BYTES + 22)

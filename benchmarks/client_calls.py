@@ -1,4 +1,4 @@
-"""How long do a consumer's short calls take while a Fetch waits at the broker, next to other clients of Python?
+"""Measure a consumer's short calls while a Fetch waits at the broker, compared with other Python clients.
 
 Each client is a member of a group of its own and has read to the end of the topic, so that the broker holds its Fetch
 back. The clients take turns: in each round, each makes every call some times. ``close`` is measured with a new consumer
@@ -140,7 +140,7 @@ def open_client(name: str, servers: str) -> CallClient:
     count = 0
     while count < RECORDS:
         count += client.poll()
-    client.poll()  # waits for records that do not come: the broker holds the next Fetch back
+    client.poll()  # no records follow, so the broker delays the response to the next Fetch
     return client
 
 
@@ -193,7 +193,7 @@ def format_table(times: dict[str, dict[str, list[float]]]) -> list[str]:
 
 
 def main() -> None:
-    """Start a broker unless there is one, and measure."""
+    """Start a broker unless one is specified, and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--calls", type=int, default=10)

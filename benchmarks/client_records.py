@@ -1,4 +1,4 @@
-"""How much CPU does a record cost that is sent or read by itself, beside the clients that PyPI has?
+"""Measure the CPU time of a record that is sent or read individually, compared with other clients on PyPI.
 
 `client.py` measures tables; here every record is a call of `send`, or a turn of a loop that looks at its value.
 Every client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU
@@ -25,7 +25,7 @@ VALUE = b"v" * 100
 
 
 def produce_with_ours(servers: str, topic: str, count: int) -> None:
-    """Queue records; wait at the end; look at each result, as programs that want to know do."""
+    """Queue records, wait at the end, and check each result."""
     with Producer(servers, acks=1) as producer:
         futures = [producer.send(topic, VALUE) for _ in range(count)]
         producer.flush()
@@ -183,7 +183,7 @@ CONSUME_WORKS: dict[str, Work] = {
 
 
 def measure_works(works: dict[str, Work], servers: str, topic: str, count: int, runs: int) -> None:
-    """Print a line for each client: microseconds of CPU and of a clock for a record, records a second."""
+    """Print a line for each client: CPU and wall microseconds per record, records per second."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for work in works.values():  # kernels, caches, imports
         work(servers, topic, min(count, 2_000))
@@ -202,13 +202,13 @@ def measure_works(works: dict[str, Work], servers: str, topic: str, count: int, 
 
 
 def main() -> None:
-    """Start a broker unless there is one, and measure."""
+    """Start a broker unless one is specified, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", choices=("produce", "consume"))
-    parser.add_argument("--without", default="", help="clients to leave out, with commas")
+    parser.add_argument("--without", default="", help="clients to skip, separated by commas")
     options = parser.parse_args()
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     broker = None if options.servers else subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

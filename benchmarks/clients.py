@@ -1,8 +1,8 @@
-"""How much CPU does our client take for a record, in and out, beside the clients that PyPI has?
+"""Measure the CPU time of this client per produced and consumed record, compared with other clients on PyPI.
 
 Every client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU
-time of this process, and of several runs the median with the least and the largest. A ratio is that of two clients in
-one turn. Ours goes from fetched bytes to Arrow and back, the others to their own objects.
+time of this process, and of several runs the median with the least and the largest. A ratio compares two clients in the
+same round. This client converts fetched bytes to Arrow and back, the other clients convert to their own objects.
 
 Run:  python benchmarks/clients.py [--records 400000] [--runs 5] [--core 1] [--peers NAME,NAME] [--servers HOST:PORT]
 """
@@ -28,7 +28,7 @@ VALUE_SIZES = {"100 B": 100, "1 KiB": 1024}
 
 
 def make_values(count: int, size: int) -> pa.Array:
-    """Return values of words, 500 different ones in any order, which LZ4 makes half as large, as it does text."""
+    """Return values of 500 different words in random order, which LZ4 compresses to one half, like text."""
     random = np.random.default_rng(1)
     words = [random.integers(97, 123, length, np.uint8).tobytes() + b" " for length in random.integers(2, 11, 500)]
     some = b"".join(words[one] for one in random.integers(0, 500, 1_000_000).tolist())
@@ -38,7 +38,7 @@ def make_values(count: int, size: int) -> pa.Array:
 
 
 def measure_in_turn(works: dict[str, Callable[[], int]], runs: int) -> dict[str, list[tuple[float, float]]]:
-    """Return of each work the CPU seconds of this process and the seconds of a clock, of every run."""
+    """Return the CPU and wall seconds of every run of each task."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(runs):
         for name, work in works.items():
@@ -157,7 +157,7 @@ READERS = {
 
 
 def measure_clients(servers: str, name: str, size: int, count: int, codec: str, *, runs: int, peers: list[str]) -> None:
-    """Print one size and codec."""
+    """Measure and print one size and codec."""
     data = make_values(count, size)
     ours_topic, peers_topic = f"ours-{size}-{codec}", f"peers-{size}-{codec}"
     with Admin(servers) as admin:
@@ -174,13 +174,13 @@ def measure_clients(servers: str, name: str, size: int, count: int, codec: str, 
 
 
 def main() -> None:
-    """Start a broker unless there is one, and measure."""
+    """Start a broker unless one is specified, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=400_000, help="of 100 bytes; a quarter of 1 KiB")
+    parser.add_argument("--records", type=int, default=400_000, help="records of 100 bytes; a quarter of 1 KiB")
     parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--core", type=int, help="run on this core only; the broker runs on all")
-    parser.add_argument("--peers", default=",".join(READERS), help="whom to read with beside ours")
+    parser.add_argument("--peers", default=",".join(READERS), help="other clients to measure")
     options = parser.parse_args()
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     peers = [peer for peer in options.peers.split(",") if peer]

@@ -1,4 +1,4 @@
-"""Is one large partition compacted faster by Spark's workers than by one process, with the same result and less memory?
+"""Compare the compaction of one large partition by Spark workers and by one process: result, time and memory.
 
 The log of ``cleaner.py``: every key twice, far apart. Wall seconds, session start and a first job aside. "in memory":
 one process that keeps the keys in memory; "in steps": one process that goes the bounded way (``SplitSettings``), by
@@ -52,7 +52,7 @@ def create_log(logs: Path, megabytes: int) -> Path:
 
 
 def write_log_of_keys(logs: Path, count: int) -> Path:
-    """Write records of which each has another key of 100 bytes."""
+    """Write records with different keys of 100 bytes."""
     source = logs / f"keys-{count}" / "t-0"
     if source.exists():
         return source
@@ -74,7 +74,7 @@ def time_compaction(source: Path, target: Path, **how: Any) -> float:
 
 
 def read_worker_peak_mb() -> int:
-    """Return the largest peak of a Python worker of Spark's, in MB."""
+    """Return the largest peak memory of a Spark Python worker, in MB."""
     peaks = [0]
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -128,8 +128,8 @@ def print_memory(sources: list[Path], targets: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="100,400,1000,2000")
-    parser.add_argument("--keep", help="where logs of earlier runs are, and new ones stay")
-    parser.add_argument("--repeat", type=int, default=2, help="the best of so many counts")
+    parser.add_argument("--keep", help="directory for the logs, which later runs use again")
+    parser.add_argument("--repeat", type=int, default=2, help="number of rounds; the best one counts")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--keys", type=int)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)

@@ -1,4 +1,5 @@
-"""What do three constructions cost that a review called clever: a context variable, restarted handlers, generators?
+"""Measure the cost of three constructions that a review called clever: a context variable, restarted handlers,
+generators.
 
 * The memory budget of ``records/limits.py`` is in a context variable. Measured: the functions on the path from a
   command's limit to the code that reads it, which would all need an argument instead; and the time of a look-up.
@@ -99,7 +100,7 @@ class Owner:
 
 
 async def cpu_us(call: Callable[[], Any], turns: int = 30) -> float:
-    """Return the least CPU time of an answer, its threads included, in microseconds."""
+    """Return the minimum CPU time of a response, including its threads, in microseconds."""
     import time
 
     best_us = float("inf")

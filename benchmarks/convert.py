@@ -1,8 +1,9 @@
-"""Conversion of a log from format 1 with gzip to format 2 with zstd, beside its bound: decompress, then compress.
+"""Compare the conversion of a log from format 1 with gzip to format 2 with zstd with its lower bound: decompress, then
+compress.
 
 Both sides do the same batches in one run, in CPU seconds of one process, the best of several rounds. The bound
-decompresses each wrapper and compresses each new batch's records, and does nothing else: no CRC, no record is looked
-at, no file.
+decompresses each wrapper and compresses each new batch's records, and does nothing else: it computes no CRC, parses no
+record and accesses no file.
 
     python benchmarks/convert.py [--mebibytes 64] [--repeats 5] [--case 0]
 """
@@ -34,7 +35,7 @@ CASES = (
 
 
 def build_segment(mebibytes: int, magic: int, codec: Codec) -> bytes:
-    """Return batches of 16 KiB of JSON-like records, so many MiB of values."""
+    """Return batches of 16 KiB with JSON-like records, by MiB of values."""
     chance = random.Random(7)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 9))) for _ in range(2000)]
     count = mebibytes * (1 << 20) // 400
@@ -105,7 +106,7 @@ def measure_conversion(raw: bytes, target: Codec, repeats: int) -> tuple[int, fl
         compressed_batches, plain = list_payloads(raw)
         _, new_plain = list_payloads((top / "out" / f"{0:020}.log").read_bytes())
         rounds = []
-        for number in range(repeats):  # side by side: the machine's speed changes
+        for number in range(repeats):  # in turn, because the machine's speed changes
             whole = time_work(partial(convert, str(top / "in-0"), top / f"out-{number}", settings))
             bound_s = time_work(
                 lambda: [decompress(codec, piece, magic=magic) for magic, codec, piece in compressed_batches]

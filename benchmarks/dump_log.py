@@ -1,8 +1,8 @@
-"""How many records a second ``dump-log`` prints: text and JSON lines, lz4, 100-byte values, 16 KiB batches.
+"""Measure how many records per second ``dump-log`` prints: text and JSON lines, lz4, 100-byte values, 16 KiB batches.
 
     python benchmarks/dump_log.py [--records N] [--codec lz4] [--value-bytes 100] [--kafka 'COMMAND']
 
-Both sides are whole processes that write to a file which nobody reads back: ``kafkaframes dump-log --deep-iteration
+Both sides are whole processes that write to a file: ``kafkaframes dump-log --deep-iteration
 --print-data-log`` and, with ``--kafka``, a command that takes kafka-dump-log's flags (``make interop`` has one). The
 rate is that of the whole run, start of Python or of Java included.
 """
@@ -31,7 +31,7 @@ RECORDS_PER_PIECE = 50_000
 
 
 class RunResult(NamedTuple):
-    """One run: its name, seconds on the clock and of the processors, records a second, bytes printed."""
+    """The result of a run: its name, wall and CPU seconds, records per second, printed bytes."""
 
     name: str
     seconds: float
@@ -41,7 +41,7 @@ class RunResult(NamedTuple):
 
 
 def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> None:
-    """Write a segment of records whose values differ and come in another order in each piece."""
+    """Write a segment of records with different values, in another order in each piece."""
     random = np.random.default_rng(7)
     numbers = random.integers(0, 10**9, RECORDS_PER_PIECE).tolist()
     values = [b'{"order":%d,"customer":"c-%d","city":"Lisboa","at":%d,"note":"' % (n, n % 997, n) for n in numbers]
@@ -57,7 +57,7 @@ def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> 
 
 
 def time_runs(name: str, command: list[str], records: int, *, repeat: int = 3) -> RunResult:
-    """Run a command some times; return its best."""
+    """Run a command several times; return the best run."""
     best = cpu = float("inf")
     printed_bytes = 0
     for _ in range(repeat):
@@ -76,7 +76,7 @@ def _read_children_cpu() -> float:
 
 
 def measure_forms(path: Path, records: int, kafka: str | None, repeat: int) -> Iterator[RunResult]:
-    """Yield ours, then Kafka's."""
+    """Yield this package's results, then Kafka's."""
     ours = [sys.executable, "-m", "kafkaframes", "dump-log"]
     for form in ("text", "jsonl"):
         yield time_runs(

@@ -1,9 +1,9 @@
-"""What the first row of a Spark executor costs beside its second: kernels, imports, the Python worker.
+"""Measure the first query of a Spark executor compared with its second: kernels, imports, the Python worker.
 
     python benchmarks/executor_start.py [EXECUTORS]
 
 On ``local-cluster[1,1,1024]``, a log of two segments is read by one task. Each executor's process is killed, Spark
-starts another one, a job without Python waits until it is there, and the same query is timed twice on it. Both are
+starts another one, a job without Python waits until it has started, and the same query is timed twice on it. Both are
 printed with their difference, which was asked to be at most three seconds: by the clock, and as CPU time of the
 executor and its Python workers, which other work on the machine changes less.
 """
@@ -34,7 +34,7 @@ def list_processes() -> dict[int, list[int]]:
 
 
 def list_executors() -> set[int]:
-    """Return the processes of executors that this process, or the JVM that it started, has started."""
+    """Return the executor processes among the descendants of this process."""
     stat_by_pid = list_processes()
     return {pid for pid in stat_by_pid if is_below(pid, {os.getpid()}, stat_by_pid) and is_executor(pid)}
 
@@ -48,7 +48,7 @@ def is_below(pid: int, tops: set[int], stat_by_pid: dict[int, list[int]]) -> boo
 
 
 def read_cpu_seconds() -> float:
-    """Return the CPU time of the executors and of all that they have started."""
+    """Return the CPU time of the executors and of their descendants."""
     stat_by_pid, tops = list_processes(), list_executors()
     ticks = sum(
         sum(times[10:14]) for pid, times in stat_by_pid.items() if pid in tops or is_below(pid, tops, stat_by_pid)
@@ -64,7 +64,7 @@ def is_executor(pid: int) -> bool:
 
 
 def replace_executor(spark) -> None:
-    """Kill the executor, and wait for a job of the JVM's own on the next one."""
+    """Kill the executor, and wait until the next one has run a job without Python."""
     before = list_executors()
     for pid in before:
         os.kill(pid, signal.SIGKILL)

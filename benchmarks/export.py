@@ -1,4 +1,4 @@
-"""How fast is an export to Parquet, what do small segments and tables cost, and how much memory does it take?
+"""Measure the speed of an export to Parquet, the cost of small segments and of tables, and the memory.
 
 Sides of one run, in turn; the best of the rounds counts.
 
@@ -51,7 +51,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def write_segments(folder, codec, megabytes, count):
-    """Write a log of ``count`` segments with so many bytes of values in all; return its records."""
+    """Write a log of ``count`` segments with a total size of values in bytes; return the number of records."""
     one = folder / "one"
     rows = write_log(one, codec, (megabytes << 20) // count)
     raw = (one / f"{0:020}.log").read_bytes()
@@ -64,28 +64,28 @@ def write_segments(folder, codec, megabytes, count):
 
 
 def make_destination(folder):
-    """Return a destination that is not there."""
+    """Return a destination that does not exist."""
     to = folder / "out"
     shutil.rmtree(to, ignore_errors=True)
     return to
 
 
 def export_log(log, folder, runner):
-    """Export as Parquet; return the records."""
+    """Export to Parquet; return the number of records."""
     tasks = plan_export(parse_log_options({"path": str(log)})).tasks
     with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
         return export_segments(tasks, ExportTaskSettings(str(make_destination(folder))), run=run).summary.records
 
 
 def write_with_spark(spark, log, folder):
-    """Let Spark's writer write; return the records that arrived."""
+    """Write with Spark's writer; return the number of written records."""
     to = make_destination(folder)
     spark.read.format("kafka-log").load(str(log)).write.parquet(str(to))
     return spark.read.parquet(str(to)).count
 
 
 def time_best_rounds(rounds, rows, **sides):
-    """Run the sides in turn; return each one's best wall and CPU seconds."""
+    """Run the sides in turn; return the best wall and CPU seconds of each."""
     times = {name: [float("inf")] * 2 for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
@@ -139,7 +139,7 @@ def measure_small_exports(spark, folder, options):
 
 
 def export_to_table(make, log, folder):
-    """Export into a new table; return the records."""
+    """Export into a new table; return the number of records."""
     options = parse_log_options({"path": str(log)})
     settings = ExportTaskSettings(str(make_destination(folder)))
     job = TableRun(make(settings.to), settings, stored_table_settings(settings, isolation=options.isolation))
@@ -181,7 +181,7 @@ def measure_peaks(folder, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=512, help="of values, before compression")
+    parser.add_argument("--megabytes", type=int, default=512, help="MB of values, before compression")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--large", type=int, default=2048, help="megabytes of values in one segment")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
-"""What does each fast path earn beside the general path, on what it is for?
+"""Measure the gain of each fast path over the general path, with the input that it is made for.
 
 Both sides take turns in one process, in CPU seconds, the best of several rounds, and their results are compared.
-The general path is what remains when the entry of the fast path answers that it does not know.
+The general path is measured with the entry of the fast path replaced by one that declines every input.
 
 Run:  python benchmarks/fast_paths.py [--rounds 7]
 """
@@ -84,7 +84,7 @@ def list_appends() -> Iterator[tuple[str, Side, Without]]:
 
 @contextmanager
 def ignore_shapes() -> Iterator[None]:
-    """Forget the functions of shapes, and make none."""
+    """Delete the functions of shapes, and generate none."""
     shapes = [(one, dict(one)) for one in gc.get_objects() if isinstance(one, HotShapes)]
     with patch.object(HotShapes, "MIN_OCCURRENCES", 1 << 60):
         for one, _ in shapes:
@@ -151,7 +151,7 @@ def build_partitions(index: str = "partitionIndex", rows: str = "partitions", **
     return {"name": "orders", rows: [{index: number, **fields} for number in range(10)]}
 
 
-# What a hot message holds; a name that its version lacks is left out.
+# Return the content of a hot message, without fields that its version lacks.
 HOT_MESSAGES = {
     "MetadataRequest": {"topics": [{"topicId": b"t" * 16, "name": f"orders-{number}"} for number in range(3)]},
     "MetadataResponse": build_metadata(),

@@ -1,7 +1,7 @@
-"""What decoding JSON values as columns brings over decoding each of them.
+"""Measure the gain of decoding JSON values as columns over decoding each value.
 
 Both sides make the same struct of the same values, in turn; the ratio of their best CPU times counts. ``subset``: the
-schema knows half of the fields, and the others are left out.
+schema has half of the fields, and the others are skipped.
 
     python benchmarks/json_values.py [--values 50000] [--rounds 5]
 """

@@ -1,4 +1,4 @@
-"""How are compiled kernels best kept: libraries that load without numba, or numba's own cache entries?
+"""Compare two forms of compiled kernels: libraries that load without numba, and numba's own cache entries.
 
 Run:      python benchmarks/kernel_starts.py         (some minutes: each way compiles into an empty folder first)
 Results:  benchmarks/results/kernel_starts.md
@@ -54,7 +54,7 @@ print(json.dumps([rows / min(best) / 1e6, min(calls), "numba" in sys.modules]))
 
 
 def time_process(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
-    """Run a process; return its CPU seconds and what it printed."""
+    """Run a process; return its CPU seconds and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -62,12 +62,12 @@ def time_process(command: list[str], environment: dict[str, str]) -> tuple[float
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes in all files under a folder."""
+    """Return the total size of all files under a folder, in bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def main() -> None:
-    """Compile each way, then start and read in turns."""
+    """Compile in each way, then measure starts and reads in turn."""
     dump = [sys.executable, "-m", "kafkaframes", "dump-log", "--print-data-log", str(LOG_FILE)]
     with tempfile.TemporaryDirectory() as base:
         environments, compile_s = {}, {}

@@ -1,4 +1,4 @@
-"""How long does one look-up, one glance at 10,000 segments, one walk over all headers take, without Spark?
+"""Measure a look-up, a listing of 10,000 segments, and a walk over all headers, without Spark.
 
 Run:   PYTHONPATH=src python benchmarks/log_reading.py
 Asked: a point look-up (offset, timestamp) in a 10 GB log <= 100 ms; headers >= 1 GB/s; info on 10,000 segments <= 2 s.
@@ -48,7 +48,7 @@ SCANNED_BYTES = 256 << 20
 
 
 def build_batch(size_bytes: int, *, records: int = RECORDS_PER_BATCH) -> bytes:
-    """One real batch of about so many bytes, first offset 0, one millisecond a record."""
+    """Return one real batch of about a given size, with first offset 0 and one millisecond per record."""
     value = size_bytes // records - 12
     rows = [{"key": b"k", "value": bytes([97 + i % 26]) * value, "timestamp": START_MS + i} for i in range(records)]
     return build_records(rows, batch_bytes=1 << 30)
@@ -61,8 +61,8 @@ def at_offset(batch: bytes, offset: int) -> bytes:
 def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, sparse_to: int = 0) -> int:
     """Write a segment of equal batches with its indexes; return the next offset.
 
-    ``sparse_to`` spreads the batches over a file of that size: each is made as large as its share by its size field
-    alone, so that the headers are real and what lies between is a hole.
+    ``sparse_to`` spreads the batches over a file of that size: the size field of each batch covers its share, so that
+    the headers are real and the bytes between them are a hole.
     """
     share = max(len(batch), sparse_to // batches)
     entries, last_entry = [], 0
@@ -91,7 +91,7 @@ def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, spa
 
 
 def time_lookups(question: Callable[[int], object], wanted_values: list[int]) -> tuple[float, float]:
-    """Return the median and the worst time of one question."""
+    """Return the median and the longest time of one look-up."""
     question(wanted_values[0])
     took = []
     for one in wanted_values:
@@ -144,7 +144,7 @@ def check_lookup(partition: Partition, stamp: int) -> None:
 
 
 def write_crc_segment(directory: Path, base: int, batches: int, batch: bytes) -> int:
-    """Write a segment whose batches can be read: their timestamps are moved and their CRCs made anew."""
+    """Write a segment with readable batches: timestamps are shifted and CRCs are computed again."""
     from kafkaframes.wire.checksum import crc32c
 
     end = write_segment(directory, base, batches, batch)
@@ -157,7 +157,7 @@ def write_crc_segment(directory: Path, base: int, batches: int, batch: bytes) ->
 
 
 def measure_headers(scratch: Path) -> dict[str, float]:
-    """Time a walk over all headers, and beside it one that also checks each CRC, of 256 MB; three sizes of batches."""
+    """Time a walk over all headers of 256 MB, and one that also checks each CRC, with three batch sizes."""
     results = {}
     for size, records in ((1 << 10, 10), (16 << 10, RECORDS_PER_BATCH), (256 << 10, 2000)):
         path = scratch / "scan.log"
@@ -184,7 +184,7 @@ def measure_headers(scratch: Path) -> dict[str, float]:
 
 
 def measure_many_segments(scratch: Path) -> dict[str, float]:
-    """Time `kafkaframes info` on 10,000 segments, the process and all."""
+    """Time the whole process of `kafkaframes info` on 10,000 segments."""
     batch = build_batch(4 << 10)
     for topic in range(20):
         end = 0
@@ -205,7 +205,7 @@ def measure_many_segments(scratch: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the table and keep it beside the other results."""
+    """Print the table and save it with the other results."""
     results: dict[str, float] = {"load average": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as name:
         for part in (measure_many_segments, measure_lookups, measure_headers):

@@ -1,4 +1,4 @@
-"""What does it cost to read three copies of a log as one, beside reading one of them alone?
+"""Measure the cost of reading three copies of a log as one, compared with reading one copy.
 
 LZ4 batches of 16 KiB (100-byte JSON values), three equal copies with leader epochs. Both sides run in turn in one
 process; the best of the rounds counts. Three questions: rows through ``kafka-log`` in Spark (an aggregate over offset,
@@ -28,7 +28,7 @@ SEGMENT_BYTES = 64 << 20
 
 
 def write_copy(directory: Path, log_bytes: int) -> None:
-    """Write one copy of about ``log_bytes``; base offset and leader epoch lie outside the CRC."""
+    """Write one copy of about ``log_bytes``; the CRC does not cover base offset and leader epoch."""
     batches = build_batches("lz4")
     directory.mkdir(parents=True)
     offset, written_bytes, number = 0, 0, 0
@@ -48,25 +48,25 @@ def write_copy(directory: Path, log_bytes: int) -> None:
 
 
 def plan_read(paths: list[str]):
-    """Plan a read, as the planner process of Spark does."""
+    """Plan a read like Spark's planner process."""
     options = parse_log_options({"paths": json.dumps(paths)})
     return options, plan_log(options, cores=2)
 
 
 def read_here(paths: list[str]) -> int:
-    """Plan and read everything in this process; return how many records there were."""
+    """Plan and read everything in this process; return the number of records."""
     options, read_plan = plan_read(paths)
     columns = choose_columns(["value", "offset", "timestamp"])
     return sum(batch.num_rows for work in read_plan.works for batch in read_work(work, columns, options))
 
 
 def read_on_spark(spark, paths: list[str]) -> int:
-    """Aggregate everything in Spark; return how many records there were."""
+    """Aggregate everything in Spark; return the number of records."""
     return spark.read.format("kafka-log").load(paths).selectExpr(*QUERY_COLUMNS).collect()[0]["records"]
 
 
 def compare_reads(question, one: list[str], three: list[str], rounds: int) -> tuple[float, float]:
-    """Return the best times of one copy and of three, which have to give the same."""
+    """Return the best times of one copy and of three copies, whose results must be equal."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds + 1):  # the first one warms up
         answers = []
@@ -81,7 +81,7 @@ def compare_reads(question, one: list[str], three: list[str], rounds: int) -> tu
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=300, help="of log in one copy")
+    parser.add_argument("--megabytes", type=int, default=300, help="MB of log in one copy")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--to", type=Path, default=None, help="where the copies are written")

@@ -1,4 +1,4 @@
-"""How long does one message take to become columns, beside kio's and kafka-python's objects from the same bytes?
+"""Measure the decoding of a message to columns, compared with kio's and kafka-python's decoding to objects.
 
 Run: python benchmarks/messages_columns.py [--quick]. CPU time, best and median of interleaved rounds in one process,
 GC off.
@@ -23,7 +23,7 @@ from kafkaframes.protocol.messages import columns
 from kafkaframes.protocol.messages.plan import MessagePlan, plan_message
 from kafkaframes.protocol.spec import catalog
 
-# What was asked: (subject, peer, at least so many times faster).
+# The targets: (subject, peer, minimum speed-up).
 TARGET_RATIOS = {
     "MetadataResponse": (("special", "kio", 12), ("special", "kafka-python", 70), ("table", "kio", 4)),
     "FetchRequest": (("special", "kio", 10),),
@@ -117,7 +117,7 @@ def decode_to_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Cal
 
 
 def time_subjects(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> dict[str, tuple[float, float]]:
-    """Return microseconds a message as (best, median) of interleaved rounds."""
+    """Return microseconds per message as (best, median) of interleaved rounds."""
     times: dict[str, list[float]] = {name: [] for name in subjects}
     for _ in range(rounds):
         for name, (run, count) in subjects.items():

@@ -1,8 +1,9 @@
-"""How long does one message take, bytes to objects and back, beside kio and kafka-python on the same bytes?
+"""Measure a message from bytes to objects and back, compared with kio and kafka-python on the same bytes.
 
 Run:  python benchmarks/messages_objects.py [--gc] [--rounds 60]
-All three take turns in one process; medians of CPU time, so that a busy machine tells the same. The garbage collector
-is off unless --gc is given, and a ballast of live objects keeps the allocator from giving memory back. Bytes are equal.
+All three take turns in one process; the figures are medians of CPU time, so that other work on the machine matters
+little. The garbage collector is off unless --gc is given, and a ballast of live objects keeps the allocator from giving
+memory back. Bytes are equal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from uuid import UUID
 
 import kafkaframes
 
-MESSAGE_GROUPS = {  # what each peer must be beaten by, where something is asked
+MESSAGE_GROUPS = {  # the target speed-up over each peer, if there is a target
     ("Metadata 100x10", "decode"): {"kafka-python": 3.0},
     ("Metadata 100x10", "encode"): {"kafka-python": 4.0, "kio": 8.0},
 }
@@ -111,7 +112,7 @@ def _make_our_calls(value, version, data):
 
 
 def _time_medians(functions, rounds):
-    """Take turns; return the median of each in microseconds."""
+    """Run all in turn; return the median of each, in microseconds."""
     times = [[] for _ in functions]
     for function in functions * 3:
         function()

@@ -1,9 +1,9 @@
-"""How fast does a partition's log take appends, beside the same bytes written plainly?
+"""Measure appends to a partition's log, compared with plain writes of the same bytes.
 
 Batches of format 2 (16 KiB of 100-byte JSON records, lz4). Timed: a plain ``write`` of each batch into a file with an
 fsync for each segment; ``append_as_follower`` (CRC, offsets, indexes, producers, rolls) of one batch and of 64 at once;
-``append_as_leader`` (also decompressed and checked, as Kafka's leader does) with and without a producer id. All fsync
-at rolls only. MB are the bytes that are written; beside them those of the records.
+``append_as_leader`` (also decompressed and checked, as Kafka's leader does) with and without a producer id. All of them
+call fsync only at rolls. MB are the bytes that are written; beside them those of the records.
 
 Run:      python benchmarks/partition_log.py [--megabytes 256]
 Saves:    benchmarks/results/partition_log.md
@@ -59,12 +59,12 @@ def build_batches(*, idempotent: bool = False) -> list[bytes]:
 
 
 def place_batches(pieces: list[bytes], count: int) -> list[bytes]:
-    """Return so many batches with offsets one after the other, as a leader hands them out."""
+    """Return a number of batches with consecutive offsets, as a leader assigns them."""
     return [struct.pack(">q", number * BATCH_RECORDS) + pieces[number % KINDS][8:] for number in range(count)]
 
 
 def write_plain_file(directory: Path, ready: list[bytes]) -> None:
-    """Write the batches, and nothing else; fsync where a segment would end."""
+    """Write only the batches, with an fsync at the end of each segment."""
     number, written_bytes = 0, 0
     out = os.open(directory / "0", os.O_CREAT | os.O_WRONLY)
     for piece in ready:
@@ -79,7 +79,7 @@ def write_plain_file(directory: Path, ready: list[bytes]) -> None:
 
 
 def append_as_follower(directory: Path, ready: list[bytes], at_once: int) -> None:
-    """Append as a follower, so many batches at once."""
+    """Append as a follower, several batches at once."""
     log = create_log(str(directory / "bench-0"), settings=LogSettings(segment_bytes=SEGMENT_BYTES), now_ms=NOW_MS)
     for start in range(0, len(ready), at_once):
         log.append_as_follower(b"".join(ready[start : start + at_once]), now_ms=NOW_MS)
@@ -95,7 +95,7 @@ def append_as_leader(directory: Path, ready: list[bytes]) -> None:
 
 
 def set_sequences(pieces: list[bytes], count: int) -> list[bytes]:
-    """Return batches of one idempotent producer; only the header differs (its CRC is made again)."""
+    """Return batches of one idempotent producer; only the headers differ (their CRCs are computed again)."""
     batch_list = []
     for number in range(count):
         raw = bytearray(pieces[number % KINDS])

@@ -1,13 +1,13 @@
-"""What a source of ours adds to a planner process of Spark's: modules that are imported, and CPU time.
+"""Measure what this package's sources add to a Spark planner process: imported modules and CPU time.
 
 Run:      python benchmarks/planner_starts.py [SRC]        (SRC: the folder src of another checkout, for both sides)
 Results:  benchmarks/results/planner_starts.md
 
 Spark starts a Python process to find sources, one for each ``load()``, two for each write and two for each micro-batch
-that is written. Each imports a module of PySpark's and then ours. Here the same imports run in processes of their own,
-all sides in turn, without Spark. Printed are medians of CPU time (user and system), and how many times the bare
-process the whole is. Before that, what the bare process costs where PySpark comes from Spark's zip, as in every session
-that is not ours, and where it is the installed package (``spark/sessions/worker_files.py``).
+that is written. Each process imports a PySpark module and then this package. Here the same imports run in processes of
+their own, all sides in turn, without Spark. Printed are medians of CPU time (user and system), and how many times the
+bare process the whole is. Before that, what the bare process costs where PySpark comes from Spark's zip, as in every
+session that is not ours, and where it is the installed package (``spark/sessions/worker_files.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT_FOLDER = Path(__file__).parents[1]
 CLIENT_OPTIONS = '{"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}'
 READ_OPTIONS = '{"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}'
 VALUE_SCHEMA = "StructType([StructField('value', BinaryType())])"
-PLANNER_STEPS = {  # what Spark does: PySpark's module, what of ours is called
+PLANNER_STEPS = {  # step of Spark: the PySpark module, and the called code of this package
     "find sources": ("lookup_data_sources", "import pyspark_kafka_capture, pyspark_kafka_log, pyspark_kafka_topic"),
     "load kafka-log": (
         "create_data_source",

@@ -1,4 +1,4 @@
-"""Are batches as real producers write them read as fast as ours, and by the short way?
+"""Measure whether batches of other producers are read as fast as this package's batches, and on the fast path.
 
 Run:    python benchmarks/producers.py [--written DIR] [--captures DIR] [--logs DIR] [--records 60000]
 Values: python benchmarks/producers.py --values FILE    (what the clients below are to write)
@@ -44,7 +44,7 @@ from kafkaframes.records.scan import FILE, MemorySource, as_array, check_crcs, s
 RESULTS_FILE = Path(__file__).parent / "results" / "producers.md"
 BATCH_RECORDS = 120
 ROUNDS = 60
-MIN_RATIO = 0.85  # of our own frames' speed
+MIN_RATIO = 0.85  # of the speed with this package's batches
 LZ4_TABLE = (
     "LZ4: what the C function alone takes for the blocks (called from Python, which costs each the same), and opening",
     "the batches with all that belongs to it. Where the last two columns agree, what a writer costs beyond ours is the",
@@ -98,7 +98,7 @@ WRITERS = {"kafkaframes": write_with_ours, "aiokafka": write_with_aiokafka, "kaf
 
 
 class GeneralPathCounter:
-    """Counts the batches that did not take the short way while it is entered."""
+    """Counts the batches that do not take the fast path while the context is active."""
 
     def __enter__(self) -> GeneralPathCounter:
         self.odd, self._careful = 0, FusedReader._decompress_general
@@ -115,7 +115,7 @@ class GeneralPathCounter:
 
 
 def read_all_records(data: bytes) -> int:
-    """Read all records with the default columns, each Arrow batch dropped at once."""
+    """Read all records with the default columns, without keeping the Arrow batches."""
     return sum(batch.num_rows for batch in RecordReader(MemorySource(as_array(data)), ReadOptions()))
 
 
@@ -143,7 +143,7 @@ class ReadCosts(NamedTuple):
 
 
 def measure_costs(data: dict[str, bytes], records: int) -> dict[str, ReadCosts]:
-    """Measure each in turns: what disturbs a round disturbs all."""
+    """Measure all in turn, so that a disturbance affects all of them."""
     scanned_batches = {name: (as_array(raw), scan_all(as_array(raw), rules=FILE)) for name, raw in data.items()}
     costs_by_name = {name: [math.inf] * 3 for name in data}
     for number in range(ROUNDS):
@@ -163,7 +163,7 @@ def measure_costs(data: dict[str, bytes], records: int) -> dict[str, ReadCosts]:
 
 
 def write_with_clients(codec: Codec, some: list[bytes], directory: Path | None) -> Iterator[tuple[str, bytes]]:
-    """Yield what each client has written."""
+    """Yield the batches that each client has written."""
     for name, write in WRITERS.items():
         try:
             yield name, write(codec, some)
@@ -178,7 +178,7 @@ def write_with_clients(codec: Codec, some: list[bytes], directory: Path | None) 
 
 
 def measure_speeds(count: int, directory: Path | None) -> Iterator[str]:
-    """Measure each writer's batches beside ours, codec by codec."""
+    """Measure each writer's batches compared with this package's, codec by codec."""
     some = make_values(count)
     for codec in Codec:
         data = dict(write_with_clients(codec, some, directory))
@@ -199,12 +199,12 @@ def measure_speeds(count: int, directory: Path | None) -> Iterator[str]:
 
 
 def _is_stream(client_costs: ReadCosts, own: ReadCosts) -> bool:
-    """Tell whether what lacks is what the streams themselves take longer to decompress."""
+    """Return whether the difference is explained by a longer decompression of the streams."""
     return own.read / (client_costs.read - (client_costs.opened - own.opened)) >= MIN_RATIO
 
 
 def measure_lz4(count: int, directory: Path | None) -> Iterator[str]:
-    """Measure what the C function of LZ4 itself takes for each writer's blocks: no reader can be faster than that."""
+    """Measure the time of LZ4's C function for each writer's blocks, which is the lower bound for every reader."""
     some = make_values(count)
     data = dict(write_with_clients(Codec.LZ4, some, directory))
     data["kafkaframes, level 3"] = write_with_ours(Codec.LZ4, some, level=3)
@@ -250,7 +250,7 @@ def _list_lz4_blocks(raw: bytes) -> tuple[list[tuple[int, int]], int]:
 
 
 def _count_sequences(block: bytes) -> int:
-    """Count the sequences of a block of LZ4: a token, literals, the place of a match, its length."""
+    """Count the sequences of an LZ4 block: a token, literals, the offset of a match, its length."""
     count, place = 0, 0
     while place < len(block):
         token, count = block[place], count + 1
@@ -278,7 +278,7 @@ def _unpack_file(path: Path) -> bytes:
 
 
 def find_batches(raw: bytes) -> Iterator[bytes]:
-    """Find batches of format 2 with right CRCs, wherever they lie whole."""
+    """Find complete batches of format 2 with a valid CRC."""
     place = raw.find(b"\x02", 16)
     while place >= 0:
         start = place - 16
@@ -293,7 +293,7 @@ def find_batches(raw: bytes) -> Iterator[bytes]:
 
 
 def measure_shares(sources: dict[str, list[bytes]]) -> Iterator[str]:
-    """Tell of each source and codec how many batches took the short way."""
+    """Return for each source and codec how many batches took the fast path."""
     for name, batches in sources.items():
         by_codec: dict[int, list[bytes]] = {}
         for batch in batches:
@@ -330,7 +330,7 @@ def main() -> None:
     parser.add_argument("--captures", type=Path)
     parser.add_argument("--logs", type=Path)
     parser.add_argument("--written", type=Path)
-    parser.add_argument("--values", type=Path, help="write the values there, a line each, and do nothing else")
+    parser.add_argument("--values", type=Path, help="write the values to this file, one per line, and do nothing else")
     parser.add_argument("--records", type=int, default=60_000)
     options = parser.parse_args()
     if options.values:

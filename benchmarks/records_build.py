@@ -1,4 +1,4 @@
-"""How many records a second do we write, beside aiokafka and kafka-python?
+"""Measure how many records per second are written, compared with aiokafka and kafka-python.
 
 Run:   python benchmarks/records_build.py [--quick]
 Saves: benchmarks/results/records_build.md
@@ -103,7 +103,7 @@ def time_call(call: Callable[[], int], rounds: int) -> float | None:
 
 
 def check_batches(pieces: list[pa.Table], rows: list[Row], magic: int, codec: str) -> None:
-    """Let aiokafka read our bytes: every key and value must come back."""
+    """Read the bytes with aiokafka; every key and value must be equal."""
     raw = b"".join(kafkaframes.build_records(piece, record_format=magic, codec=codec) for piece in pieces)
     log, records = MemoryRecords(raw), []
     while log.has_next():
@@ -117,7 +117,7 @@ def check_batches(pieces: list[pa.Table], rows: list[Row], magic: int, codec: st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer records, and no file written")
+    parser.add_argument("--quick", action="store_true", help="use fewer records, and write no file")
     quick = parser.parse_args().quick
     rows = make_rows(20_000 if quick else 200_000)
     pieces = make_pieces(rows)

@@ -1,4 +1,5 @@
-"""How many records a second do we read per core, beside kafka-python, aiokafka and kio on the same bytes?
+"""Measure how many records per second are read per core, compared with kafka-python, aiokafka and kio on the same
+bytes.
 
 Run:   python benchmarks/records_read.py [--quick] [--only v2-100B] [--codec lz4]
 Saves: benchmarks/results/records_read.md, of which each measured row is replaced
@@ -44,7 +45,7 @@ OLD_TARGET_AIOKAFKA_RATIOS = {"none": 4.0, "gzip": 2.5, "snappy": 2.0, "lz4": 2.
 
 
 class DataSet(NamedTuple):
-    """One row group of the table: a format, a value size, and how many records a batch holds."""
+    """One row group of the table: format, value size, and records per batch."""
 
     name: str
     magic: int
@@ -65,7 +66,7 @@ DATA_SETS = (
 
 
 def build_data(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
-    """Build the bytes; values are JSON of exactly ``value_bytes``, no two alike."""
+    """Build the bytes; the values are different JSON texts of exactly ``value_bytes``."""
     random_ = random.Random(7)
     count = max(int(data_set.megabytes * share * 1e6 / data_set.value_bytes), 2 * data_set.batch_records)
     values, keys = [], []
@@ -158,7 +159,7 @@ PEER_READERS: dict[str, Callable[[bytes], Iterator[list[Any]]]] = {
 
 
 def is_readable(peer: str, data_set: DataSet, codec: str) -> bool:
-    """Tell whether the peer reads this at all (kio: only uncompressed format 2)."""
+    """Return whether the peer can read this (kio: only uncompressed format 2)."""
     return peer != "kio" or (data_set.magic == 2 and codec == "none")
 
 
@@ -219,7 +220,7 @@ def make_drain_run(reader: Callable[[bytes], Iterator[list[Any]]], data: bytes) 
 
 
 def compare_values(peer: str, data: bytes, magic: int) -> None:
-    """Compare a peer's records with ours, all of them."""
+    """Compare all records of a peer with this package's."""
     mine = [
         row
         for (batch,) in read_with_ours(data)
@@ -229,7 +230,7 @@ def compare_values(peer: str, data: bytes, magic: int) -> None:
     assert len(mine) == len(theirs), (peer, len(mine), len(theirs))
     for (offset, stamp, key, value, headers), other in zip(mine, theirs, strict=True):
         assert (offset, key, value) == (other[0], other[2], other[3]), (peer, offset)
-        if peer != "kio":  # which cuts timestamps to whole seconds
+        if peer != "kio":  # the peer truncates timestamps to whole seconds
             assert stamp == (-1 if other[1] is None else other[1]), (peer, offset, stamp, other[1])
             assert [(h["key"], h["value"]) for h in headers] == list(other[4]), (peer, offset)
 
@@ -239,7 +240,7 @@ def _plain(batch: Any) -> list[Any]:
 
 
 def measure_rates(data_set: DataSet, codec: str, *, rounds: int, share: float) -> dict[str, float]:
-    """Return M records a second by reader, ``bytes``, and ``bound``."""
+    """Return millions of records per second by reader, ``bytes``, and ``bound``."""
     data, count = build_data(data_set, codec, share)
     small, _ = build_data(data_set._replace(megabytes=0), codec, share)
     rates = {"bytes": float(len(data))}
@@ -253,7 +254,7 @@ def measure_rates(data_set: DataSet, codec: str, *, rounds: int, share: float) -
             compare_values(peer, data if peer == "aiokafka lists" else small, data_set.magic)
         runs[peer] = make_drain_run(reader, data)
     best = dict.fromkeys(runs, float("inf"))
-    for number in range(rounds):  # they take turns, so that a slow second of the machine is nobody's alone
+    for number in range(rounds):  # in turn, so that a disturbance affects all of them
         for name, run in runs.items():
             slow = name in ("kafka-python", "kio")
             for _ in range(0 if slow and number else 3 if name in ("ours", "bound") else 1):
@@ -307,7 +308,7 @@ aiokafka's records all compared with ours, the others' in part. What the bound i
 
 
 def save_results(rows: dict[tuple[str, str], str]) -> None:
-    """Write the page; rows that were not measured now stay as they are in it, and so do its notes."""
+    """Write the page; rows that were not measured in this run and the notes are unchanged."""
     before, _, notes = (RESULTS_FILE.read_text() if RESULTS_FILE.exists() else "").partition("\n## ")
     for line in before.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -331,8 +332,8 @@ def save_results(rows: dict[tuple[str, str], str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the data, nothing saved")
-    parser.add_argument("--only", help="one data set's name")
+    parser.add_argument("--quick", action="store_true", help="use a tenth of the data, and save nothing")
+    parser.add_argument("--only", help="name of a data set")
     parser.add_argument("--codec", help="one codec's name")
     options = parser.parse_args()
     rounds, share = (2, 0.1) if options.quick else (5, 1.0)

@@ -1,4 +1,4 @@
-"""How long does the recovery of an unclean log take, beside reading it with CRC?
+"""Measure the recovery of an unclean log, compared with reading it with CRC checks.
 
 A log of idempotent batches (16 KiB each by default, two alternating producers), nothing flushed, no indexes but the
 offset index of each segment; the last batch is torn. Timed: every batch's CRC once (``check_crcs``); the plan and
@@ -35,14 +35,14 @@ _NOW_MS = 1_795_255_143_423
 
 
 def build_batch(offset: int, producer: int, sequence: int, payload: bytes) -> bytes:
-    """Frame a payload as a batch of format 2 with one record (whose bytes nobody looks at here)."""
+    """Frame a payload as a batch of format 2 with one record (whose content does not matter)."""
     body = struct.pack(">hiqqqhii", 0, 0, _NOW_MS, _NOW_MS + offset, producer, 0, sequence, 1) + payload
     head = struct.pack(">qiibI", offset, 9 + len(body), 0, 2, crc32c(body))
     return head + body
 
 
 def write_log(directory: Path, size_bytes: int, batch_bytes: int) -> None:
-    """Write segments of 128 MiB; the last batch loses its second half."""
+    """Write segments of 128 MiB; the last batch lacks its second half."""
     partition = directory / "bench-0"
     partition.mkdir(parents=True)
     payload = np.random.default_rng(7).bytes(batch_bytes - 61)

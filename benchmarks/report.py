@@ -1,4 +1,4 @@
-"""How long does ``kafkaframes report`` take for a log of 1 GB? Asked: 30 s.
+"""Measure ``kafkaframes report`` on a log of 1 GB. Asked: 30 s.
 
 The log is made here: orders of about 100 bytes in batches of 16 KiB before compression, keys among 200,000, 1 GB in
 the files, a quarter of it in each of zstd, lz4, gzip and no codec, in segments of 64 MB. Beside it, in the same run,
@@ -30,7 +30,7 @@ CITY_NAMES = ("Oslo", "Lima", "Pune", "Kyiv", "Bonn")
 
 
 def build_motif(codec):
-    """Return the batches that the log repeats: (bytes, records)."""
+    """Return the batches that are repeated in the log, as (bytes, records)."""
     rng = random.Random(7)
     rows = [
         {
@@ -65,7 +65,7 @@ def write_topic(directory, codec, size_bytes):
 
 
 def time_command(*arguments):
-    """Run a command; return its seconds and what it printed."""
+    """Run a command; return its seconds and its output."""
     start_s = time.perf_counter()
     process = subprocess.run(
         [sys.executable, "-m", "kafkaframes", *arguments], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Scans beside what people do today: segments beside Parquet, a topic beside clients whose records become a DataFrame.
+"""Compare scans with usual alternatives: segments with Parquet, a topic with clients whose records become a DataFrame.
 
 Segments: the same rows (key, value of 100 bytes, timestamp; LZ4) lie in segments and in a Parquet file; each line reads
 all of them, or some. A topic: aiokafka's ``getmany`` and confluent-kafka's ``consume`` fill lists, of which
@@ -45,7 +45,7 @@ def make_rows(first: int, count: int) -> pa.Table:
 
 
 def write_data(folder: Path, gigabytes: float) -> tuple[Path, Path, int]:
-    """Write segments of about so many bytes in two partitions, and the same rows as Parquet."""
+    """Write segments of about a given size in two partitions, and the same rows as Parquet."""
     log, parquet = folder / "log", folder / "orders.parquet"
     written_bytes, number, writer = 0, 0, None
     while written_bytes < gigabytes * 1e9:
@@ -69,7 +69,7 @@ def count_rows(batches: Iterator[pa.RecordBatch]) -> int:
 
 
 def print_segment_rates(folder: Path, gigabytes: float, runs: int) -> None:
-    """Print how many rows of segments come a second, and how near Parquet is."""
+    """Print how many rows of segments are read per second, compared with Parquet."""
     log, parquet, count = write_data(folder, gigabytes)
     scan = kafkaframes.scan_log(log)
     narrow, late = scan.select(*COLUMNS), count // 2 - SEGMENT_ROWS // 2
@@ -104,7 +104,7 @@ def print_segment_rates(folder: Path, gigabytes: float, runs: int) -> None:
 
 
 def print_rates(label: str, count: int, spent: dict[str, list[tuple[float, float]]], first: str) -> str:
-    """Return rows of a CPU second and of a second, and the others' CPU and time over those of ``first``."""
+    """Return rows per CPU second and per second, and the CPU and wall time of the others relative to ``first``."""
     middle = {name: sorted(runs)[len(runs) // 2] for name, runs in spent.items()}
     cpu, clock = middle[first]
     text = f"{label:40} {count / cpu / 1e6:8.2f} M rows/CPU s {count / clock / 1e6:8.2f} M rows/s"
@@ -162,7 +162,7 @@ with Broker(data_dir=sys.argv[1]) as broker:
 
 
 def print_topic_rates(folder: Path, count: int, runs: int) -> None:
-    """Print how many records of a topic come a second, beside other clients."""
+    """Print how many records of a topic are read per second, compared with other clients."""
     command = [sys.executable, "-c", BROKER_CODE, str(folder / "broker")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
@@ -171,7 +171,7 @@ def print_topic_rates(folder: Path, count: int, runs: int) -> None:
         with Admin(servers) as admin:
             topic_configs = {
                 "retention.ms": "-1"
-            }  # the records are old, and a busy machine takes longer than the first look
+            }  # the records are old, so retention would delete them on a busy machine
             admin.create_topics([NewTopic(name="orders", num_partitions=2, configs=topic_configs)])
         with Producer(servers, compression_type="lz4", batch_size=100_000) as producer:
             for first in range(0, count, SEGMENT_ROWS):

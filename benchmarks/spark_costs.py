@@ -1,4 +1,4 @@
-"""What reading topics costs on Spark beside the rows: the first load, memory, planning, and what settings bring.
+"""Measure the costs of reading topics on Spark besides the rows: first load, memory, planning, effect of settings.
 
     python benchmarks/spark_costs.py [--megabytes 60] [--rounds 3] [PART ...]
 
@@ -81,7 +81,7 @@ class PeakMemory:
 
 
 def measure_load(servers: str, _: argparse.Namespace) -> dict[str, float]:
-    """Time the first and the second ``load()`` of a session, and before them what Spark's first query takes."""
+    """Time the first and the second ``load()`` of a session, and before them Spark's first query."""
     spark, tree = session(), ProcessTree(None)
     figures = {}
     figures["a query without sources, wall s"], figures["a query without sources, CPU s"] = time_work(
@@ -108,7 +108,7 @@ def measure_task(servers: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
-    """Count the Python processes of a stream that has nothing to do, and what they hold."""
+    """Count the Python processes of an idle stream, and measure their memory."""
     spark = session()
     create_measured_topic(servers, "idle", 4)
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -185,7 +185,7 @@ def measure_settings(servers: str, options: argparse.Namespace) -> dict[str, flo
 
 
 def create_measured_topic(servers: str, name: str, partitions: int) -> None:
-    """Make a topic with a record in each partition."""
+    """Create a topic with a record in each partition."""
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=partitions)])
     rows = {"value": [b"v"] * partitions, "partition": pa.array(range(partitions), pa.int32())}
@@ -204,7 +204,7 @@ MEASURED_PARTS = {
 
 
 def run_part(part: str, options: argparse.Namespace, setting: int = 0) -> dict[str, float]:
-    """Run a part in a process of its own, beside a broker of its own."""
+    """Run a part in a separate process, with a separate broker."""
     with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, start_broker(Path(folder)) as (servers, _):
         command = [sys.executable, __file__, part, "--here", servers, "--setting", str(setting)]
         command += ["--megabytes", str(options.megabytes), "--rounds", str(options.rounds)]

@@ -1,4 +1,4 @@
-"""Writing exactly once beside at least once: the same stream, topic to topic, one session, ``local[2]``.
+"""Compare exactly-once with at-least-once writes: the same stream, topic to topic, one session, ``local[2]``.
 
 Each side is a streaming query over the same topic, with micro-batches of ``--megabytes``; they run in turn, from the
 beginning each time. What counts is the median over micro-batches, the first of each query left out, of Spark's own
@@ -33,7 +33,7 @@ SMALL_BATCH_RECORDS = 40  # records of the smallest micro-batches
 
 
 def run_side(spark, servers: str, source: str, codec: str, per_batch: int, side: str) -> list[int]:
-    """Write all of a topic into a new one; return how many milliseconds each micro-batch took."""
+    """Write a whole topic into a new one; return the milliseconds of each micro-batch."""
     target = f"w-{uuid.uuid4().hex[:8]}"
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=target, num_partitions=PARTITION_COUNT)])
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def create_small_topic(servers: str, like: str) -> tuple[str, int]:
-    """Make a topic for a dozen micro-batches of few records."""
+    """Create a topic for a dozen micro-batches of few records."""
     import pyarrow as pa
 
     from kafkaframes.client import Producer

@@ -1,4 +1,4 @@
-"""What many streams in one Spark driver cost: CPU time until each has run a micro-batch, memory at the peak and idle.
+"""Measure many streams in one Spark driver: CPU time until each has run a micro-batch, peak and idle memory.
 
     python benchmarks/spark_fleet.py [--streams 20] [--before SRC] [--sides bare,kafka-topic,kafka]
 
@@ -75,7 +75,7 @@ class ProcessSampler(threading.Thread):
             self.sample_processes()
 
     def sample_processes(self) -> float:
-        """Return the present PSS in megabytes."""
+        """Return the current PSS in megabytes."""
         from spark_costs import list_python_processes, read_pss_mb
 
         total = 0.0

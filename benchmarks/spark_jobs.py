@@ -1,4 +1,4 @@
-"""Do verify, export, compact and table take twice the time for twice the log on a cluster of two executors?
+"""Measure whether verify, export, compact and table scale linearly with the log on a cluster of two executors.
 
 A partition of 500 MB of records of 200 bytes in lz4, each key twice, stands beside copies of itself. Each command runs
 by itself with ``--master``, with what starting Spark takes. CPU seconds are of all its processes (JVMs, planners,
@@ -62,14 +62,14 @@ def measure_command(command: list[str]) -> tuple[float, float, float, float]:
 
 
 def list_descendants(pid: int) -> list[psutil.Process]:
-    """List the processes below one."""
+    """Return the descendants of a process."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).children(recursive=True)
     return []
 
 
 def copy_partitions(data: Path, partitions: int) -> None:
-    """Copy the first partition until there are so many."""
+    """Copy the first partition until the given number exists."""
     for number in range(partitions):
         target = data / f"t-{number}"
         if number == 0 and not target.exists():

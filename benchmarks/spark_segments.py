@@ -1,4 +1,4 @@
-"""Many small segments against few large ones in Spark, and the memory of reading one large segment.
+"""Compare many small segments with few large ones in Spark, and measure the memory of reading one large segment.
 
 The same bytes lie in 8 segments and in 1,000; ``kafka-log`` runs one aggregate over each in ``local[2]``, in turn, best
 of three. Then one process reads a segment of 128 MB, another one of 2 GB; their peaks of memory are printed.

@@ -1,4 +1,4 @@
-"""How near ``kafka-log`` comes to the fastest source that Spark's Python API allows.
+"""Compare ``kafka-log`` with the fastest source that Spark's Python API allows.
 
 An aggregate over offset, timestamp and value length in ``local[2]``, over a log of 16 KiB batches of 100-byte JSON
 values, against the same query over a source that yields as many such rows as prebuilt Arrow batches of 1 MB and does
@@ -62,7 +62,7 @@ def build_batches(codec):
 
 
 def write_log(directory, codec, plain_bytes):
-    """Write one segment; base offsets lie outside the CRC, so the batches can be repeated. Return its records."""
+    """Write one segment; the CRC does not cover base offsets, so the batches can be repeated. Return its records."""
     batches, offset, written_bytes = build_batches(codec), 0, 0
     directory.mkdir(parents=True)
     with open(directory / f"{0:020}.log", "wb") as log:
@@ -117,7 +117,7 @@ class PrebuiltSource(DataSource):
 
 
 def read_cpu_seconds():
-    """Return the CPU time of the JVM and the Python workers so far: it tells more than a clock on a busy machine."""
+    """Return the CPU time of the JVM and the Python workers so far."""
     spent = 0.0
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""``kafka-topic`` beside Spark's own Kafka connector: the same topics, the same queries, one session, ``local[2]``.
+"""Compare ``kafka-topic`` with Spark's own Kafka connector: the same topics and queries, one session, ``local[2]``.
 
 Both sides run in turn; the median of the rounds counts, by wall clock and by CPU seconds (user and system) of Spark's
 processes (JVM and Python workers, without the broker). Ratios are the connector's time over ours: above 1 ours is
@@ -41,11 +41,11 @@ from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition  # noqa
 PARTITION_COUNT = 4
 FORM_NAMES = ("kafka", "kafka-topic")
 MAX_RECORDS = 1_000_000
-RECORD_OVERHEAD_BYTES = 16  # bytes of a record that are not its value: so small ones do not become too many
+RECORD_OVERHEAD_BYTES = 16  # bytes of a record besides its value; limits the number of small records
 
 
 def make_values(size: int, count: int) -> pa.Array:
-    """Return text that compresses about as JSON does: half of it comes again and again."""
+    """Return text that compresses about as well as JSON: half of it is repeated."""
     rng = np.random.default_rng(size)
     text = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
     data = text[rng.integers(0, 32, size * count)].reshape(count, size)
@@ -55,7 +55,7 @@ def make_values(size: int, count: int) -> pa.Array:
 
 
 def create_topic(servers: str, size: int, codec: str, megabytes: int) -> tuple[str, int]:
-    """Make a topic of records of one size; return its name and how many they are."""
+    """Create a topic with records of one size; return its name and the number of records."""
     name, count = f"b{size}-{codec}", min(megabytes * 1_000_000 // (size + RECORD_OVERHEAD_BYTES), MAX_RECORDS)
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
@@ -71,7 +71,7 @@ def create_topic(servers: str, size: int, codec: str, megabytes: int) -> tuple[s
 
 
 class ProcessTree:
-    """CPU seconds of this process's JVM and everything below it."""
+    """The CPU seconds of this process's JVM and its descendants."""
 
     def __init__(self, broker: int | None) -> None:
         self._not = broker
@@ -91,7 +91,7 @@ def spark_frame(spark, form: str, servers: str, topic: str):
 
 
 def make_queries(spark, folder: Path):
-    """Each query: a DataFrame in, done when it returns."""
+    """Return the queries as functions of a DataFrame that return when the query is complete."""
 
     def parquet(frame):
         path = folder / uuid.uuid4().hex
@@ -107,7 +107,7 @@ def make_queries(spark, folder: Path):
 
 
 def make_worker_query(spark, servers: str, topic: str, folder: Path) -> None:
-    """Write a topic's records to Parquet where they are fetched."""
+    """Write a topic's records to Parquet in the workers that fetch them."""
     path = folder / uuid.uuid4().hex
     kafkaframes.spark.table_topics(spark, topic, path, options={"kafka.bootstrap.servers": servers})
     shutil.rmtree(path)
@@ -134,7 +134,7 @@ def compare_sides(tree: ProcessTree, sides: dict, rounds: int) -> dict[str, tupl
 
 
 def make_writes(spark, servers: str, source: str, codec: str):
-    """What writes a DataFrame into a topic: the connector, ours at least once, ours exactly once."""
+    """Return the functions that write a DataFrame to a topic: the connector, and this package in both modes."""
     frame = spark.read.parquet(source)
     options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": codec}
 
@@ -173,7 +173,7 @@ SUM_COLUMNS = ("sum(value.amount)", "count(DISTINCT value.customer)", "sum(size(
 
 
 def create_orders_topic(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
-    """Make a topic of JSON, orders of about 140 bytes; return its name and how many they are."""
+    """Create a topic of JSON orders of about 140 bytes; return its name and the number of records."""
     name, count = f"b-orders-{codec}", megabytes * 1_000_000 // 160
     text = [
         f'{{"id": {n}, "customer": "customer-{n % 997}", "amount": {n % 1000}.25, "lines": '
@@ -191,7 +191,7 @@ def create_orders_topic(servers: str, codec: str, megabytes: int) -> tuple[str, 
 
 
 def make_decoding_queries(spark, servers: str, topic: str) -> dict:
-    """Return what sums over JSON: parsed by Spark behind both sources, and by our workers."""
+    """Return the queries that sum over JSON, parsed by Spark with both sources, or by this package's workers."""
 
     def parsed(form: str):
         frame = spark_frame(spark, form, servers, topic)
@@ -214,7 +214,7 @@ def make_decoding_queries(spark, servers: str, topic: str) -> dict:
 
 
 def print_floor(spark, servers: str, folder: Path) -> None:
-    """Print how long micro-batches of ten rows take, by Spark's own progress, for both sources."""
+    """Print the duration of micro-batches of ten rows for both sources, from Spark's progress reports."""
     for form in FORM_NAMES:
         name = f"floor-{form}"
         with Admin(servers) as admin:
@@ -232,7 +232,7 @@ def print_floor(spark, servers: str, folder: Path) -> None:
 
 
 def create_backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
-    """Make a topic of so many megabytes of values, from one batch that is sent again and again."""
+    """Create a topic with a number of megabytes of values, from one batch that is sent repeatedly."""
     name = f"backlog-{codec}"
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=PARTITION_COUNT)])
@@ -251,7 +251,7 @@ def create_backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
 
 
 def print_memory(spark, servers: str, codec: str, megabytes: int) -> None:
-    """Print the largest Python worker while a backlog is read."""
+    """Print the memory of the largest Python worker while a backlog is read."""
     topic, count = create_backlog(servers, codec, megabytes)
     largest, is_done = [0, 0], threading.Event()
 
@@ -386,7 +386,7 @@ def format_report_line(size, codec, query, count, costs_by_side, one, other) -> 
 
 @contextlib.contextmanager
 def start_broker(folder: Path):
-    """Start our broker in a process of its own; give its address and process id."""
+    """Start the embedded broker in a separate process; yield its address and process id."""
     code = (
         "import sys, time\nfrom kafkaframes.broker import Broker\n"
         "with Broker(data_dir=sys.argv[1], journal=False) as broker:\n"

@@ -1,4 +1,4 @@
-"""How fast does a DataFrame become a log directory, beside the same DataFrame becoming Parquet by Spark's own writer?
+"""Measure the write of a DataFrame as a log directory, compared with Spark's own Parquet writer.
 
 Rows of a key and a value of 100 bytes, read from Parquet by the same session in both runs; MB are of keys and values.
 Wall seconds of the best of some runs after a first small one; the kafka-log side is also split into tasks and commit.

@@ -1,4 +1,5 @@
-"""Tiered segments beside the same segments on disk: the rate of reading all, and the bytes fetched for a little.
+"""Compare tiered segments with the same segments on disk: the rate of a full read, and the bytes fetched for a small
+range.
 
 A partition of several segments of 16 KiB batches, on disk and as tiered objects (plain, zstd chunks, encrypted zstd
 chunks; chunks of 4 MiB, the plugin's default), all on the local file system. Both sides are read by ``kafka-log``'s own
@@ -43,7 +44,7 @@ RANGE_COUNT = 10  # of one percent each, spread over the log
 
 
 def write_segments(directory, codec, plain_bytes, count):
-    """Write segments with their indexes; return the offset behind each."""
+    """Write segments with their indexes; return the end offset of each."""
     batches, offset, ends = build_batches(codec), 0, []
     directory.mkdir(parents=True)
     for number in range(count):
@@ -112,7 +113,7 @@ def measure_spark_rates(sides, rounds):
 
 
 class ReadCounter:
-    """Counts what is read from the disk while it is entered, and how often."""
+    """Counts the reads from the disk and their bytes while the context is active."""
 
     def __enter__(self):
         self.bytes, self.reads, self.own = 0, 0, filesystem._pread
@@ -130,7 +131,7 @@ class ReadCounter:
 
 
 def query_range(options, first, end):
-    """Read a range of offsets; return the bytes read from the disk, and those the plan announced."""
+    """Read a range of offsets; return the bytes read from the disk, and the planned bytes."""
     offset_bounds = {"orders": {"0": first}}, {"orders": {"0": end}}
     range_options = {"startingOffsets": json.dumps(offset_bounds[0]), "endingOffsets": json.dumps(offset_bounds[1])}
     parsed_options = parse_log_options({"path": options.paths[0], **range_options, **key_of(options)})
@@ -160,7 +161,7 @@ CHUNK_KINDS = {"plain": {}, "zstd": {"compress": True}, "zstd, encrypted": {"com
 
 
 def prepare_data(codec, plain_bytes, segments, root):
-    """Write the segments and the stores; a data set that is there already is used as it is."""
+    """Write the segments and the stores; an existing data set is used unchanged."""
     if (root / codec / "done").exists():
         return
     directory = root / codec / "disk" / "orders-0"
@@ -241,7 +242,7 @@ def main():
     parser.add_argument("--segments", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--codecs", default="none,lz4")
-    parser.add_argument("--data", type=Path, help="a folder whose data set is kept, and used again")
+    parser.add_argument("--data", type=Path, help="folder for the data set, which later runs use again")
     parser.add_argument("--prepare", action="store_true", help="only write the data set")
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/tiered.md")

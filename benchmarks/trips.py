@@ -1,4 +1,4 @@
-"""How many of the package's files does a value pass through, and how often does it come back to what it had left?
+"""Count the package's files that a value passes through, and how often it returns to one of them.
 
 A *trip* is what one call enters of the Python package: how many files, how often a file is entered again that had been
 left, and how often one of the fifteen packages is. A segment to Spark's batches; a Produce request's frame to the disk,
@@ -29,7 +29,7 @@ Call = Callable[[], object]
 
 
 def make_columns(count: int) -> dict[str, list[Any]]:
-    """Records of about 100 bytes; keys come again."""
+    """Return records of about 100 bytes with repeated keys."""
     return {
         "key": [b"key-%d" % (number % 1000) for number in range(count)],
         "value": [b'{"id":%d,"text":"%s"}' % (number, b"v" * (number % 80)) for number in range(count)],
@@ -49,7 +49,7 @@ def write_log_directory(folder: Path, name: str, *, count: int = RECORDS, **how:
 
 
 def plan_task(directory: Path) -> tuple[Any, ...]:
-    """Return what Spark plans for a log directory in one task: the work, its columns, its options."""
+    """Return Spark's plan of a log directory in one task: the work, its columns, its options."""
     from kafkaframes.scan.columns import choose_columns
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.log.resolve import plan_log
@@ -148,7 +148,7 @@ def read_topic_rows() -> Iterator[tuple[str, Call]]:
 
 
 def make_poll_calls() -> Iterator[tuple[str, Call]]:
-    """Poll one small record of an answer that is there; each call takes that of another partition."""
+    """Poll one small record of a response that has arrived; each call returns that of another partition."""
     from kafkaframes.broker import Broker
     from kafkaframes.client import AsyncConsumer
 
@@ -162,7 +162,7 @@ def make_poll_calls() -> Iterator[tuple[str, Call]]:
         loop.run_until_complete(consumer.poll(60_000, max_records=1))
 
         def poll() -> None:
-            asyncio._set_running_loop(loop)  # the poll waits for nothing, so it ends in one step, without the loop
+            asyncio._set_running_loop(loop)  # the poll does not wait, so it needs no event loop
             try:
                 consumer.poll(0, max_records=1).send(None)
             except StopIteration as end:
@@ -170,7 +170,7 @@ def make_poll_calls() -> Iterator[tuple[str, Call]]:
                     return
             finally:
                 asyncio._set_running_loop(None)
-            raise RuntimeError("the answer of all partitions has not come")
+            raise RuntimeError("the response has not arrived for all partitions")
 
         yield "a topic to a consumer's records", poll
         loop.run_until_complete(consumer.close())
@@ -178,9 +178,9 @@ def make_poll_calls() -> Iterator[tuple[str, Call]]:
 
 
 def measure_trips(folder: Path) -> Iterator[tuple[str, float]]:
-    """What calls enter: of each trip the files, and the returns to files and to packages."""
+    """Return for each trip the number of files, and of returns to files and to packages."""
     for name, call in make_calls(folder):
-        for _ in range(20):  # the first ones make what is kept
+        for _ in range(20):  # the first calls fill the caches
             call()
         files = list_entries(call)
         packages = drop_repeats(file.split(os.sep)[0] for file in files)
@@ -190,7 +190,7 @@ def measure_trips(folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def drop_repeats(names: Iterable[str]) -> list[str]:
-    """Return names without those that only repeat the one before."""
+    """Return the names without consecutive duplicates."""
     return [name for name, _ in groupby(names)]
 
 

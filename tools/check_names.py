@@ -2,7 +2,7 @@
 
     python tools/check_names.py                 compare; exit status 1 if a rate is higher than its stored rate
     python tools/check_names.py --list PACKAGE  print every counted line of a package
-    python tools/check_names.py --update        store the rates that are lower now
+    python tools/check_names.py --update        store the rates that have become lower
 
 A package is a folder of src/kafkaframes, ``tests``, ``tools``, ``benchmarks``, ``examples``, or ``pages`` (Markdown).
 ``src`` is the whole source. The measures, whose goals are in ``GOALS``:
@@ -48,7 +48,7 @@ _MAX_WORDS: Final = 35
 _MAX_MESSAGE_LINES: Final = 3
 _SHOWN_LINES: Final = 25
 
-# Irregular past participles. Those in _VERBS have the form of the verb, which begins a function's name well.
+# Irregular past participles. Those in _VERB_PARTICIPLES have the form of the verb, which begins a function's name well.
 _VERB_PARTICIPLES: Final = frozenset({"cut", "hit", "let", "put", "read", "set", "shut", "split", "spread"})
 _IRREGULAR_PARTICIPLES: Final = frozenset((
     "asked", "begun", "bought", "bound", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven",
@@ -224,9 +224,9 @@ def split_sentences(paragraph: str) -> Iterator[str]:
 def find_habit(sentence: str) -> str | None:
     """Return the first habit in a sentence; None if there is none.
 
-    >>> habit_of("Refuse what no source allows.")
+    >>> find_habit("Refuse what no source allows.")
     'a clause as a noun (name the thing)'
-    >>> habit_of("Reject settings that are invalid for every source.")
+    >>> find_habit("Reject settings that are invalid for every source.")
     """
     return next((habit for habit, pattern in HABITS.items() if pattern.search(sentence)), None)
 
@@ -396,7 +396,7 @@ def lower_rates(
 def main() -> int:
     """Compare, list or store the rates; return 1 if a rate is too high."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="store the rates that are lower now")
+    parser.add_argument("--update", action="store_true", help="store the rates that have become lower")
     parser.add_argument("--list", metavar="PACKAGE", help="print every counted line of a package")
     options = parser.parse_args()
     packages = measure_packages()

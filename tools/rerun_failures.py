@@ -2,7 +2,7 @@
 
 `make test` calls it after a run with failures. As in Kafka's own build (`maxTestRetries=1`), each failed test is run
 once more, and only if they are at most three. The tests that pass now are listed as flaky; each of them is a fault to
-mend, in the test or in what it tests.
+fix, in the test or in the tested code.
 """
 
 from __future__ import annotations

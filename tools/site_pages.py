@@ -1,4 +1,4 @@
-"""Pages of the site that are made from code and from files beside docs/: a hook of MkDocs (`make docs`)."""
+"""Generate pages of the site from code and from files outside docs/: a hook of MkDocs (`make docs`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _replace_sections(nav: list[Any], sections: Mapping[str, list[Any]]) -> None
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that do not lie in docs/."""
+    """Add the pages that are not in docs/."""
     pages = {target: (TOP / source).read_text(encoding="utf-8") for source, target in COPIED_PAGES.items()}
     results = sorted(RESULTS_FOLDER.glob("*.md"))
     pages |= {f"benchmarks/{result.name}": result.read_text(encoding="utf-8") for result in results}
@@ -99,12 +99,12 @@ def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: File
 
 
 def on_page_content(text: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make a heading without words an ordinary cell: a screen reader would announce a heading that says nothing."""
+    """Convert an empty table heading to an ordinary cell, because a screen reader would announce an empty heading."""
     return text.replace("<th></th>", "<td></td>")
 
 
 def benchmarks_page(results: list[Path]) -> str:
-    """List the results of benchmarks by their titles."""
+    """List the benchmark results by title."""
     head = (
         "# Benchmarks\n\nEach script in `benchmarks/` runs both sides in one run; each page has machine and date.\n\n"
     )
@@ -218,7 +218,7 @@ def _command(command: click.Command, words: list[str]) -> Iterator[str]:
 
 
 def _paragraph(text: str) -> str:
-    """Show what is not to be wrapped as code, and the rest as prose."""
+    """Format text that must not be wrapped as code, and all other text as prose."""
     if text.startswith("\b"):
         return f"```text\n{text[1:].strip(chr(10))}\n```"
     return html.escape(text, quote=False)

@@ -1,7 +1,7 @@
 """Test an installed kafkaframes from outside: ``python tools/smoke_test.py [options] -- COMMAND...``.
 
 COMMAND runs the package's command: ``kafkaframes``, ``uvx --from WHEEL kafkaframes``, or an emulator with a Python of
-another processor. The test needs nothing but Python, and runs COMMAND with an empty home directory:
+another processor. The test needs only Python, and runs COMMAND with an empty home directory:
 
 - ``--version`` and ``--help``;
 - ``kernels status``: the compiled kernels of the wheel are used (not with ``--pure``);
@@ -68,7 +68,7 @@ class SmokeTest:
             assert verdict.startswith("sound"), f"verify {log.name} printed {verdict!r}; expected a sound log"
             yield f"verify {log.name}"
         for log in logs:
-            yield f"dump-log {log.name} ({self.compare_dump(log):,} lines as Kafka's)"
+            yield f"dump-log {log.name} ({self.compare_dump(log):,} lines equal to Kafka's)"
         yield f"broker, produce, consume ({self.send_through_broker()} records)"
         files = [str(path.relative_to(self._home)) for path in self._home.rglob("*") if path.is_file()]
         assert is_pure or not files, f"the home directory has new files: {', '.join(files[:3])}"

@@ -1,7 +1,7 @@
-"""Write ``protocol/messages/kafka.pyi`` from the catalog: what type checkers and editors read of Kafka's messages.
+"""Write ``protocol/messages/kafka.pyi`` from the catalog: the types of Kafka's messages for type checkers and editors.
 
 hatchling runs this in every build, an editable one too, ``make setup`` in a checkout, and mypy when it starts, so that
-the stub is current. It needs nothing but the standard library: a build has nothing else.
+the stub is current. It needs only the standard library, because a build has no other packages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STUB_FILE: Final = SOURCES / "kafkaframes/protocol/messages/kafka.pyi"
 
 
 def write_stub() -> None:
-    """Write the stub, whole or not at all, unless it is there and says what the catalog says."""
+    """Write the stub atomically, unless it exists and matches the catalog."""
     sys.path.insert(0, str(SOURCES))
     try:
         from kafkaframes.protocol.messages.stubs import make_stub
@@ -43,13 +43,13 @@ def get_build_hook() -> type[Any]:
 
 
 def plugin(version: str) -> type[Any]:
-    """Return mypy's plugin (``tool.mypy.plugins``): it does no more than to be loaded."""
+    """Return mypy's plugin (``tool.mypy.plugins``): loading it is its only effect."""
     from mypy.plugin import Plugin
 
     is_new = not STUB_FILE.exists()
     write_stub()
     if is_new:  # mypy has listed the files that it reads before it loads plugins
-        sys.exit(f"{STUB_FILE} was missing. It is there now: run mypy again")
+        sys.exit(f"{STUB_FILE} was missing and has been written; run mypy again")
     return Plugin
 
 

@@ -1,5 +1,5 @@
 """Put compiled kernels into a pure wheel: ``python tools/wheel_with_kernels.py PURE.whl FOLDER``, a folder
-that ``kafkaframes kernels pack`` filled. Prints the name of the wheel that it wrote beside the pure one.
+that ``kafkaframes kernels pack`` filled. Prints the name of the new wheel, which is next to the pure wheel.
 
 The libraries use Python's stable ABI, so that one wheel for each target serves CPython 3.11 and all later ones.
 """
@@ -31,10 +31,10 @@ def main() -> None:
 
 
 def write_wheel(pure: Path, libraries: Iterable[Path]) -> Path:
-    """Write a wheel with ``libraries`` beside ``pure``, tagged for their target; return its path.
+    """Write a wheel with ``libraries`` next to ``pure``, tagged for their target; return its path.
 
     Raises:
-        ValueError: there are none, they are for several targets, or they need a version of glibc.
+        ValueError: there are no libraries, they are for several targets, or they require a version of glibc.
     """
     libraries = list(libraries)
     tags = _find_target(libraries).tags
@@ -61,17 +61,17 @@ def record_digest(content: bytes) -> str:
 
 
 def _find_target(libraries: Iterable[Path]) -> Target:
-    """Return the target that all libraries are for, which their names say."""
+    """Return the common target of all libraries, from their names."""
     names = {library.name for library in libraries}
     for library in libraries:
         if versions := _GLIBC_PATTERN.findall(library.read_bytes()):
-            raise ValueError(f"{library.name} needs a C library: {versions[0].decode()}")
+            raise ValueError(f"{library.name} requires a C library: {versions[0].decode()}")
     targets = {
         target for target in TARGETS.values() for name in names if re.search(rf"-{target.name}-[0-9a-f]{{16}}\.", name)
     }
     if len(targets) != 1:
         target_names = ", ".join(sorted(target.name for target in targets))
-        raise ValueError(f"libraries for one target are needed, these are for {target_names or 'none'}")
+        raise ValueError(f"the libraries are for {target_names or 'none'}; expected one target")
     return targets.pop()
 
 

@@ -122,7 +122,7 @@ def test_libraries_without_a_target_or_with_a_c_library_are_rejected(pure, tmp_p
         WRITE(pure, [])
     library = tmp_path / "x-x86-64-v3-0123456789abcdef.abi3.so"
     library.write_bytes(b"memcpy\0GLIBC_2.34\0")
-    with pytest.raises(ValueError, match=r"needs a C library: GLIBC_2\.34"):
+    with pytest.raises(ValueError, match=r"requires a C library: GLIBC_2\.34"):
         WRITE(pure, [library])
 
 
