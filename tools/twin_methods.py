@@ -9,7 +9,7 @@ from typing import Any
 import griffe
 
 _MODULES = ("client.sync", "client.sync_share")
-_TWIN_METHOD = re.compile(r"(?:sync_method|sync_on_loop|_reads)\((\w+)\.(\w+)\)")
+_TWIN_METHOD = re.compile(r"\w+\((Async\w+)\.(\w+)\)")
 
 
 class TwinMethods(griffe.Extension):
@@ -19,7 +19,7 @@ class TwinMethods(griffe.Extension):
         """Rewrite the synchronous clients after griffe has loaded the package.
 
         Raises:
-            ValueError: no attribute of a module matches, for example because a helper of ``sync.py`` was renamed.
+            ValueError: no attribute of a module matches.
         """
         if pkg.name != "kafkaframes":
             return
