@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,18 @@ def test_importing_the_clients_loads_no_share_groups_and_nothing_of_jobs_broker_
     assert needless & {".".join(name.split(".")[:depth]) for name in modules for depth in (2, 3, 4)} == set()
     libraries = {"numba", "llvmlite", "pandas", "polars", "duckdb", "pyspark", "fastavro", "pyarrow.dataset"}
     assert libraries & set(modules) == set()
+
+
+def test_a_scan_without_decoding_loads_no_decoder_of_values_and_no_arrow_compute():
+    logs = str(Path(__file__).parents[1] / "examples" / "logs")
+    code = (
+        "import sys, kafkaframes\n"
+        "scan = kafkaframes.scan_log(sys.argv[1]).select('offset', 'timestamp', 'key', 'value')\n"
+        "assert scan.to_arrow().num_rows\n"
+        "print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", code, logs]
+    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "kafkaframes.scan.decoded" in modules
+    needless_modules = ("kafkaframes.scan.values", "pyarrow.compute", "urllib.request", "http.client", "email")
+    assert [name for name in modules if name.startswith(needless_modules)] == []

@@ -1,4 +1,7 @@
-"""Decoding of a scan's values: each value becomes a struct, or null with the reason in the column ``_error``."""
+"""Decoding of a scan's values: each value becomes a struct, or null with the reason in the column ``_error``.
+
+``scan.values`` is imported on first use: with ``pyarrow.compute`` it costs 65 ms, and most scans decode no values.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError, format_path_error
 from kafkaframes.records.arrays import repeat_value
-from kafkaframes.scan.values.columns import decode_to_struct, prepend_schema_ids
-from kafkaframes.scan.values.decoding import DECODE_MODES, JSON, PROTOBUF, DecodingOptions, fetch_subject_schema
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.values.decoding import DecodingOptions
 
 ERROR_COLUMN: Final = "_error"  # the column with the reason why a value could not be decoded
 Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
@@ -48,6 +52,8 @@ class ValueDecoding:
         Raises:
             CorruptRecordError: A value cannot be decoded, and ``raises`` is set.
         """
+        from kafkaframes.scan.values.columns import decode_to_struct, prepend_schema_ids
+
         schema = self.schema(batch.schema, columns)
         if "value" not in batch.schema.names:
             return batch
@@ -85,6 +91,8 @@ class SchemaArguments:
         Raises:
             OptionError, MissingExtraError, NetworkError: As for ``Scan.decode``.
         """
+        from kafkaframes.scan.values.decoding import DECODE_MODES, DecodingOptions, fetch_subject_schema
+
         if mode not in DECODE_MODES:
             raise OptionError(f"`value` is {mode!r}; expected {', '.join(DECODE_MODES)}")
         if self.schema is not None and self.registry is not None:
@@ -130,6 +138,7 @@ def _read_schema_text(schema: Schema) -> bytes | None:
 
 def _infer_schema(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:
     """Return a JSON Schema inferred from the first values."""
+    from kafkaframes.scan.values.decoding import JSON, PROTOBUF
     from kafkaframes.scan.values.json_values import infer_schema
 
     if mode != JSON:
