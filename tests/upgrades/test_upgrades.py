@@ -293,7 +293,7 @@ def test_a_broker_has_the_records_of_an_earlier_one(broker, admin):
 def test_a_broker_has_the_producers_and_transactions_of_an_earlier_one(broker, admin):
     states = {listing.transactional_id: listing.state for listing in admin.list_transactions()}
     assert states == {
-        "finished_segments": "CompleteAbort",
+        "finished": "CompleteAbort",
         "running": "Ongoing" if broker.is_killed else "CompleteAbort",
     }
     producers = admin.describe_producers([TopicPartition("orders", 0)])[TopicPartition("orders", 0)]
