@@ -40,7 +40,7 @@ ANY = {
     "kafkaframes.broker.JournalEntry": "requests and responses of any API",
     "kafkaframes.broker.Kerberos.credentials": "objects of gssapi, which has no types",
     "kafkaframes.broker.Rule.answer": "a response of any API, or its fields",
-    "kafkaframes.broker.Served": _STORAGE,
+    "kafkaframes.broker.ServedLogs": _STORAGE,
     "kafkaframes.errors.DamagedChunkError": "the position, as the base class takes it",
     "kafkaframes.errors.PartialFailureError": "keys are the items of any request",
     "kafkaframes.errors.PartialFailureError.errors": "keys are the items of any request",

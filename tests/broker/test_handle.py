@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 
 import kafkaframes
-from kafkaframes.broker import Broker, Clock, Cluster, Metrics
+from kafkaframes.broker import Broker, Clock, Cluster, MetricsEndpoint
 from kafkaframes.broker.settings.properties import read_properties
 from kafkaframes.broker.settings.settings import DEFAULTS, KAFKA_DEFAULTS
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError
@@ -342,7 +342,7 @@ def test_a_node_goes_down_and_comes_back_on_its_port():
 
 
 def test_arguments_with_parts_are_a_value_or_a_class():
-    with Broker(cluster=Cluster(2, ["a", "b"]), metrics=Metrics(0, "127.0.0.1")) as broker:
+    with Broker(cluster=Cluster(2, ["a", "b"]), metrics=MetricsEndpoint(0, "127.0.0.1")) as broker:
         assert broker.bootstrap_servers.count(",") == 1
         assert broker.metrics_url.startswith("http://127.0.0.1:")
     for wrong in (lambda: Broker(cluster=0), lambda: Cluster(2, ["a"])):

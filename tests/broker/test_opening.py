@@ -17,7 +17,7 @@ from tests.broker.test_handle import ask
 from tests.storage.copies.cluster import Batch, write_partition
 
 import kafkaframes
-from kafkaframes.broker import Broker, Served
+from kafkaframes.broker import Broker, ServedLogs
 from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.client import Consumer, Producer
@@ -114,7 +114,7 @@ def write_out_store(paths: list[Path], options: dict[str, tuple[str, ...]], to: 
 def test_a_tiered_store_of_a_real_broker_is_served_from_its_objects(case):
     store, keys = TIERED / case / "store", tuple(map(str, (TIERED / case).glob("*.private.pem")))
     before = tree(TIERED / case)
-    with Broker(serve=Served(store, storage={"key_files": keys})) as served_broker:
+    with Broker(serve=ServedLogs(store, storage={"key_files": keys})) as served_broker:
         assert served_broker.topics
         for topic in served_broker.topics:
             rows = read([store], topic, key_files=keys)
@@ -128,7 +128,7 @@ def test_what_is_only_remote_and_what_is_only_local_are_one_log(case):
     places = [TIERED / case / "local", TIERED / case / "store"]
     keys = tuple(map(str, (TIERED / case).glob("*.private.pem")))
     before = tree(TIERED / case)
-    with Broker(serve=Served(places, storage={"key_files": keys})) as served_broker:
+    with Broker(serve=ServedLogs(places, storage={"key_files": keys})) as served_broker:
         for topic in served_broker.topics:
             rows = read(places, topic, key_files=keys)
             assert stored_rows(served_broker, topic) == rows
@@ -142,7 +142,7 @@ def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_pat
     case = TIERED / "zstd-encrypted-transactions"
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
     plain = write_out_store([case / "store"], options, tmp_path / "plain")
-    with Broker(serve=Served(case / "store", storage=options)) as served_broker, Broker(serve=plain) as twin:
+    with Broker(serve=ServedLogs(case / "store", storage=options)) as served_broker, Broker(serve=plain) as twin:
         committed_rows = consume_rows(served_broker, "payments")
         assert committed_rows == consume_rows(twin, "payments")
         everything = stored_rows(served_broker, "payments")[0]
@@ -157,7 +157,7 @@ def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_p
     last = max(tmp_path.glob("store/*/0/*.log"))
     last.write_bytes(b"!" + last.read_bytes()[1:])
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
-    with Broker(serve=Served(tmp_path / "store", storage=options)) as served_broker:
+    with Broker(serve=ServedLogs(tmp_path / "store", storage=options)) as served_broker:
         (remark,) = served_broker.remarks
         assert remark.startswith("error: not served: chunk 0 of 1 cannot be ")
         assert str(last) in remark
@@ -291,8 +291,8 @@ def test_several_copies_are_served_as_one_log(copies):
 
 def test_copies_that_are_not_to_be_merged_are_refused(copies):
     with pytest.raises(OptionError, match="several copies of orders-0"):
-        Broker(serve=Served(copies, replicas="all")).start()
-    with Broker(serve=Served(copies[1], replicas="all")) as served_broker:
+        Broker(serve=ServedLogs(copies, replicas="all")).start()
+    with Broker(serve=ServedLogs(copies[1], replicas="all")) as served_broker:
         assert served_broker.topics["orders"].end_offsets[0] > 0
 
 

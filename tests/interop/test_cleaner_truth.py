@@ -19,7 +19,7 @@ from tests.storage.releases import release_of_version
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
 from kafkaframes.jobs.job import run_here
-from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.storage.cleaner import CleanerSettings, CleaningResult, clean_partition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS
 from kafkaframes.storage.recovery.plan import plan_recovery
@@ -161,7 +161,7 @@ def clean_logs(logs: list[CleanedLog], judge: Judge, number: int, outcomes: Coun
     return differences_by_log
 
 
-def our_round(log: CleanedLog, source: Path, version: str, number: int) -> CleaningRound | LogDirError | None:
+def our_round(log: CleanedLog, source: Path, version: str, number: int) -> CleaningResult | LogDirError | None:
     (directory,) = discover(str(source))
     settings = CleanerSettings(
         now_ms=log.now,
@@ -185,7 +185,7 @@ def our_round(log: CleanedLog, source: Path, version: str, number: int) -> Clean
     return alone
 
 
-def differences(log: CleanedLog, end_offset: int, ours: CleaningRound | None) -> list[str]:
+def differences(log: CleanedLog, end_offset: int, ours: CleaningResult | None) -> list[str]:
     mine = -1 if ours is None else ours.end_offset
     if mine != end_offset:
         return [f"Kafka cleaned up to {end_offset}, we up to {mine}"]

@@ -44,7 +44,7 @@ from kafkaframes.broker.faults.controls import GroupInfo, MemberInfo, TopicInfo,
 from kafkaframes.broker.faults.disk_faults import DiskRule
 from kafkaframes.broker.faults.faults import Rule
 from kafkaframes.broker.faults.journal import Journal, JournalEntry
-from kafkaframes.broker.lifecycle.arguments import Cluster, Metrics, Served
+from kafkaframes.broker.lifecycle.arguments import Cluster, MetricsEndpoint, ServedLogs
 from kafkaframes.broker.lifecycle.handle import Broker
 from kafkaframes.broker.lifecycle.opening import Snapshot
 from kafkaframes.broker.network.server import Connection
@@ -68,10 +68,10 @@ __all__ = [
     "Kerberos",
     "ListenerOptions",
     "MemberInfo",
-    "Metrics",
+    "MetricsEndpoint",
     "Rule",
     "Security",
-    "Served",
+    "ServedLogs",
     "Snapshot",
     "Timer",
     "TopicInfo",

@@ -35,7 +35,7 @@ _JSON_COLUMNS: Final = {
 
 
 class CallTableBuilder:
-    """Builds the rows of the table of calls from passes. It keeps client facts from pass to pass."""
+    """Builds the table of calls, window by window of the capture, and remembers facts about clients between windows."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class CallTableBuilder:
 
 
 class CallColumns:
-    """The calls of one pass, as columns. Values that several columns need are computed once."""
+    """The calls of one window of the capture, as columns. Values that several columns need are computed once."""
 
     def __init__(self, maker: CallTableBuilder, traffic: WindowResult) -> None:
         maker.follow(traffic)
@@ -315,7 +315,7 @@ class CallColumns:
         """Name and version of the client software, from the ApiVersions requests of each call's connection."""
         facts = self.maker.software
         events = software_events(self.traffic, facts, self.maker.apis)
-        return facts.split_pairs(
+        return facts.to_name_and_version_columns(
             facts.find_facts(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=False)
         )
 

@@ -42,7 +42,7 @@ class ClientEvent(NamedTuple):
 
 
 class ClientFacts:
-    """The latest fact about each connection's client, remembered from pass to pass."""
+    """The latest fact about each connection's client, remembered between windows of the capture."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -99,8 +99,8 @@ class ClientFacts:
         """Return the texts at indexes as a column."""
         return self._to_text_column(self.texts, numbers)
 
-    def split_pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
-        """Return names and versions of software at indexes as two columns."""
+    def to_name_and_version_columns(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
+        """Return the client software names and versions at some indexes of ``texts``, as two columns."""
         halves = [split_software(text) for text in self.texts]
         first, second = (self._to_text_column([pair[side] for pair in halves], numbers) for side in (0, 1))
         return first, second

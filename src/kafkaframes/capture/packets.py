@@ -44,6 +44,8 @@ _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 
 class _Fragment(NamedTuple):
+    """A fragment of an IP datagram. ``key`` identifies the datagram."""
+
     key: tuple[bytes, ...]
     header: bytes  # IP header of the reassembled datagram
     offset: int
@@ -364,7 +366,7 @@ class PacketReader:
         return filling
 
     def _start_window(self, walk: _FilePosition) -> _PartialWindow:
-        """Return a window that contains the carried bytes and has space for the bytes that the walk needs."""
+        """Return a window that contains the carried bytes and has space for the bytes that the scan needs."""
         size = max(self.window_bytes, 2 * len(walk.unread_bytes) if walk.stuck else len(walk.unread_bytes))
         size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(walk.unread_bytes))
         buf, start = self._create_buffer(size), len(self.carried[0])

@@ -57,7 +57,7 @@ _RECORD_READER_COLUMNS: Final = (
 
 
 class _RecordSets(NamedTuple):
-    """The record sets of one API and version in a pass, as columns with one entry per set."""
+    """The record sets of one API and version in one window of the capture, as columns with one entry per set."""
 
     calls: Ints
     topics: list[str | None]
@@ -90,7 +90,7 @@ def _add_names(result: dict[bytes, str], bodies: DecodedMessages) -> None:
 
 
 class RecordTableBuilder:
-    """Builds the rows of the table of records from passes.
+    """Builds the rows of the table of records, window by window of the capture.
 
     Args:
         columns: columns of the table.
@@ -211,7 +211,7 @@ class RecordTableBuilder:
             "partition": lambda: pa.array(sets.partitions[set_index], pa.int32()),
             "offset": lambda: batch.column("offset"),
             "timestamp": lambda: _to_microseconds(batch.column("timestamp")),
-            "timestampMs": lambda: _far_timestamps(batch.column("timestamp")),
+            "timestampMs": lambda: _format_out_of_range_timestamps(batch.column("timestamp")),
             "timestampType": lambda: batch.column("timestamp_type").cast(pa.int32()),
             "key": lambda: self._hide_credentials(batch.column("key"), topics),
             "value": lambda: self._hide_credentials(batch.column("value"), topics),
@@ -281,7 +281,7 @@ def _to_microseconds(values: pa.Array) -> pa.Array:
     return pa.array(np.where(is_missing, 0, numbers) * 1000, pa.int64(), mask=is_missing).cast(TIMESTAMP_TYPE)
 
 
-def _far_timestamps(values: pa.Array) -> pa.Array:
+def _format_out_of_range_timestamps(values: pa.Array) -> pa.Array:
     numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return pa.array(numbers, pa.int64(), mask=~_is_far(numbers))
 

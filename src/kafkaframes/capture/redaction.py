@@ -156,6 +156,8 @@ def redact(
 
 
 class _RedactionRun:
+    """One redaction of captures into an output file."""
+
     def __init__(
         self,
         out: IO[bytes],

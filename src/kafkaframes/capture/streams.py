@@ -40,7 +40,7 @@ _NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMN_COUNT), np.int64
 
 @dataclass
 class WindowResult:
-    """The results of one window. The arrays are valid until the next pass is requested.
+    """The calls, frames and gaps of one window. The arrays are valid until the next window is requested.
 
     Attributes:
         buf, extents: bytes of the frames (see :meth:`frame_bytes`).
@@ -101,7 +101,7 @@ def api_table(apis: ApiRegistry = CATALOG) -> Ints:
 
 
 class Streams:
-    """An iterator over the passes of the files of one capture, in order."""
+    """An iterator over the windows of one capture's files, in order."""
 
     def __init__(
         self,

@@ -141,7 +141,7 @@ def command(
     """
     import asyncio
 
-    from kafkaframes.broker import Broker, Metrics, Served
+    from kafkaframes.broker import Broker, MetricsEndpoint, ServedLogs
     from kafkaframes.broker.faults.journal import open_request_log
     from kafkaframes.broker.security.from_settings import build_security, read_or_create_token
     from kafkaframes.broker.settings.listeners import parse_listeners
@@ -154,7 +154,7 @@ def command(
     token = of_environment if control_token_file is None else read_or_create_token(control_token_file)
     if metrics is not None:
         host, port = _parse_address(metrics, "--metrics-port")
-        flags["metrics"] = Metrics(port, host)
+        flags["metrics"] = MetricsEndpoint(port, host)
     flags["cluster"] = flags.pop("nodes")
     serve, replicas = flags.pop("serve"), flags.pop("replicas")
     known_settings, unknown = _parse_settings(config, settings)
@@ -179,7 +179,7 @@ def command(
             config=known_settings,
             journal=control is not None,
             request_log=write,
-            serve=Served(serve, replicas, storage) if serve else None,
+            serve=ServedLogs(serve, replicas, storage) if serve else None,
             **flags,
         )
         flags |= {"serve": serve, "storage": storage}

@@ -35,7 +35,7 @@ CODEC_LIBRARIES = {
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A line of the report. ``state`` is ok, note (a feature is missing) or bad (no command works)."""
+    """A line of the ``doctor`` report. ``state`` is ok, note (a feature is missing) or bad (no command works)."""
 
     what: str
     state: str

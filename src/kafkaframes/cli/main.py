@@ -47,7 +47,7 @@ Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> c
 
 
 class LazyGroup(click.Group):
-    """Commands from a table, under the headings of ``--help``: a module's ``command``, or the named function."""
+    """A command group that imports the module of a command when it is used. ``--help`` lists commands by section."""
 
     def __init__(self, *args: Any, sections: Sections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

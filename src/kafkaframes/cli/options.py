@@ -57,7 +57,7 @@ def parse_position(text: str) -> int | str:
 
 
 class ExistingPath(click.Path):
-    """A path that must exist. If it does not, the error has the same words as in all other commands."""
+    """A path that must exist. All commands report a missing path with the same error message."""
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None

@@ -119,11 +119,11 @@ def open_record_output(*, is_text: bool = True) -> BinaryIO:
         return sys.stdout.buffer
     if not is_text:
         raise OptionError("an Arrow stream is no text for a terminal: pipe it, or write it to a file")
-    return cast(BinaryIO, _TerminalRecords(sys.stdout.buffer))
+    return cast(BinaryIO, _TerminalWriter(sys.stdout.buffer))
 
 
-class _TerminalRecords(RawIOBase):
-    """Shows bytes on a terminal. They arrive in parts, which may end within a character."""
+class _TerminalWriter(RawIOBase):
+    """Writes bytes to a terminal as text. A character may be split between two writes."""
 
     def __init__(self, terminal: BinaryIO) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ _GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerH
 
 
 class CallbackKind(Enum):
-    """The kind of a callback. The value describes whether offsets are committed before it."""
+    """The kind of a rebalance callback. The value describes whether offsets are committed before it."""
 
     ASSIGN = "on_assign"
     REVOKE = "on_revoke, after a commit"

@@ -291,7 +291,7 @@ class RecordIterator:
         self._offsets.clear()
 
     def take_records(self, count: int) -> list[ConsumerRecord]:
-        """Return at most ``count`` next records."""
+        """Return the next records, at most ``count``."""
         self.resume()
         return list(islice(self._records, count))
 

@@ -238,7 +238,7 @@ def producer_record(record: CheckedRecord, timestamp_ms: int | None) -> Producer
 
 
 def _check_record(record: Any, max_request_size: int) -> ProducerRecord:
-    """Return the result of ``on_send``, with bytes for text.
+    """Return the record that ``on_send`` returned, with text encoded as UTF-8, after checking that it can be sent.
 
     Raises:
         TypeError: the result is not a record.

@@ -47,7 +47,7 @@ class CheckpointSource:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Checkpoint(ReprAsText):
-    """The contents of a checkpoint. Its text is a summary for people.
+    """The contents of a Spark checkpoint. ``str()`` returns a readable summary.
 
     Attributes:
         path: the checkpoint's directory.

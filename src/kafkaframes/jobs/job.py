@@ -211,7 +211,7 @@ def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobResult(ReprAsText, Generic[Report]):
-    """The outcome of a job over a log. Its text is a summary for people.
+    """The outcome of a job over a log. ``str()`` returns a readable summary.
 
     Attributes:
         report: the job's own report object.

@@ -27,7 +27,7 @@ _DIGEST_PREFIX: Final = "sha256:"
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """A micro-batch, as planned or as stored in a mark.
+    """The identity of a micro-batch, as planned by Spark or as stored by a sink.
 
     Attributes:
         query_id: id of the query, which is the same for all runs on one checkpoint.

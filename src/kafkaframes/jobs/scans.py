@@ -35,7 +35,7 @@ _HEADERS: Final = "headers"
 
 
 class _Writer:
-    """The writer of scans."""
+    """Writes scans to files and tables (``scan.writing.ScanWriter``)."""
 
     def export(self, scan: Scan, to: str, options: Mapping[str, Any]) -> JobResult[Outcome]:
         """Export a scan to files."""

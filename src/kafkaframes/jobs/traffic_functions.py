@@ -66,7 +66,7 @@ def audit_upgrade(
     """
     from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.audit import audit_text
-    from kafkaframes.jobs.audit.audit import UsesOfInputs, audit_uses, find_release
+    from kafkaframes.jobs.audit.audit import UsageSummary, audit_uses, find_release
     from kafkaframes.jobs.audit.uses import count_log_formats, count_uses, is_log
     from kafkaframes.jobs.report.traffic_page import build_audit_page
     from kafkaframes.protocol.messages.registry import ApiRegistry
@@ -76,7 +76,7 @@ def audit_upgrade(
     path_list, release = paths_of(paths), find_release(settings.target)
     _check_output(to, path_list, format, ("html", "json", "text"))
     listening = parse_ports(settings.ports)
-    uses, apis = UsesOfInputs(), ApiRegistry(specs)
+    uses, apis = UsageSummary(), ApiRegistry(specs)
     traffic = [path for path in path_list if not is_log(path)]
     if traffic:
         count_uses(_find_files(traffic), release, uses, ports=listening, apis=apis)

@@ -205,6 +205,8 @@ _FIRST_FLEXIBLE_HEADER: Final = 2  # first flexible version of the request heade
 
 @dataclass(frozen=True, slots=True)
 class _SentRequest:
+    """A request that awaits its response."""
+
     correlation_id: int
     api_key: int
     version: int

@@ -269,7 +269,7 @@ def change_specs(change: Callable[[Kip], object], to: Source, *, source: Source 
     files = read_files(source)
     kip = Kip({name: spec for name, (spec, _) in files.items()})
     change(kip)
-    result = RewrittenSpecs({name: spec for name, (spec, _) in files.items()}, kip.specs())
+    result = RewrittenSpecs({name: spec for name, (spec, _) in files.items()}, kip.build_specs())
     for name in result.changed_names:
         load_message(to_text(result.after[name]), file=f"{name}.json")  # checks all rules of the language
     write_specs(to, result.after, files)

@@ -131,7 +131,7 @@ class Record(NamedTuple):
 
 
 class BatchDamage(NamedTuple):
-    """Why a batch has fewer readable records than its header states.
+    """The reason why a batch has fewer readable records than its header states.
 
     Attributes:
         status: a status code of ``reasons.py``.

@@ -35,7 +35,7 @@ _CACHED_BATCH_VALUES = ("base_offsets", "reached", "crc_ok")
 
 
 class BatchProblem(NamedTuple):
-    """Why a batch's records end early: a status code and, for a codec's error, its text."""
+    """The reason why a batch's records end early: a status code and, for a codec's error, its text."""
 
     status: int
     detail: str = ""

@@ -159,7 +159,7 @@ class ColumnPart(NamedTuple):
 
 
 class BufferLayout:
-    """The positions of the buffers in a block of memory, for a number of rows and of bytes of records."""
+    """Byte positions of the column buffers in a block of memory, which has space for some rows and record bytes."""
 
     def __init__(self, column_bits: int, rows: int, size: int) -> None:
         self.rows, self.bytes = rows, size

@@ -20,7 +20,7 @@ from kafkaframes.scan.columns import HEADERS_TYPE, NAME_LIST_TYPE, Column
 from kafkaframes.wire.integers import MAX_INT64
 
 INSTANT_TYPE = pa.timestamp("us", tz="UTC")
-FAR_TIMESTAMPS_COLUMN = "timestampMs"  # timestamps that INSTANT_TYPE cannot represent, in ms
+OUT_OF_RANGE_TIMESTAMPS_COLUMN = "timestampMs"  # timestamps that INSTANT_TYPE cannot represent, in ms
 MAX_INSTANT_MS = MAX_INT64 // 1000
 NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -197,17 +197,17 @@ def separate_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     return in_range_times, pc.if_else(in_range_times.is_null(), milliseconds, pa.scalar(None, pa.int64()))
 
 
-def merge_far_times(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with all timestamps in milliseconds, including those of the column ``FAR_TIMESTAMPS_COLUMN``."""
+def merge_out_of_range_timestamps(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with all timestamps in milliseconds, including ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``."""
     index = rows.schema.get_field_index("timestamp")
     times = rows.column(index)
     if pa.types.is_timestamp(times.type):
         times = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
-    if FAR_TIMESTAMPS_COLUMN in rows.schema.names:
+    if OUT_OF_RANGE_TIMESTAMPS_COLUMN in rows.schema.names:
         import pyarrow.compute as pc
 
-        times = pc.coalesce(times, rows.column(FAR_TIMESTAMPS_COLUMN))
-        rows = rows.drop_columns([FAR_TIMESTAMPS_COLUMN])
+        times = pc.coalesce(times, rows.column(OUT_OF_RANGE_TIMESTAMPS_COLUMN))
+        rows = rows.drop_columns([OUT_OF_RANGE_TIMESTAMPS_COLUMN])
     return rows.set_column(index, pa.field("timestamp", pa.int64()), times)
 
 

@@ -22,7 +22,7 @@ from pyarrow.fs import LocalFileSystem
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, INSTANT_TYPE, separate_instants
+from kafkaframes.scan.arrow import INSTANT_TYPE, OUT_OF_RANGE_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.scan.slices import ReadableScan, log_damage_at_end
 from kafkaframes.scan.where import Interval, RowFilter
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
@@ -42,18 +42,18 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
     """A scan as a pyarrow dataset, with the methods that DuckDB calls.
 
     DuckDB stores instants in microseconds. Timestamps out of that range are null, and integers in the column
-    ``FAR_TIMESTAMPS_COLUMN``. A dataset without this column logs a warning if it reads such a timestamp.
+    ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``. A dataset without this column logs a warning if it reads such a timestamp.
 
     Args:
         scan: The scan that the dataset reads.
-        has_far_times: Whether the dataset has the column ``FAR_TIMESTAMPS_COLUMN``.
+        has_out_of_range_timestamps: Whether the dataset has the column ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``.
     """
 
-    def __init__(self, scan: ReadableScan, *, has_far_times: bool = False) -> None:
+    def __init__(self, scan: ReadableScan, *, has_out_of_range_timestamps: bool = False) -> None:
         self._scan = scan
         self._schema = _to_microsecond_schema(scan.schema)
-        if has_far_times:
-            self._schema = self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64()))
+        if has_out_of_range_timestamps:
+            self._schema = self._schema.append(pa.field(OUT_OF_RANGE_TIMESTAMPS_COLUMN, pa.int64()))
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,9 +80,11 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
             name if name in self._scan.schema.names else _TIMESTAMP_COLUMN for name in names_to_read
         )
         schema = pa.schema([self._schema.field(name) for name in names_to_read])
-        has_far_times = FAR_TIMESTAMPS_COLUMN in schema_names
+        has_out_of_range_timestamps = OUT_OF_RANGE_TIMESTAMPS_COLUMN in schema_names
         rows = log_damage_at_end(reading.select(*sources).to_batches())
-        batches = (_convert_to_schema(batch, schema, has_far_times=has_far_times) for batch in rows)
+        batches = (
+            _convert_to_schema(batch, schema, has_out_of_range_timestamps=has_out_of_range_timestamps) for batch in rows
+        )
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
 
@@ -94,21 +96,23 @@ def _to_microsecond_schema(schema: pa.Schema) -> pa.Schema:
     return schema.set(index, schema.field(index).with_type(INSTANT_TYPE))
 
 
-def _convert_to_schema(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
+def _convert_to_schema(
+    batch: pa.RecordBatch, schema: pa.Schema, *, has_out_of_range_timestamps: bool
+) -> pa.RecordBatch:
     """Return the columns of a schema, with instants in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP_COLUMN in columns and columns[_TIMESTAMP_COLUMN].type == _MILLISECOND_TYPE:
         columns[_TIMESTAMP_COLUMN], far = separate_instants(columns[_TIMESTAMP_COLUMN])
-        if far is not None and not has_far_times:
+        if far is not None and not has_out_of_range_timestamps:
             count = len(far) - far.null_count
             _LOGGER.warning(
                 "%s beyond the range of microseconds %s null; register the scan again, and the column %s has the "
                 "milliseconds",
                 count_text(count, "timestamp"),
                 verb_text(count),
-                FAR_TIMESTAMPS_COLUMN,
+                OUT_OF_RANGE_TIMESTAMPS_COLUMN,
             )
-        columns[FAR_TIMESTAMPS_COLUMN] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
+        columns[OUT_OF_RANGE_TIMESTAMPS_COLUMN] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 from kafkaframes.scan.polars_predicates import row_filter_of_expression
 from kafkaframes.scan.slices import ReadableScan, ScanPlan, log_damage_at_end, read_plan
 
@@ -113,11 +113,11 @@ def to_duckdb(scan: ReadableScan, connection: duckdb.DuckDBPyConnection, name: s
     # This import costs as much as all other imports of a scan together.
     from kafkaframes.scan.dataset import ScanDataset
 
-    return connection.register(name, ScanDataset(scan, has_far_times=_has_far_times(scan)))
+    return connection.register(name, ScanDataset(scan, has_out_of_range_timestamps=_has_out_of_range_timestamps(scan)))
 
 
-def _has_far_times(scan: ReadableScan) -> bool:
+def _has_out_of_range_timestamps(scan: ReadableScan) -> bool:
     """Return whether the source reports timestamps out of the range of microseconds."""
-    if "timestamp" not in scan.schema.names or FAR_TIMESTAMPS_COLUMN in scan.schema.names:
+    if "timestamp" not in scan.schema.names or OUT_OF_RANGE_TIMESTAMPS_COLUMN in scan.schema.names:
         return False
-    return scan.source.has_far_times([part.work for part in scan.plan().slices])
+    return scan.source.has_out_of_range_timestamps([part.work for part in scan.plan().slices])

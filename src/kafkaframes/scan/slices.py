@@ -107,8 +107,8 @@ class ScanSource(Protocol):
         """Return the number of rows of a slice from headers alone; None if the headers do not determine it."""
         return None
 
-    def has_far_times(self, works: Sequence[Any]) -> bool:
-        """Return whether slices have timestamps out of the range of microseconds, according to headers or an index.
+    def has_out_of_range_timestamps(self, slices: Sequence[Any]) -> bool:
+        """Return whether slices have timestamps that do not fit into microseconds, according to headers or an index.
 
         Records that arrive later, and early timestamps that no header contains, can still be out of range.
         """

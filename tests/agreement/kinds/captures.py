@@ -24,7 +24,7 @@ from kafkaframes.capture.columns import CALLS_TABLE_COLUMNS
 from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, natural_sort_key
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.audit.audit import REMOVED, UsesOfInputs, audit_uses
+from kafkaframes.jobs.audit.audit import REMOVED, UsageSummary, audit_uses
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.messages.headers import decode_request
 from kafkaframes.protocol.spec.releases import find_release
@@ -87,7 +87,7 @@ def _read_or_refused(files: list[str]) -> Iterator[str]:
 
 def _audit(manifest: Row, files: list[str]) -> Iterator[str]:
     """The audit for 4.0: removed versions and old formats by client, with counts."""
-    truth, uses, target = manifest["audit_target_4_0"], UsesOfInputs(), find_release("4.0.1")
+    truth, uses, target = manifest["audit_target_4_0"], UsageSummary(), find_release("4.0.1")
     count_uses(files, target, uses)
     removed_calls: Counter[tuple[Any, ...]] = Counter()
     formats: Counter[tuple[Any, ...]] = Counter()

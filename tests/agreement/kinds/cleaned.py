@@ -28,7 +28,7 @@ from tests.storage.releases import release_of_version
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
 from kafkaframes.jobs.job import run_here
-from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.storage.cleaner import CleanerSettings, CleaningResult, clean_partition
 from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -114,7 +114,7 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, in
 
 
 def _check_shared_out(
-    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, alone: CleaningRound
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, alone: CleaningResult
 ) -> list[str]:
     """Clean the partition once more, shared out by segments: the same files, byte for byte."""
     target = alone.directory.with_name("many")

@@ -8,8 +8,8 @@ from kafkaframes.jobs.audit.audit import (
     ApiUse,
     ClientIdentity,
     FormatUse,
+    UsageSummary,
     UseCounts,
-    UsesOfInputs,
     audit_uses,
     find_first_fitting_release,
     guess_library,
@@ -66,7 +66,7 @@ def test_a_known_client_that_uses_the_highest_versions_of_an_old_broker_is_fine(
 
 @pytest.mark.parametrize(("client_id", "key"), [("1", 4), ("broker-1-fetcher-0", 1), ("2", 84)])
 def test_brokers_of_the_cluster_are_not_clients(client_id, key):
-    uses = UsesOfInputs()
+    uses = UsageSummary()
     uses.add_use(ApiUse(ClientIdentity(client_id, "10.0.0.1", None, None), key, 0), 1, None, None)
     audit_report = audit_uses(uses, find_release("4.0.1"))
     assert (audit_report.clients, audit_report.exit_status) == ((), 0)
@@ -75,7 +75,7 @@ def test_brokers_of_the_cluster_are_not_clients(client_id, key):
 
 
 def test_a_client_is_a_line_with_its_library_and_a_remedy():
-    uses = UsesOfInputs()
+    uses = UsageSummary()
     for key, version in {0: 2, 1: 2, 3: 1, 10: 0, 11: 0}.items():
         uses.add_use(ApiUse(ClientIdentity("billing", "10.0.0.7", None, None), key, version), 3, None, None)
     _, line, more = format_audit(audit_uses(uses, find_release("4.0.1")))
@@ -86,7 +86,7 @@ def test_a_client_is_a_line_with_its_library_and_a_remedy():
 
 
 def test_a_remedy_names_each_api_once():
-    uses = UsesOfInputs()
+    uses = UsageSummary()
     for key, version in [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3)]:
         uses.add_use(ApiUse(ClientIdentity("raw", "10.0.0.7", "own", "1"), key, version), 3, None, None)
     _, line, _ = format_audit(audit_uses(uses, find_release("4.0.1")))
@@ -109,7 +109,7 @@ def test_formats(target, where, magic, verdict):
 
 
 def test_several_inputs_make_one_audit_with_the_most_severe_verdict():
-    uses = UsesOfInputs()
+    uses = UsageSummary()
     uses.add_use(ApiUse(SOMEBODY, 1, 12), 5, 100, 200)
     assert audit_uses(uses, find_release("4.0.1")).exit_status == 0
     uses.add_format_use(FormatUse(None, "disk", 1, "t"), 1, None, None)

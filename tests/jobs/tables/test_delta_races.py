@@ -5,7 +5,7 @@ import pytest
 
 from kafkaframes.jobs.tables.content import build_table_schema
 from kafkaframes.jobs.tables.delta import DeltaTable
-from kafkaframes.jobs.tables.state import RacedError, TableCommit
+from kafkaframes.jobs.tables.state import CommitConflictError, TableCommit
 
 COLUMNS = build_table_schema(headers=False)
 WIDER = COLUMNS.append(pa.field("extra", pa.int64()))
@@ -26,7 +26,7 @@ def test_a_column_added_by_another_writer_is_a_race(tmp_path, latest):
     other = deltalake.DeltaTable(str(tmp_path / "table"))
     other.alter.add_columns(deltalake.Schema.from_arrow(pa.schema([pa.field("extra", pa.int64())])).fields)
     wider = commit("two", WIDER, before=5, after=9, latest=latest)
-    with pytest.raises(RacedError):
+    with pytest.raises(CommitConflictError):
         table.commit_files(wider, state)
     table.commit_files(wider, table.read_state())
     assert table.read_state().end_of(("t", 0)) == 9

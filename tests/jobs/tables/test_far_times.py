@@ -24,7 +24,7 @@ from kafkaframes.client import Producer
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.export import writers
 from kafkaframes.jobs.export.writers import OutputFile
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 
 LIMIT = (2**63 - 1) // 1000
 NEAR = [1_700_000_000_000, -1, -2, 0, -62_135_596_800_001, 253_402_300_800_000, 1_700_000_000_000_000, LIMIT, -LIMIT]
@@ -61,7 +61,7 @@ def check_rows(table: pa.Table, times=TIMES) -> None:
     unit = {"ms": 1, "us": 1000}[table.schema.field("timestamp").type.unit]
     near = [None if at in FAR else at * unit for at in times]
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == near
-    assert table.column(FAR_TIMESTAMPS_COLUMN).to_pylist() == [at if at in FAR else None for at in times]
+    assert table.column(OUT_OF_RANGE_TIMESTAMPS_COLUMN).to_pylist() == [at if at in FAR else None for at in times]
 
 
 def read_table(form: str, place: Path) -> pa.Table:
@@ -101,7 +101,7 @@ def test_the_latest_rows_by_key_and_dead_letters_keep_far_timestamps(form, tmp_p
     if form == "delta":
         dead = read_table(form, tmp_path / "j-dead-letters").sort_by("offset")
         expected_times = [at if at in FAR else None for at in TIMES[1::2]]
-        assert dead.column(FAR_TIMESTAMPS_COLUMN).to_pylist() == expected_times
+        assert dead.column(OUT_OF_RANGE_TIMESTAMPS_COLUMN).to_pylist() == expected_times
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -110,7 +110,7 @@ def test_the_column_exists_only_if_needed_and_may_be_added_later(form, tmp_path)
     flags = ("--topic", "orders", "--to", form, tmp_path / "t", "--mode", "json")
     logs = write_log(tmp_path, NEAR)
     run("table", logs, *flags)
-    assert FAR_TIMESTAMPS_COLUMN not in read_table(form, tmp_path / "t").schema.names
+    assert OUT_OF_RANGE_TIMESTAMPS_COLUMN not in read_table(form, tmp_path / "t").schema.names
     more = [{"key": b"k", "value": b"{}", "timestamp": at} for at in (FAR[1], 5)]
     segment = logs / "orders-0" / f"{len(NEAR):020}.log"
     segment.write_bytes(kafkaframes.build_records(more, base_offset=len(NEAR), negative_timestamps=True))
@@ -173,7 +173,7 @@ def test_a_file_is_restarted_with_the_column_at_the_first_far_timestamp(rows_bef
     assert output.rows == rows_before + 3
     table = pq.read_table(path)
     assert table.column("offset").to_pylist() == list(range(rows_before + 3))
-    assert table.column(FAR_TIMESTAMPS_COLUMN).to_pylist() == [None] * rows_before + [FAR[0], None, None]
+    assert table.column(OUT_OF_RANGE_TIMESTAMPS_COLUMN).to_pylist() == [None] * rows_before + [FAR[0], None, None]
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == [*range(rows_before), None, 5, 6]
     assert pq.read_schema(path).metadata[b"topic"] == b"orders"
     assert [path.name for path in tmp_path.iterdir()] == ["f.parquet"]

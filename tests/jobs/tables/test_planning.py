@@ -18,7 +18,7 @@ from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables import run as running
 from kafkaframes.jobs.tables.planning import make_log_planner
 from kafkaframes.jobs.tables.run import TableRun
-from kafkaframes.jobs.tables.state import RacedError, stored_table_settings
+from kafkaframes.jobs.tables.state import CommitConflictError, stored_table_settings
 from kafkaframes.scan.where import create_row_filter
 from kafkaframes.spark.options import parse_log_options
 
@@ -609,7 +609,7 @@ def test_a_commit_with_a_lost_response_is_looked_up(kind, log, is_committed, mon
         if len(calls) > 1 or is_committed:
             make(self, *arguments)
         if len(calls) == 1:
-            raise RacedError("the line is dead") if not is_committed else OSError("the line is dead")
+            raise CommitConflictError("the line is dead") if not is_committed else OSError("the line is dead")
 
     monkeypatch.setattr(owner, "commit_files", commit)
     outcome = export(kind, log)

@@ -228,7 +228,7 @@ class UnfinishedResponse(NamedTuple):
 
 
 class FastPath:
-    """The fast path of one broker."""
+    """Answers ordinary Produce and Fetch requests of one broker directly from their frames."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

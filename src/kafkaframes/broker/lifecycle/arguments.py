@@ -13,7 +13,7 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedLogs:
     """Log directories and tiered stores that a broker serves read-only.
 
     Attributes:
@@ -54,8 +54,8 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """The address at which a broker serves Prometheus metrics (``/metrics``).
+class MetricsEndpoint:
+    """The address at which a broker serves Prometheus metrics, under the path ``/metrics``.
 
     Attributes:
         port: port; 0 selects a free port.

@@ -13,7 +13,7 @@ from kafkaframes.broker.lifecycle.cleaning_round import CleaningRange
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.cleaner.filter import BatchFilter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
-from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
+from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan, group_segments
 from kafkaframes.storage.cleaner.round import overflows_index, read_kept_batches, sources_of
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files.directory import Segment
@@ -70,10 +70,10 @@ def _write_compacted_segments(
     return groups
 
 
-def _build_plan(cleaning_range: CleaningRange) -> RoundPlan:
+def _build_plan(cleaning_range: CleaningRange) -> CleaningPlan:
     producers = Producers.from_entries(cleaning_range.producers)
     start, high_watermark = cleaning_range.dirty, cleaning_range.high_watermark
-    return RoundPlan(
+    return CleaningPlan(
         cleaning_range.partition,
         start,
         cleaning_range.end,

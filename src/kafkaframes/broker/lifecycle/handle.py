@@ -30,7 +30,7 @@ from kafkaframes.broker.faults.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.faults.faults import Faults, Rule
 from kafkaframes.broker.faults.journal import Journal, RequestLog
 from kafkaframes.broker.faults.rules import RuleHistory
-from kafkaframes.broker.lifecycle.arguments import Cluster, Metrics, Paths, Served
+from kafkaframes.broker.lifecycle.arguments import Cluster, MetricsEndpoint, Paths, ServedLogs
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.lifecycle.maintenance import LogCleaner, Maintenance
 from kafkaframes.broker.lifecycle.opening import (
@@ -94,7 +94,7 @@ class Broker:
         durability: guarantee of an acknowledgement. ``memory``: none. ``log``: the records are written before the ack
             and survive ``kill -9``; the default with a ``data_dir``. ``fsync``: the records are flushed to disk before
             the ack.
-        serve: log directories and tiered stores to serve read-only, instead of a ``data_dir``: paths, or ``Served``
+        serve: log directories and tiered stores to serve read-only, instead of a ``data_dir``: paths, or ``ServedLogs``
             with options.
         adopt: whether to accept a ``data_dir`` that another broker created.
         cluster: number of virtual nodes, or ``Cluster`` with their racks.
@@ -109,7 +109,7 @@ class Broker:
             APIs and versions of this release.
         specs: message specs to serve (a folder, or specs), such as KIP-636's changes. Other messages use the catalog's
             specs.
-        metrics: local port for Prometheus metrics (0 selects a free port), or ``Metrics`` with another address.
+        metrics: local port for Prometheus metrics (0 selects a free port), or ``MetricsEndpoint`` with another address.
         request_log: called with one line for each request, in the format of Kafka's request log.
     """
 
@@ -120,7 +120,7 @@ class Broker:
         port: int = 0,
         listeners: Sequence[ListenerOptions] = (),
         data_dir: str | PathLike[str] | None = None,
-        serve: Paths | Served | None = None,
+        serve: Paths | ServedLogs | None = None,
         adopt: bool = False,
         durability: str | None = None,
         cluster: int | Cluster = 1,
@@ -131,11 +131,11 @@ class Broker:
         security: Security | None = None,
         broker_release: str | None = None,
         specs: Specs | None = None,
-        metrics: int | Metrics | None = None,
+        metrics: int | MetricsEndpoint | None = None,
         request_log: Callable[[str], None] | None = None,
     ) -> None:
         cluster = Cluster(cluster) if isinstance(cluster, int) else cluster
-        served_logs = serve if isinstance(serve, Served) or serve is None else Served(serve)
+        served_logs = serve if isinstance(serve, ServedLogs) or serve is None else ServedLogs(serve)
         nodes = cluster.nodes
         if specs is not None and broker_release is not None:
             raise OptionError("broker_release cannot be combined with specs")
@@ -162,7 +162,7 @@ class Broker:
             security,
             listeners[0].port if listeners else port,
         )
-        self._metrics_address = Metrics(metrics) if isinstance(metrics, int) else metrics
+        self._metrics_address = MetricsEndpoint(metrics) if isinstance(metrics, int) else metrics
         self._metrics: HttpServer | None = None
         self._request_log = None
         if request_log is not None:

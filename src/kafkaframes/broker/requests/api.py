@@ -110,7 +110,7 @@ OMIT_FROM_RESPONSE: Final = "left out"
 
 @dataclass(frozen=True, slots=True)
 class RequiredPermission:
-    """A required permission (AclOperation and ResourceType), as a row of the documented table of permissions.
+    """A permission that a request requires: an AclOperation on a ResourceType.
 
     Attributes:
         field: request field with the resource's name; empty for the cluster. Without the permission, the whole request

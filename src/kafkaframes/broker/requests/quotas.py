@@ -68,7 +68,7 @@ class UsageRate:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """A token bucket for changes (TokenBucket).
+    """A token bucket that limits the rate of topic and partition changes (Kafka's TokenBucket).
 
     It is refilled over time, up to the number of tokens for a whole window.
     """

@@ -28,7 +28,7 @@ NO_EPOCH = -1
 
 
 class TopicLookup(NamedTuple):
-    """A topic, or None and the error code of its partitions."""
+    """The result of a topic lookup: the topic, or None and the error code for its partitions."""
 
     topic: Topic | None
     code: int

@@ -27,7 +27,7 @@ _MAX_READ_THREADS: Final = 8  # concurrent reads of a store, each from a differe
 
 
 class StoreRead(NamedTuple):
-    """A byte range of a file."""
+    """A read from the store: a file and a byte range."""
 
     path: str
     position: int
@@ -146,7 +146,7 @@ def run_when_read(broker: StoreOwner, run: Callable[[], Answer]) -> Answer:
 
 
 class _RequestAttempts:
-    """The attempts of a request, until one has all the bytes that it needs."""
+    """Repeats a request until all bytes that it needs have been read from the store."""
 
     def __init__(self, broker: StoreOwner, store: StoreFileSystem, run: Callable[[], Answer]) -> None:
         self._broker = broker

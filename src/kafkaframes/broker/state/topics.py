@@ -66,7 +66,7 @@ class Partition:
         return len(self.in_sync) < min(self.min_insync_replicas, len(self.replicas))
 
     def add_to_isr(self, node_id: int) -> None:
-        """Add a node to the ISR. If it has no replica, it gets the leader's."""
+        """Add a node to the ISR. If the node is not a replica yet, it replaces the leader in the replica list."""
         if node_id not in self.replicas:
             self.replicas = tuple(node_id if replica == self.leader_id else replica for replica in self.replicas)
             self.in_sync = tuple(replica for replica in self.in_sync if replica in self.replicas)

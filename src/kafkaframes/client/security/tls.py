@@ -180,7 +180,7 @@ def _read_pem(text: str, key_password: str | None) -> StoreContent:
 
 
 def _iterate_pem_sections(text: str) -> Iterator[str]:
-    """Yield each section from BEGIN to END, also from text in one line, as settings may have it."""
+    """Yield the PEM sections of a text. The text may be a single line, as in a properties file."""
     for part in text.split("-----BEGIN ")[1:]:
         label, _, rest = part.partition("-----")
         body, end, _ = rest.partition("-----END ")

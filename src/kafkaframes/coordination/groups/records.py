@@ -162,7 +162,7 @@ GroupT = TypeVar("GroupT", bound=EpochGroup[Any, Any])
 
 
 class ModernRecords(ABC, Generic[GroupT, MemberT]):
-    """The records of one group type.
+    """Encodes and decodes the stored records of one type of group with epochs (consumer, share or streams).
 
     Attributes:
         types: record types of a member, the group epoch, the target epoch, a target assignment, a current assignment,

@@ -113,6 +113,8 @@ class ConfiguredTopology:
 
 
 class _TopicsNotReadyError(Exception):
+    """Topics of a topology are missing, or their partition counts differ."""
+
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
         self.status = TopologyStatus(code, detail)

@@ -83,7 +83,7 @@ class MessageWeigher:
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
         for part in messages.split_by_label() if counts_sections else [messages]:
             for number, proposed_form in enumerate(layouts):
-                _PairWeigher(self, part, proposed_form, is_first=number == 0).weigh()
+                _LayoutPairMeasurer(self, part, proposed_form, is_first=number == 0).weigh()
 
     def compute_sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages. Sizes of the same array and plan are computed once."""
@@ -125,8 +125,8 @@ class MessageWeigher:
         return self.outcome.weight_of(group)
 
 
-class _PairWeigher:
-    """The weighing of messages in one pair of layouts. Messages that cannot be encoded are counted by reason."""
+class _LayoutPairMeasurer:
+    """Measures messages in the old and in the new layout. Messages that cannot be encoded are counted by reason."""
 
     def __init__(self, bench: MessageWeigher, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
         self.weigher, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
@@ -135,7 +135,7 @@ class _PairWeigher:
 
     @property
     def array(self) -> pa.StructArray:
-        """The messages, with their headers if these are weighed."""
+        """The messages, with their headers if the proposal changes headers."""
         frames = self.messages.frames
         return frames if self.weigher.proposal.has_headers else frames.field("body")
 

@@ -160,8 +160,8 @@ class UseCounts:
 
 
 @dataclass
-class UsesOfInputs:
-    """The uses of APIs and record formats in all inputs."""
+class UsageSummary:
+    """The APIs and record formats that the clients in all inputs of an audit use."""
 
     apis: dict[ApiUse, UseCounts] = field(default_factory=dict)
     formats: dict[FormatUse, UseCounts] = field(default_factory=dict)
@@ -291,7 +291,7 @@ def find_release(name: str | None) -> Release:
         raise OptionError(f"`target` {name}: {error}") from None
 
 
-def audit_uses(uses: UsesOfInputs, target: Release, apis: ApiRegistry = CATALOG, *, is_strict: bool = False) -> Audit:
+def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG, *, is_strict: bool = False) -> Audit:
     """Judge all uses against a release. If ``is_strict``, the exit status is 5 if parts of the input are unread."""
     findings_by_client: dict[ClientIdentity, list[AuditVerdict]] = {}
     versions: dict[ClientIdentity, dict[int, set[int]]] = {}
@@ -334,7 +334,7 @@ def _sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
     )
 
 
-def _list_notes(uses: UsesOfInputs) -> Iterator[str]:
+def _list_notes(uses: UsageSummary) -> Iterator[str]:
     yield from uses.notes
     if uses.without_api:
         yield f"{uses.without_api} requests are not in the input as far as their API: they are not judged"

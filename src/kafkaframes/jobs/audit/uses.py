@@ -17,7 +17,7 @@ from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.capture.request_log import LogReader
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.audit.audit import ApiUse, ClientIdentity, FormatUse, UsesOfInputs
+from kafkaframes.jobs.audit.audit import ApiUse, ClientIdentity, FormatUse, UsageSummary
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.protocol.spec.releases import Release
@@ -51,7 +51,7 @@ _READ_CHUNK_BYTES: Final = 1 << 20
 
 
 def count_uses(
-    files: Sequence[str], target: Release, uses: UsesOfInputs, *, ports: Sequence[int] = (), apis: ApiRegistry = CATALOG
+    files: Sequence[str], target: Release, uses: UsageSummary, *, ports: Sequence[int] = (), apis: ApiRegistry = CATALOG
 ) -> None:
     """Count the API calls in files. Unread parts of the files are added to the coverage of ``uses``.
 
@@ -124,7 +124,7 @@ def _parse_max_versions(response: Any) -> dict[int, int]:
     return {key: max_versions for key, max_versions in pairs if isinstance(key, int) and isinstance(max_versions, int)}
 
 
-def _count_batch(batch: pa.RecordBatch, uses: UsesOfInputs, limits: Mapping[tuple[str, int], int]) -> None:
+def _count_batch(batch: pa.RecordBatch, uses: UsageSummary, limits: Mapping[tuple[str, int], int]) -> None:
     table = pa.Table.from_batches([batch.drop_columns(["records"])])
     has_api = table.column("apiKey").is_valid()
     uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0
@@ -153,7 +153,7 @@ def _microseconds(time: Any) -> int | None:
     return None if time is None else pa.scalar(time, TIMESTAMP_TYPE).cast(pa.int64()).as_py()
 
 
-def _count_record_formats(batch: pa.RecordBatch, uses: UsesOfInputs) -> None:
+def _count_record_formats(batch: pa.RecordBatch, uses: UsageSummary) -> None:
     """Count record sets of formats 0 and 1."""
     records = batch.column("records")
     if records.null_count == len(records):
@@ -184,7 +184,7 @@ def is_log(path: str) -> bool:
     return location.suffix == ".log" and location.stem.isdecimal()
 
 
-def count_log_formats(paths: Sequence[str], uses: UsesOfInputs) -> None:
+def count_log_formats(paths: Sequence[str], uses: UsageSummary) -> None:
     """Count the batches and messages of logs by topic and format, from the batch headers.
 
     Unreadable segments, and bytes after the last batch, are added to the coverage of ``uses``.

@@ -31,9 +31,9 @@ from kafkaframes.jobs.job import (
 from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.scan.ranges import check_partitions
 from kafkaframes.scan.selection import Selection
-from kafkaframes.storage.cleaner.filter import RoundStatistics
+from kafkaframes.storage.cleaner.filter import CleaningStatistics
 from kafkaframes.storage.cleaner.latest import MapFullError
-from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan
+from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan
 from kafkaframes.storage.cleaner.round import clean_partition, copy_unchanged_files, preview_partition
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
@@ -132,7 +132,9 @@ def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
         return TaskAttempt(str(directory), _describe_partition(task, plan, tally))
 
 
-def _describe_partition(task: CompactionTask, plan: RoundPlan, tally: RoundStatistics | None) -> CompactedPartition:
+def _describe_partition(
+    task: CompactionTask, plan: CleaningPlan, tally: CleaningStatistics | None
+) -> CompactedPartition:
     partition = CompactedPartition(
         str(task.partition.topic_partition),
         plan.first_dirty_offset,

@@ -39,8 +39,8 @@ from kafkaframes.jobs.compact.stages import (
 )
 from kafkaframes.jobs.job import Runner
 from kafkaframes.storage.cleaner.exchange import MAX_RUN_ENTRIES, Secret, choose_bucket_count
-from kafkaframes.storage.cleaner.filter import RoundStatistics
-from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
+from kafkaframes.storage.cleaner.filter import CleaningStatistics
+from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan, group_segments
 from kafkaframes.storage.cleaner.round import SourceSegment, sources_of
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files import atomic
@@ -125,8 +125,8 @@ class PartitionCompaction:
 
 
 @dataclass(slots=True)
-class StagedRound:
-    """The cleaning of one partition in steps, each of which many workers run.
+class StagedCompaction:
+    """The compaction of one partition in steps. Many workers run each step.
 
     Attributes:
         rises: whether offsets increase. Otherwise one worker has to clean the partition.
@@ -138,10 +138,10 @@ class StagedRound:
     job: PartitionCompaction
     settings: CleanerSettings
     limits: SplitSettings
-    plan: RoundPlan
+    plan: CleaningPlan
     rises: bool = True
     fits: bool = True
-    tally: RoundStatistics = field(default_factory=RoundStatistics)
+    tally: CleaningStatistics = field(default_factory=CleaningStatistics)
     _chunks: list[LogChunk] = field(default_factory=list)
     _has_facts: list[bool] = field(default_factory=list)
     _states: list[CleanedTransactions] = field(default_factory=list)
@@ -302,7 +302,7 @@ class StagedRound:
 
 def clean_partitions(
     jobs: Sequence[PartitionCompaction], settings: CleanerSettings, work_split: SplitSettings, run: Runner
-) -> list[StagedRound | None]:
+) -> list[StagedCompaction | None]:
     """Clean partitions, or only count the records that would be removed. The result of a partition that cannot be split
     is ``None``.
 
@@ -310,7 +310,7 @@ def clean_partitions(
         LogDirError: as ``cleaner.clean_partition``. The caller then has to remove the targets.
     """
     plans = work_split.run_step([CompactionPlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
-    rounds = [StagedRound(job, settings, work_split, plan) for job, plan in zip(jobs, plans, strict=True)]
+    rounds = [StagedCompaction(job, settings, work_split, plan) for job, plan in zip(jobs, plans, strict=True)]
     nonempty_rounds = [staged_round for staged_round in rounds if not staged_round.plan.is_empty]
     try:
         for staged_round in nonempty_rounds:
@@ -327,7 +327,7 @@ def clean_partitions(
     ]
 
 
-def _make_directories(staged_round: StagedRound) -> None:
+def _make_directories(staged_round: StagedCompaction) -> None:
     for directory in (staged_round.scratch, staged_round.job.target)[: 1 + staged_round.job.writes]:
         with atomic.name_path_in_errors(directory):
             if directory.exists():  # output of a killed job

@@ -20,9 +20,9 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
-from kafkaframes.storage.cleaner.filter import BatchFilter, RoundStatistics
+from kafkaframes.storage.cleaner.filter import BatchFilter, CleaningStatistics
 from kafkaframes.storage.cleaner.latest import mask_counted_records
-from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, plan_round
+from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan, plan_round
 from kafkaframes.storage.cleaner.round import (
     SourceSegment,
     copy_unchanged_files,
@@ -116,7 +116,7 @@ class CompactionPlanTask:
         """The size of the segments, in bytes. The task reads only their batch headers."""
         return self.partition.size_bytes
 
-    def execute(self) -> RoundPlan:
+    def execute(self) -> CleaningPlan:
         """Return the plan."""
         return plan_round(self.filesystem, self.partition, self.settings)
 
@@ -297,7 +297,7 @@ class FirstPassTask(_ChunkTask):
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
-    """A task that decides which entries of a range of buckets remain."""
+    """A task that decides, for a range of key-hash buckets, which records are the last of their key."""
 
     entries: tuple[tuple[str, tuple[int, ...]], ...]
     verdicts: str
@@ -338,7 +338,7 @@ class SecondPassResult:
     """The result of the second pass over a chunk. ``overflows``: whether a new segment has too many offsets."""
 
     parts: list[OutputPart] = field(default_factory=list)
-    tally: RoundStatistics = field(default_factory=RoundStatistics)
+    tally: CleaningStatistics = field(default_factory=CleaningStatistics)
     overflows: bool = False
 
 
@@ -448,7 +448,7 @@ class CopyTask:
     """A task that copies the files that the cleaning does not change."""
 
     filesystem: FileSystem
-    plan: RoundPlan
+    plan: CleaningPlan
     directory: str
     deleted_bases: frozenset[int]
     rewritten_bases: frozenset[int]

@@ -23,7 +23,7 @@ log = logging.getLogger("kafkaframes.jobs")
 
 
 class QuestionHandler(Protocol):
-    """The service that a process provides."""
+    """The interface of an object that answers the questions sent to a process."""
 
     def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question.
@@ -41,6 +41,8 @@ class QuestionHandler(Protocol):
 
 
 class _QuestionConnection(socketserver.StreamRequestHandler):
+    """A connection with one question. It is closed after the answer."""
+
     server: _SocketServer
 
     def handle(self) -> None:
@@ -71,6 +73,8 @@ class _QuestionConnection(socketserver.StreamRequestHandler):
 
 
 class _SocketServer(socketserver.ThreadingUnixStreamServer):
+    """A Unix socket server with a thread for each connection."""
+
     daemon_threads = True
     request_queue_size = 128
 

@@ -115,15 +115,15 @@ _RECORD_LINE = plan_line(
 
 
 @dataclass(frozen=True, slots=True)
-class _LineEnding:
-    """The common end of a segment's lines, except of record lines, and the line plans that contain it."""
+class _LineSuffix:
+    """The text that ends each batch line and message line of a segment, and the compiled lines that contain it."""
 
     text: bytes
     batch: CompiledLine
     message: CompiledLine
 
     @classmethod
-    def for_path(cls, path: str) -> _LineEnding:
+    def for_path(cls, path: str) -> _LineSuffix:
         origin = SegmentOrigin.parse_path(path)
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}
@@ -153,7 +153,7 @@ class JsonLinesDump:
     faults: list[KafkaframesError] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[bytes]:
-        ending = _LineEnding.for_path(self.file.path)
+        ending = _LineSuffix.for_path(self.file.path)
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += errors_by_batch(chunk).values()
@@ -177,7 +177,7 @@ def dump_json_lines(paths: Iterable[str], options: JsonLinesOptions | None = Non
         yield from JsonLinesDump(file, options or JsonLinesOptions())
 
 
-def _render_chunk(chunk: DecodedBatches, ending: _LineEnding, options: JsonLinesOptions) -> bytes:
+def _render_chunk(chunk: DecodedBatches, ending: _LineSuffix, options: JsonLinesOptions) -> bytes:
     columns = build_batch_columns(chunk)
     fields, unreadable_records = _build_control_fields(chunk)
     records = _RECORD_LINE.render_lines(_build_record_columns(chunk, options, fields), len(chunk.index.offsets))
@@ -203,7 +203,7 @@ def _render_chunk(chunk: DecodedBatches, ending: _LineEnding, options: JsonLines
     return b"".join(chunks)
 
 
-def _render_batches(columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], ending: _LineEnding) -> list[memoryview]:
+def _render_batches(columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], ending: _LineSuffix) -> list[memoryview]:
     """Return the line of each batch. Lines of formats 0 and 1 have no base timestamp; most logs have one form only."""
     rendered_forms = [
         line.render_lines(slice_rows(columns, 0, len(is_v2)), len(is_v2)) if is_form.any() else None
@@ -268,7 +268,7 @@ def _find_special_batches(chunk: DecodedBatches) -> set[int]:
     return set(np.flatnonzero(has_unknown_format | is_truncated | is_later_format | is_unopened).tolist())
 
 
-def _render_special_batch(chunk: DecodedBatches, batch: int, ending: _LineEnding) -> bytes:
+def _render_special_batch(chunk: DecodedBatches, batch: int, ending: _LineSuffix) -> bytes:
     fields: dict[str, Any] = {"type": "batch"}
     count = int(chunk.reached_counts[batch])
     try:

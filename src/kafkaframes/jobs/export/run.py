@@ -149,8 +149,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Work:
-    """The remaining work of an export, given the journal of its destination.
+class RemainingWork:
+    """The segments that an export still has to write, and the results of earlier runs.
 
     Attributes:
         names: names of all selected segments, in order.
@@ -190,15 +190,17 @@ def export_segments(
         OptionError: the destination cannot be written, or has another export. ``run`` may raise other errors.
     """
 
-    def find_work() -> Work:
+    def find_work() -> RemainingWork:
         finished = find_finished_segments(settings, tasks)
-        return Work([task.name for task in tasks], plan_files(tasks, finished), finished, internal_topics, notes)
+        return RemainingWork(
+            [task.name for task in tasks], plan_files(tasks, finished), finished, internal_topics, notes
+        )
 
     return export_work(find_work, settings, settings.stored_fingerprint(), run=run, overwrite=overwrite)
 
 
 def export_work(
-    find_work: Callable[[], Work],
+    find_work: Callable[[], RemainingWork],
     settings: ExportTaskSettings,
     stored_fingerprint: dict[str, Any],
     *,

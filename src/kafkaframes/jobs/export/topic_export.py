@@ -26,7 +26,7 @@ from kafkaframes.jobs.export.positions import (
     TopicPartition,
     number_of_topic_id,
 )
-from kafkaframes.jobs.export.run import Outcome, Work, export_to_single_file, export_work
+from kafkaframes.jobs.export.run import Outcome, RemainingWork, export_to_single_file, export_work
 from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, SegmentResult, open_journal, read_journal
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
@@ -83,7 +83,7 @@ class TopicExport:
         fingerprint = settings.stored_fingerprint() | _SOURCE
         return export_work(self._find_work, settings, fingerprint, run=run, overwrite=overwrite)
 
-    def _find_work(self) -> Work:
+    def _find_work(self) -> RemainingWork:
         to = self.settings.to
         contents = read_contents(to)
         plan = self.plan(contents)
@@ -97,7 +97,7 @@ class TopicExport:
         ]
         selected_tasks = sorted([*(result.task for result in selected_results), *tasks], key=_order_of)
         outputs = frozenset(result.output for result in done.values() if result.output is not None)
-        return Work(
+        return RemainingWork(
             [task.name for task in selected_tasks],
             [(task,) for task in tasks],
             FinishedSegments({result.task.name: result for result in selected_results}, {}, outputs),
@@ -106,7 +106,7 @@ class TopicExport:
 
 
 @dataclass(frozen=True)
-class Contents:
+class DestinationContents:
     """The records of live topics that a destination has, according to its journal and its files.
 
     Attributes:
@@ -168,7 +168,7 @@ class Contents:
             yield _part_of(task, position, end)
 
 
-def read_contents(to: str) -> Contents:
+def read_contents(to: str) -> DestinationContents:
     """Read the journal of a destination. Results whose file is missing or has another size are not valid."""
     results = [result for result in recorded_results(to).values() if result.output is None or has_output(to, result)]
     starts: dict[TopicPartition, int] = {}
@@ -181,10 +181,10 @@ def read_contents(to: str) -> Contents:
                 starts |= {(topic, int(partition)): start for partition, start in partitions.items()}
             topic_ids |= plan["topic_ids"]
             gaps += [Gap(*gap) for gap in plan["gaps"]]
-    return Contents(sorted(results, key=lambda result: _order_of(result.task)), starts, topic_ids, gaps)
+    return DestinationContents(sorted(results, key=lambda result: _order_of(result.task)), starts, topic_ids, gaps)
 
 
-def _new_facts(plan: IncrementPlan, contents: Contents) -> dict[str, Any] | None:
+def _new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, Any] | None:
     """Return the facts of a plan that the journal does not have, as JSON values; None if it has all."""
     starts = {name: start for name, start in plan.starts.items() if name not in contents.starts}
     topic_ids = {name: one for name, one in plan.topic_ids.items() if name not in contents.topic_ids}

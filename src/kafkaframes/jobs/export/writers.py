@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_headers, to_json_line
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.wire.primitives import decode_java_text
 
 ROW_GROUP_ROWS = 400_000
@@ -78,17 +78,20 @@ class ParquetOutput:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows, and write row groups that are full."""
-        batch = _separate_far_times(batch)
-        if FAR_TIMESTAMPS_COLUMN in batch.schema.names and FAR_TIMESTAMPS_COLUMN not in self._schema.names:
-            self._add_far_times_column()
+        batch = _separate_out_of_range_timestamps(batch)
+        if (
+            OUT_OF_RANGE_TIMESTAMPS_COLUMN in batch.schema.names
+            and OUT_OF_RANGE_TIMESTAMPS_COLUMN not in self._schema.names
+        ):
+            self._add_out_of_range_column()
         self._waiting.append(_add_missing_columns(batch, self._schema))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
             self._write_row_group()
 
-    def _add_far_times_column(self) -> None:
-        """Restart the file with the column ``FAR_TIMESTAMPS_COLUMN``, and copy the row groups that were written."""
+    def _add_out_of_range_column(self) -> None:
+        """Restart the file with ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``, and copy the row groups that were already written."""
         import pyarrow.parquet
 
         with self._prevent_second_close():
@@ -99,16 +102,16 @@ class ParquetOutput:
         old_schema = f"{self._path}.narrow"
         if rows:
             _move_file(self._path, old_schema)
-        self._open_writer(self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64())))
+        self._open_writer(self._schema.append(pa.field(OUT_OF_RANGE_TIMESTAMPS_COLUMN, pa.int64())))
         self._waiting = [_add_missing_columns(batch, self._schema) for batch in self._waiting]
         if rows:
             with _open_output(old_schema, "rb") as file:
                 source = pyarrow.parquet.ParquetFile(file)
                 for number in range(source.num_row_groups):
                     group = source.read_row_group(number)
-                    table = group.append_column(FAR_TIMESTAMPS_COLUMN, pa.nulls(group.num_rows, pa.int64())).cast(
-                        self._schema
-                    )
+                    table = group.append_column(
+                        OUT_OF_RANGE_TIMESTAMPS_COLUMN, pa.nulls(group.num_rows, pa.int64())
+                    ).cast(self._schema)
                     self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
             _remove_file(old_schema)
 
@@ -137,10 +140,10 @@ class ParquetOutput:
             raise
 
 
-def _separate_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _separate_out_of_range_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with null timestamps where microseconds would overflow.
 
-    ``FAR_TIMESTAMPS_COLUMN`` contains these timestamps as numbers.
+    ``OUT_OF_RANGE_TIMESTAMPS_COLUMN`` contains these timestamps as numbers.
     """
     times = batch.column("timestamp")
     if times.type.unit != "ms":
@@ -150,13 +153,13 @@ def _separate_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     is_near = pc.if_else(is_far.is_null(), times, pa.scalar(None, times.type))
     batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", is_near)
-    return batch.append_column(FAR_TIMESTAMPS_COLUMN, is_far)
+    return batch.append_column(OUT_OF_RANGE_TIMESTAMPS_COLUMN, is_far)
 
 
 def _add_missing_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with all columns of a schema."""
-    if FAR_TIMESTAMPS_COLUMN in schema.names and FAR_TIMESTAMPS_COLUMN not in batch.schema.names:
-        batch = batch.append_column(FAR_TIMESTAMPS_COLUMN, pa.nulls(batch.num_rows, pa.int64()))
+    if OUT_OF_RANGE_TIMESTAMPS_COLUMN in schema.names and OUT_OF_RANGE_TIMESTAMPS_COLUMN not in batch.schema.names:
+        batch = batch.append_column(OUT_OF_RANGE_TIMESTAMPS_COLUMN, pa.nulls(batch.num_rows, pa.int64()))
     return batch.select(schema.names)
 
 

@@ -103,6 +103,8 @@ async def mirror_clusters(
 
 @dataclass(slots=True)
 class _MirrorRun:
+    """One run of a mirror: its settings, its report, and the state of each partition."""
+
     source: str
     target: str
     settings: MirrorSettings

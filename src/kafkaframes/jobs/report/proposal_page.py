@@ -35,6 +35,8 @@ _Card: TypeAlias = tuple[str, Markup]  # title in the list of sections, and the 
 
 
 class _WeightRow(NamedTuple):
+    """A table row: a label, and the message sizes before and after the proposal."""
+
     name: str
     weight: Weight
 

@@ -18,7 +18,7 @@ from kafkaframes.jobs.analyze.outcome import WeighingResult
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
-from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, UsesOfInputs, audit_uses
+from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, UsageSummary, audit_uses
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec.releases import find_release
@@ -160,7 +160,7 @@ def make_traffic_report(
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
     report.kip_636 = weigh_share(WeighingTask(TrafficTask(tuple(files), ports=tuple(ports)), question))
-    uses = UsesOfInputs()
+    uses = UsageSummary()
     count_uses(files, find_release(target), uses, ports=ports, apis=question.apis)
     report.audit = audit_uses(uses, find_release(target), question.apis)
     return report

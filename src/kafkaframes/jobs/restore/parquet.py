@@ -33,7 +33,7 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.jobs.row_counts import check_row_counts
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, merge_far_times
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN, merge_out_of_range_timestamps
 from kafkaframes.scan.ranges import expand_bound
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
@@ -42,7 +42,7 @@ from kafkaframes.wire.integers import MAX_INT32
 SORTED_RATIO = 8  # memory limit for sorting a partition, in multiples of the budget
 MAX_SORTED_BYTES = MAX_INT32  # limit of an Arrow column
 _HIVE_PARTITIONING = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
-_READ_COLUMNS = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMESTAMPS_COLUMN)
+_READ_COLUMNS = (*COLUMNS, "timestampType", "timestamp_type", OUT_OF_RANGE_TIMESTAMPS_COLUMN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,13 +348,13 @@ def _is_ordered(task: ParquetTask) -> bool:
 
 
 def _read_batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    has_far_times = FAR_TIMESTAMPS_COLUMN in columns and any(
-        FAR_TIMESTAMPS_COLUMN in column_names_of(path) for path in task.files
+    has_out_of_range_timestamps = OUT_OF_RANGE_TIMESTAMPS_COLUMN in columns and any(
+        OUT_OF_RANGE_TIMESTAMPS_COLUMN in column_names_of(path) for path in task.files
     )
     for path in task.files:
         topic_partition = None if task.is_hive else task.source
         batches = read_rows(path, columns, budget_bytes=task.budget_bytes, topic_partition=topic_partition)
-        yield from map(merge_far_times, batches) if has_far_times else batches
+        yield from map(merge_out_of_range_timestamps, batches) if has_out_of_range_timestamps else batches
 
 
 @contextmanager

@@ -30,7 +30,7 @@ Sizes = npt.NDArray[np.int64]
 
 
 class RowGroupReadPlan(NamedTuple):
-    """The way to read the columns of a row group.
+    """How to read the columns of a Parquet row group.
 
     Attributes:
         dictionaries: paths of columns to read as dictionaries.

@@ -59,7 +59,7 @@ class LostBytes(NamedTuple):
 
 
 class BatchRun(NamedTuple):
-    """Valid batches in order.
+    """Consecutive valid batches of a source.
 
     Attributes:
         batches: columns of the batches. Positions are relative to ``data``.
@@ -102,6 +102,8 @@ def read_valid_batches(part: SegmentPart, losses: list[LostBytes], *, skip: bool
 
 
 class _Stop(NamedTuple):
+    """The position and the reason at which reading a segment stopped."""
+
     position: int
     reason: str
     is_torn: bool = False

@@ -41,9 +41,9 @@ from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.task import OWN_DIRECTORY
 from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.content import build_dead_letter_schema
-from kafkaframes.jobs.tables.files import DataFile, DeadLetterDirectory, columns_with_far_times, discard_files
+from kafkaframes.jobs.tables.files import DataFile, DeadLetterDirectory, add_out_of_range_column, discard_files
 from kafkaframes.jobs.tables.settings import LATEST, RAW
-from kafkaframes.jobs.tables.state import STAGING_DIRECTORY, RacedError, Table, TableCommit, TableState
+from kafkaframes.jobs.tables.state import STAGING_DIRECTORY, CommitConflictError, Table, TableCommit, TableState
 from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
 RUNS_DIRECTORY = f"{OWN_DIRECTORY}/runs"
@@ -195,7 +195,7 @@ class TableCommitter:
         for _ in range(MAX_COMMIT_ATTEMPTS):
             try:
                 table.commit_files(commit, state)
-            except RacedError as error:
+            except CommitConflictError as error:
                 reason = str(error)
             except Exception as error:
                 if self._check_committed(commit, since) is False:
@@ -354,7 +354,7 @@ class DeadLetters:
             after={name: max(of_table.after[name], state_before[name] or 0) for name in names},
             settings=DEAD_LETTER_SETTINGS,
             files=tuple(result),
-            columns=columns_with_far_times(self._columns, result),
+            columns=add_out_of_range_column(self._columns, result),
             gaps=(),
             latest=False,
             replaces=False,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.makers import HEADERS_TYPE
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import DecodingOptions
 
@@ -36,8 +36,8 @@ _BASE_COLUMNS = pa.schema(
     ]
 )
 HEADERS_COLUMN = pa.field("headers", HEADERS_TYPE)
-FAR_TIMESTAMPS_FIELD = pa.field(
-    FAR_TIMESTAMPS_COLUMN, pa.int64()
+OUT_OF_RANGE_TIMESTAMPS_FIELD = pa.field(
+    OUT_OF_RANGE_TIMESTAMPS_COLUMN, pa.int64()
 )  # added to a table with the first record that needs it
 
 
@@ -232,7 +232,7 @@ MAX_LATEST_COMMIT_BYTES = 256 << 20  # log bytes in a commit; all keys of a comm
 
 @dataclass(frozen=True)
 class TableContent:
-    """The kind of rows in a table.
+    """The content of a table: one row per record, or one row per key.
 
     Attributes:
         decoding: how values are decoded; None keeps their bytes in ``value``.

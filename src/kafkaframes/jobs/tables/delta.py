@@ -32,7 +32,7 @@ from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.jobs.tables.state import (
     NOTE_KEY,
     SETTINGS_KEY,
-    RacedError,
+    CommitConflictError,
     TableCommit,
     TableState,
     flatten_partitions,
@@ -179,7 +179,7 @@ class DeltaTable:
         try:
             (self._merge_changes if commit.latest else self._append_files)(commit, state, schema)
         except self._library.exceptions.CommitFailedError as error:
-            raise RacedError(str(error)) from error
+            raise CommitConflictError(str(error)) from error
 
     def _append_files(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
         """Append the data files, or replace the table's contents with them."""
@@ -206,7 +206,7 @@ class DeltaTable:
             )
         except library.exceptions.DeltaError as error:
             if library.DeltaTable.is_deltatable(self.root):
-                raise RacedError(str(error)) from error
+                raise CommitConflictError(str(error)) from error
             raise
 
     def _merge_changes(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:

@@ -28,10 +28,10 @@ from kafkaframes.jobs.export.task import (
 )
 from kafkaframes.jobs.export.topic_task import TopicTask
 from kafkaframes.jobs.export.writers import OutputFile, to_output_rows
-from kafkaframes.jobs.tables.content import FAR_TIMESTAMPS_FIELD, RAW_CONTENT, TableContent
+from kafkaframes.jobs.tables.content import OUT_OF_RANGE_TIMESTAMPS_FIELD, RAW_CONTENT, TableContent
 from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.scan import BatchHeaders
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
 
@@ -103,7 +103,7 @@ class DataFile:
         bounds: smallest value, largest value and null count of each column of ``MEASURED_COLUMNS`` (timestamps in
             microseconds).
         dead: file of records that could not be converted to rows; None if there are none.
-        has_far_times: whether the file has the column ``FAR_TIMESTAMPS_COLUMN``.
+        has_out_of_range_timestamps: whether the file has the column ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``.
     """
 
     job: DataFileJob
@@ -114,7 +114,7 @@ class DataFile:
     records: int = 0
     bounds: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     dead: DataFile | None = None
-    has_far_times: bool = False
+    has_out_of_range_timestamps: bool = False
 
     @property
     def failed(self) -> bool:
@@ -226,7 +226,7 @@ def _set_file_facts(data_file: DataFile, output: OutputFile, path: str) -> None:
             footer.num_rows,
             _read_bounds(footer),
         )
-        data_file.has_far_times = FAR_TIMESTAMPS_COLUMN in footer.schema.names
+        data_file.has_out_of_range_timestamps = OUT_OF_RANGE_TIMESTAMPS_COLUMN in footer.schema.names
 
 
 def _copy_records(
@@ -249,7 +249,7 @@ def to_table_rows(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
     columns["timestamp"], far_times = separate_instants(columns["timestamp"])
     if far_times is not None:
-        columns[FAR_TIMESTAMPS_COLUMN] = far_times
+        columns[OUT_OF_RANGE_TIMESTAMPS_COLUMN] = far_times
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -282,9 +282,13 @@ def _read_bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
     return result
 
 
-def columns_with_far_times(columns: pa.Schema, files: Iterable[DataFile]) -> pa.Schema:
-    """Return the columns of a commit, which include ``FAR_TIMESTAMPS_COLUMN`` only if one of its files has it."""
-    return columns.append(FAR_TIMESTAMPS_FIELD) if any(file.has_far_times for file in files) else columns
+def add_out_of_range_column(columns: pa.Schema, files: Iterable[DataFile]) -> pa.Schema:
+    """Return the columns of a commit, with ``OUT_OF_RANGE_TIMESTAMPS_COLUMN`` if one of the files has it."""
+    return (
+        columns.append(OUT_OF_RANGE_TIMESTAMPS_FIELD)
+        if any(file.has_out_of_range_timestamps for file in files)
+        else columns
+    )
 
 
 def _make_directory(path: str) -> None:

@@ -39,7 +39,7 @@ from kafkaframes.jobs.tables.iceberg_files import describe_data_files, find_colu
 from kafkaframes.jobs.tables.state import (
     NOTE_KEY,
     SETTINGS_KEY,
-    RacedError,
+    CommitConflictError,
     TableCommit,
     TableState,
     make_state_from_note,
@@ -219,7 +219,7 @@ class IcebergTable:
                 else:
                     self._add_files(transaction, paths, {NOTE_KEY: note})
         except CommitFailedException as error:
-            raise RacedError(str(error)) from error
+            raise CommitConflictError(str(error)) from error
 
     def _add_files(self, transaction: Any, paths: list[str], properties: dict[str, str]) -> None:
         metadata = transaction.table_metadata

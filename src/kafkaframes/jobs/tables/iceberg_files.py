@@ -72,11 +72,15 @@ class _Footer(_FooterWrapper):
 
 
 class _RowGroupWrapper(_FooterWrapper):
+    """A row group of a Parquet footer whose columns are ``_ColumnWrapper`` objects."""
+
     def column(self, number: int) -> _ColumnWrapper:
         return _ColumnWrapper(self._part.column(number))
 
 
 class _ColumnWrapper(_FooterWrapper):
+    """A column chunk of a Parquet footer, with numeric bounds for dates and timestamps."""
+
     @property
     def statistics(self) -> Any:
         statistics = self._part.statistics
@@ -85,6 +89,8 @@ class _ColumnWrapper(_FooterWrapper):
 
 
 class _NumericBounds(_FooterWrapper):
+    """Column statistics with the raw numbers of a date or timestamp as minimum and maximum."""
+
     @property
     def min(self) -> Any:
         return self._part.min_raw

@@ -24,7 +24,7 @@ from kafkaframes.jobs.export.task import OWN_DIRECTORY
 from kafkaframes.jobs.tables.content import find_column_changes, merge_columns
 from kafkaframes.jobs.tables.state import (
     STAGING_DIRECTORY,
-    RacedError,
+    CommitConflictError,
     TableCommit,
     TableState,
     make_state_from_note,
@@ -141,7 +141,7 @@ def _create_file(path: Path, text: str, *, temporary: Path) -> None:
     """Create a complete file atomically, without replacing an existing one.
 
     Raises:
-        RacedError: the file exists.
+        CommitConflictError: the file exists.
     """
     try:
         with open(temporary, "w") as file:
@@ -150,6 +150,6 @@ def _create_file(path: Path, text: str, *, temporary: Path) -> None:
             os.fsync(file.fileno())
         os.link(temporary, path)
     except FileExistsError as error:
-        raise RacedError(f"{path} is there already") from error
+        raise CommitConflictError(f"{path} is there already") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ from kafkaframes.jobs.tables.committing import (
     remove_orphans,
 )
 from kafkaframes.jobs.tables.content import RAW_CONTENT, TableContent
-from kafkaframes.jobs.tables.files import DataFile, DataFileJob, columns_with_far_times, discard_files, write_data_file
+from kafkaframes.jobs.tables.files import DataFile, DataFileJob, add_out_of_range_column, discard_files, write_data_file
 from kafkaframes.jobs.tables.settings import COMMIT_LOG_BYTES
 from kafkaframes.jobs.tables.state import (
     Table,
@@ -198,7 +198,7 @@ class TableRun:
             topic_ids={topic: table_plan.topic_ids[topic] for topic, _ in ends_after if topic in table_plan.topic_ids},
             settings=self._content_settings,
             files=tuple(file for file in kept_files if file.records),
-            columns=columns_with_far_times(self._columns, kept_files),
+            columns=add_out_of_range_column(self._columns, kept_files),
             gaps=tuple(gap for gap in table_plan.gaps if (gap.topic, gap.partition) in ends_after),
             replaces=replaces,
             latest=self._content.latest,

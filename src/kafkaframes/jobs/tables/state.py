@@ -144,8 +144,8 @@ class TableCommit:
         return all((None if state is None else state.end_of(name)) == end for name, end in self.before.items())
 
 
-class RacedError(Exception):
-    """Another writer committed first, and this commit added nothing."""
+class CommitConflictError(Exception):
+    """Another writer committed first, so this commit was not applied."""
 
 
 def stored_table_settings(settings: ExportTaskSettings, *, isolation: str) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Table(Protocol):
         """Commit on top of the state that was read last.
 
         Raises:
-            RacedError: the table has changed since it was read, and nothing was added.
+            CommitConflictError: the table has changed since it was read, and nothing was added.
         """
 
     def compact_small_files(self) -> None:

@@ -65,7 +65,7 @@ def open_table(
 
 @dataclass(frozen=True)
 class TableWithDeadLetters:
-    """A table and its dead-letter table. Both are opened again for each round."""
+    """Functions that open a table and its dead-letter table. A continuous run opens both again for each increment."""
 
     table: Callable[[], Table]
     dead_letters: Callable[[], Table]
@@ -264,7 +264,7 @@ def _read_schema_file(path: str, mode: str) -> bytes:
 
 
 class _SampleCompleteError(Exception):
-    """The sample is complete."""
+    """Ends a read early because the sample of records is complete."""
 
 
 def sample_values(tasks: Iterable[ExportTask], settings: ExportTaskSettings) -> list[bytes | None]:

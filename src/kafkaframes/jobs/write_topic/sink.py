@@ -223,7 +223,7 @@ class TopicSink:
         self._last = None if marker is None else CommittedBatch(identity, marker)
 
     def _fetch_newest_marker(self, identity: ProducerIdentity, batch: StreamBatch) -> Marker | None:
-        """Return the newest marker that this batch must continue, also if another writer committed it."""
+        """Return the newest marker, which this batch must follow, even if another writer committed it."""
         if self._last is not None:
             producer_id, epoch = self._last.identity
             if identity == (producer_id, epoch + 1):

@@ -133,6 +133,8 @@ class ColumnProgram:
 
 
 class _ProgramCompiler:
+    """A compiler of one message plan to a ``ColumnProgram``."""
+
     def __init__(self, plan: MessagePlan) -> None:
         self.plan = plan
         self.ops: list[list[int]] = []

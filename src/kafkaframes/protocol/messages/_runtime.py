@@ -235,7 +235,7 @@ def make_run_format(
 
 
 class ShapePackers(dict[Any, Callable[..., bytes]]):
-    """The packers of a run of fixed-size fields and arrays of numbers, by the counts of its arrays.
+    """Functions that pack adjacent fixed-size fields and arrays of numbers, by the lengths of the arrays.
 
     ``parts`` are the formats of the run: one before each array's count, one for each array's elements, one at the end.
     A packer takes every value in order, counts included. In a flexible version, arrays of 127 or more elements have

@@ -26,7 +26,7 @@ def encoder_source(plan: MessagePlan) -> SourceText:
 
 @dataclass(frozen=True, slots=True)
 class PackedShape:
-    """A run with arrays of numbers: the formats around the arrays, and the source of the values."""
+    """Adjacent fields that one ``struct.pack`` call writes, including arrays of numbers."""
 
     before: list[str]
     elements: list[str]

@@ -62,6 +62,8 @@ class AnnotatedMessage:
 
 
 class _Annotator:
+    """A builder of an ``AnnotatedMessage``, which decodes the message."""
+
     def __init__(self, data: bytes, mode: str) -> None:
         self.data = data
         self.strict = check_mode(mode)

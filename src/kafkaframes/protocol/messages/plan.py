@@ -151,6 +151,8 @@ def default_of(field: FieldSpec) -> Default:
 
 
 class _Planner:
+    """A builder of the plan of one message at one version."""
+
     def __init__(self, spec: MessageSpec, version: int) -> None:
         self.spec = spec
         self.version = version

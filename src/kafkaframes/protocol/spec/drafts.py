@@ -401,8 +401,8 @@ class Kip:
         for half in ("Request", "Response"):
             self._bumped_messages.add(self._draft_of(f"{api}{half}").old.name)
 
-    def specs(self) -> dict[str, MessageSpec]:
-        """Return all specs. Both specs of a changed API have a new version.
+    def build_specs(self) -> dict[str, MessageSpec]:
+        """Return all specs with the proposal's changes. Request and response of a changed API get a new version.
 
         Raises:
             SpecError: an old version would change.

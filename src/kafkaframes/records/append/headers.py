@@ -81,6 +81,8 @@ _PRESERVED_ATTRIBUTES = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL 
 
 
 class _FieldPositions(NamedTuple):
+    """Byte positions of the header fields that an append overwrites."""
+
     attributes: int
     attributes_format: str
     max_timestamp: int

@@ -19,7 +19,7 @@ AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendSettings:
-    """The settings of one append; the defaults are Kafka's.
+    """The settings of one append. The defaults are Kafka's.
 
     Attributes:
         record_format: the record format of the log: 0, 1 or 2.

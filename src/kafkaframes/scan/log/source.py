@@ -35,7 +35,7 @@ from kafkaframes.storage.log.open_segment import DamagedRange
 
 @dataclass(frozen=True, slots=True)
 class LogWork:
-    """Slices of segments, in record order."""
+    """The work of one task: slices of segments, in record order."""
 
     slices: tuple[SegmentSlice, ...]
 
@@ -151,11 +151,11 @@ class LogSource(ScanSource):
         counts = [self._count_slice(part, row_filter) for part in work.slices]
         return None if None in counts else sum(count or 0 for count in counts)
 
-    def has_far_times(self, works: Sequence[LogWork]) -> bool:
-        """Return whether batch headers have timestamps out of the range of microseconds."""
-        return any(self._has_far_header(part) for work in works for part in work.slices)
+    def has_out_of_range_timestamps(self, slices: Sequence[LogWork]) -> bool:
+        """Return whether batch headers have timestamps that do not fit into microseconds."""
+        return any(self._has_out_of_range_header(part) for work in slices for part in work.slices)
 
-    def _has_far_header(self, planned: SegmentSlice) -> bool:
+    def _has_out_of_range_header(self, planned: SegmentSlice) -> bool:
         with open_slice(planned, self.options) as slice_reader:
             if slice_reader is None:
                 return False

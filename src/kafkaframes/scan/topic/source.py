@@ -83,10 +83,10 @@ class TopicSource(ScanSource):
             total += count
         return total
 
-    def has_far_times(self, works: Sequence[PartitionRange]) -> bool:
-        """Return whether the time index of the brokers has timestamps after the range of microseconds."""
+    def has_out_of_range_timestamps(self, slices: Sequence[PartitionRange]) -> bool:
+        """Return whether brokers report timestamps that are too large for microseconds."""
         with TopicLookups(self.options) as lookups:
-            return lookups.has_records_from(MAX_INSTANT_MS + 1, {work.topic_partition: work.end for work in works})
+            return lookups.has_records_from(MAX_INSTANT_MS + 1, {work.topic_partition: work.end for work in slices})
 
     def close(self) -> None:
         """Close the idle connections of earlier reads."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import bool_array, flag_values
-from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
+from kafkaframes.scan.arrow import OUT_OF_RANGE_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID_HEADER, BadValueError
 
 REASON_COLUMN: Final = "reason"
@@ -29,7 +29,7 @@ RESERVED_COLUMNS: Final = frozenset(
         "offset",
         "timestamp",
         "timestampType",
-        FAR_TIMESTAMPS_COLUMN,
+        OUT_OF_RANGE_TIMESTAMPS_COLUMN,
         "key",
         "headers",
         TOMBSTONE_COLUMN,

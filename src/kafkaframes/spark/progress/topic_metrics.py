@@ -38,7 +38,7 @@ def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
 
 
 class TopicMetrics(StreamingQueryListener):
-    """A listener that stores the last progress of each query, and serves it."""
+    """A query listener that serves the last progress of each query as metrics over HTTP."""
 
     def __init__(self, host: str, port: int) -> None:
         self._latest: dict[str, tuple[TopicProgress, float]] = {}

@@ -45,7 +45,7 @@ def choose_bucket_count(log_bytes: int) -> int:
 
 
 class EntriesWriter:
-    """Writer of the entries and the ledger of a range of segments.
+    """Writes the key entries of a range of segments, and the bucket of each record (the ledger).
 
     Attributes:
         runs: number of entries of each written run.
@@ -144,7 +144,7 @@ def judge_buckets(
 
 
 class _RunVerdicts:
-    """The entries of one run, and their verdicts so far."""
+    """The key entries of one sorted run, and which of them are already known to be the last of their key."""
 
     def __init__(self, counts: Ints, entries: Ints) -> None:
         self.verdicts: list[bytes] = []

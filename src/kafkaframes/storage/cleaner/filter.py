@@ -52,8 +52,8 @@ class BatchVerdicts(NamedTuple):
 
 
 @dataclass(slots=True)
-class RoundStatistics:
-    """Statistics of a round, for its report.
+class CleaningStatistics:
+    """Statistics of one cleaning of a partition, for its report.
 
     Attributes:
         records_kept: number of records, counted in the output.
@@ -69,7 +69,7 @@ class RoundStatistics:
     bytes_written: int = 0
     dropped_records: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: RoundStatistics) -> None:
+    def add(self, other: CleaningStatistics) -> None:
         """Add the statistics of another part of the same round."""
         self.dropped_records.update(other.dropped_records)
         for name in self.__slots__:
@@ -78,7 +78,7 @@ class RoundStatistics:
 
 
 class BatchFilter:
-    """A filter for the batches of a round. Batches must be passed in the order of their offsets."""
+    """Decides which batches and records a cleaning retains. Batches must be passed in offset order."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class BatchFilter:
         self._end_offset = end_offset
         ends = sorted({state.last_offset for state in producers.states.values() if state.last_offset >= 0})
         self._last_of_producers = np.array(ends, np.int64)
-        self.tally = RoundStatistics()
+        self.tally = CleaningStatistics()
 
     def filter_window(self, window: DecodedBatches, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
         """Return the retained bytes of a window: rewritten batches, and ranges of unchanged batches.

@@ -16,7 +16,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels
-from kafkaframes.storage.cleaner.plan import RoundPlan
+from kafkaframes.storage.cleaner.plan import CleaningPlan
 from kafkaframes.storage.cleaner.walk import (
     CleanedTransactions,
     control_type,
@@ -159,14 +159,14 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 
 
 class LatestRecords(Protocol):
-    """The answers that the second walk needs: which records of a window are the last of their key."""
+    """A lookup of the records that are the last of their key. The cleaner uses it when it writes the new segments."""
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""
 
 
 class LatestRecordsInMemory:
-    """The last record of each key, found by a walk of the partition's dirty part in this process."""
+    """The last record of each key, found by reading the partition's dirty part in this process."""
 
     def __init__(
         self, offset_map: OffsetMap, walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]]
@@ -200,7 +200,9 @@ def _window_key(window: DecodedBatches) -> tuple[str | None, int]:
     return window.file, window.position(0)
 
 
-def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestRecordsInMemory:
+def walk_dirty_part(
+    filesystem: FileSystem, plan: CleaningPlan, *, map_bytes: int | None = None
+) -> LatestRecordsInMemory:
     """Find the last record of each key.
 
     Raises:
@@ -216,7 +218,7 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
     return LatestRecordsInMemory(offset_map, walked_windows)
 
 
-def read_dirty_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[DecodedBatches, Flags]]:
+def read_dirty_windows(filesystem: FileSystem, plan: CleaningPlan) -> Iterator[tuple[DecodedBatches, Flags]]:
     """Yield the windows of the dirty part's segments, and which of their records count."""
     transactions = CleanedTransactions()
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset

@@ -34,7 +34,7 @@ from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The settings of a round. Names and defaults are Kafka's.
+    """The settings of one cleaning of a partition. Names and defaults are Kafka's.
 
     Attributes:
         now_ms: time of the round, in milliseconds since 1970.
@@ -80,8 +80,8 @@ class CleanerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundPlan:
-    """The range of a round, and the state that it needs.
+class CleaningPlan:
+    """The offset range that one cleaning of a partition covers, and the transactions in it.
 
     Attributes:
         first_dirty_offset: start of the dirty part. Keys from this offset on are added to the offset map.
@@ -127,7 +127,7 @@ class RoundPlan:
         ]
 
 
-def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSettings) -> RoundPlan:
+def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSettings) -> CleaningPlan:
     """Find the cleanable range of a partition.
 
     Raises:
@@ -156,7 +156,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     if lagging is not None:
         limits.append((lagging, f"younger than min.compaction.lag.ms ({settings.min_compaction_lag_ms})"))
     uncleanable, reason = min(limits)
-    return RoundPlan(
+    return CleaningPlan(
         partition,
         dirty,
         _segment_base(partition.segments, uncleanable),

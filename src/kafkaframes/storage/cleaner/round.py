@@ -19,9 +19,9 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
-from kafkaframes.storage.cleaner.filter import BatchFilter, RoundStatistics
+from kafkaframes.storage.cleaner.filter import BatchFilter, CleaningStatistics
 from kafkaframes.storage.cleaner.latest import LatestRecords, walk_dirty_part
-from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
+from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan, group_segments
 from kafkaframes.storage.cleaner.plan import plan_round as plan_round
 from kafkaframes.storage.cleaner.walk import CleanedTransactions, read_windows
 from kafkaframes.storage.files import indexes, names
@@ -81,7 +81,7 @@ def write_indexes(
 
 def copy_unchanged_files(
     filesystem: FileSystem,
-    plan: RoundPlan,
+    plan: CleaningPlan,
     directory: Path,
     *,
     deleted_bases: Collection[int] = (),
@@ -132,18 +132,18 @@ def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningRound:
-    """The result of a round.
+class CleaningResult:
+    """The result of cleaning one partition once.
 
     Attributes:
         end_offset: first dirty offset of the next round, for the cleaner's checkpoint.
         groups: base offsets of the merged segments, by the base offset of the new segment.
     """
 
-    plan: RoundPlan
+    plan: CleaningPlan
     end_offset: int
     groups: dict[int, tuple[int, ...]]
-    tally: RoundStatistics
+    tally: CleaningStatistics
     directory: Path
 
 
@@ -154,7 +154,7 @@ def clean_partition(
     destination: Path,
     *,
     map_bytes: int | None = None,
-) -> CleaningRound | None:
+) -> CleaningResult | None:
     """Clean a partition into ``destination``, which must not exist; return None if there is nothing to clean.
 
     Args:
@@ -178,7 +178,7 @@ def clean_partition(
             *_split_overflowing_segments(filesystem, partition), settings, destination, map_bytes=map_bytes
         )
     end, groups, tally = result
-    return CleaningRound(plan, end, groups, tally, destination)
+    return CleaningResult(plan, end, groups, tally, destination)
 
 
 def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
@@ -191,8 +191,8 @@ def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) ->
 
 
 def _write_segments(
-    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, latest: LatestRecords, directory: Path
-) -> tuple[int, dict[int, tuple[int, ...]], RoundStatistics]:
+    filesystem: FileSystem, plan: CleaningPlan, settings: CleanerSettings, latest: LatestRecords, directory: Path
+) -> tuple[int, dict[int, tuple[int, ...]], CleaningStatistics]:
     end_offset = plan.first_uncleanable_offset
     segments = plan.segments_between(0, end_offset)
     transactions = CleanedTransactions()
@@ -250,8 +250,8 @@ class SourceSegment:
         return read_windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 
 
-def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
-    """Return adjacent segments as sources for the second walk."""
+def sources_of(plan: CleaningPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
+    """Return adjacent segments as sources for the second pass, which writes the new segments."""
     horizon = _tombstone_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
     sources = []
@@ -277,7 +277,7 @@ def read_kept_batches(
 
 def preview_partition(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
-) -> tuple[RoundPlan, RoundStatistics | None]:
+) -> tuple[CleaningPlan, CleaningStatistics | None]:
     """Compute the result of a round without writing. The tally is None if there is nothing to clean.
 
     Raises:
@@ -296,7 +296,7 @@ def preview_partition(
     return plan, filter_.tally
 
 
-def _tombstone_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
+def _tombstone_horizon(plan: CleaningPlan, settings: CleanerSettings) -> int:
     """Return the file time before which old tombstones may be removed.
 
     It is the time of the last clean segment minus the retention.

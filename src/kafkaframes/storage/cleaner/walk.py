@@ -116,7 +116,7 @@ ABORT, COMMIT = "ABORT", "COMMIT"
 
 
 class CleanedTransactions:
-    """The state of transactions during one walk through the log.
+    """The state of transactions while the cleaner reads a log from start to end (CleanedTransactionMetadata).
 
     Attributes:
         kept_transactions: aborted transactions whose marker is retained, because some of their data is retained; the

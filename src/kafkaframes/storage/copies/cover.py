@@ -23,7 +23,7 @@ NO_COPY = -1  # owner of undecided offsets
 
 
 class BlockInspector(Protocol):
-    """A reader of block contents, for blocks whose headers do not decide."""
+    """Reads the contents of blocks whose headers do not show which copy is valid."""
 
     def mask_valid(self, copy: int, blocks: BlockTable) -> Flags:
         """Return which blocks of a copy have a valid checksum; ``copy`` is the copy's index."""
@@ -95,7 +95,7 @@ class ChosenBlocks:
         return int(self.table[LAST, -1]) + 1 if len(self) else 0
 
     def column(self, name: str, columns: slice | Rows | None = None) -> Ints:
-        """Return a column of the chosen blocks from their owners; -1 for undecided blocks."""
+        """Return a column of the chosen blocks from their owners; -1 if no copy could be chosen."""
         table = self.table if columns is None else self.table[:, columns]
         values = np.full(table.shape[1], -1, np.int64)
         for owner, blocks in enumerate(self.usable):
@@ -268,8 +268,8 @@ def _column(copy: int, row: int, first: int, last: int, *, is_clipped: bool) -> 
     return np.array([[copy], [row], [first], [last], [int(is_clipped)]], np.int64)
 
 
-def make_undecided_column(first: int, end: int) -> Ints:
-    """Return a column for undecided offsets."""
+def make_unassigned_column(first: int, end: int) -> Ints:
+    """Return a ``ChosenBlocks`` column for offsets for which no copy could be chosen."""
     return _column(NO_COPY, 0, first, end - 1, is_clipped=False)
 
 

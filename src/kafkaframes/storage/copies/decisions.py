@@ -1,4 +1,4 @@
-"""Decisions about differences between copies, including undecided ones, as text, JSON and findings."""
+"""Decisions about differences between copies, including unresolved ones, as text, JSON and findings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision about a difference between copies, or an undecided difference.
+    """A decision about a difference between copies, or a difference that could not be resolved.
 
     Attributes:
         check: stable identifier, one of ``MERGE_CHECKS``.

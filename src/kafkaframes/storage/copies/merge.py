@@ -37,7 +37,7 @@ from kafkaframes.storage.copies.cover import (
     find_compacted_end,
     is_compacted,
     make_block_columns,
-    make_undecided_column,
+    make_unassigned_column,
     measure_coverage,
 )
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
@@ -214,7 +214,7 @@ class _Merger:
         self.choice.floors[best_copy] = int(rows.size)
 
     def _skip_compacted_part(self, index: int, best_copy: int, end: int) -> None:
-        """Use only the part of a copy above the compacted part; report where the two differ."""
+        """Ignore a copy below ``end``, where compaction made it different from the best copy, and report this."""
         blocks, best_blocks = self.usable[index], self.usable[best_copy]
         low = blocks.take(blocks.last < end)
         low_blocks = best_blocks.take(best_blocks.last < end)
@@ -316,7 +316,7 @@ class _Merger:
                 f"{offsets} (leader epoch {epoch}) differ between {chosen_directory} and {other_directory}, "
                 "both with a valid checksum: neither is read"
             )
-            self.choice.replace(conflict.columns, make_undecided_column(conflict.first, conflict.end))
+            self.choice.replace(conflict.columns, make_unassigned_column(conflict.first, conflict.end))
             self._add_decision("undecided", conflict.first, conflict.end, text, None, locations)
 
     def _report_filled_gap(self, first: int, end: int, index: int, merged_copies: list[int]) -> None:

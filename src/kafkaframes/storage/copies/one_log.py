@@ -30,8 +30,8 @@ Run = Callable[[Callable[[_Task], _Answer], Sequence[_Task]], Iterable[_Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class OneLog:
-    """Log directories in which each partition occurs once.
+class MergedDirectories:
+    """Log directories after all copies of a partition were merged, so that each partition occurs once.
 
     Attributes:
         directories: the given directories if nothing had to be merged; otherwise one directory with all partitions.
@@ -43,13 +43,15 @@ class OneLog:
 
     @property
     def decisions(self) -> list[Decision]:
-        """The decisions of all merges, including undecided differences; most severe first."""
+        """The decisions of all merges, including conflicts that could not be resolved; most severe first."""
         return sort_by_severity(
             decision for merged_partition in self.merged_partitions for decision in merged_partition.decisions
         )
 
 
-def limit_decisions(one_log: OneLog, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> OneLog:
+def limit_decisions(
+    one_log: MergedDirectories, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
+) -> MergedDirectories:
     """Return a log without the decisions about offsets outside of ranges.
 
     Args:
@@ -135,7 +137,7 @@ def open_one_log(
     options: Mapping[str, Any] | None = None,
     check: bool = True,
     join: bool = False,
-) -> OneLog:
+) -> MergedDirectories:
     """Merge the partitions that occur more than once, and present all partitions as one log directory.
 
     Args:
@@ -148,7 +150,7 @@ def open_one_log(
     """
     sources_by_partition = group_by_partition(select_copies(directories, partition_paths))
     if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in sources_by_partition.values()):
-        return OneLog(tuple(directories))
+        return MergedDirectories(tuple(directories))
     view, merged_partitions = MergedViewBuilder(options or {}), []
     for sources in sources_by_partition.values():
         if len(sources) == 1:
@@ -156,7 +158,7 @@ def open_one_log(
         else:
             merged_partitions.append(merge_copies(sources, check=check, scan=check))
             view.add_merged(merged_partitions[-1], sources)
-    return OneLog((view.build_directory(directories),), tuple(merged_partitions))
+    return MergedDirectories((view.build_directory(directories),), tuple(merged_partitions))
 
 
 def find_merge_error(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
@@ -175,7 +177,7 @@ def merge_directories(
     *,
     check: bool,
     options: Mapping[str, Any] | None = None,
-) -> tuple[OneLog, LogDirError | None]:
+) -> tuple[MergedDirectories, LogDirError | None]:
     """Merge the copies of partitions, unless the directories are not copies of one log.
 
     Renamed partition directories are included if a path leads to them.
@@ -190,11 +192,11 @@ def merge_directories(
         The merged log and None, or the directories as they are and the reason.
     """
     if not has_copies(directories, paths):
-        return OneLog(tuple(directories)), None
+        return MergedDirectories(tuple(directories)), None
     plain_paths = plain_directories(paths)
     reason = find_merge_error(directories, plain_paths)
     if reason is not None:
-        return OneLog(tuple(directories)), reason
+        return MergedDirectories(tuple(directories)), reason
     return open_one_log(directories, partition_paths=plain_paths, options=options, check=check), None
 
 

@@ -273,7 +273,7 @@ _WINDOW_BYTES = 256 << 10
 
 
 class AlternateRange(NamedTuple):
-    """A range of whole batches in another copy with offsets of a span, from ``start`` to ``end`` in bytes."""
+    """A byte range of another copy's segment file, with batches that can replace damaged ones. ``end`` is exclusive."""
 
     path: str
     start: int

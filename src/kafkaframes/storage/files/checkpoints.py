@@ -83,6 +83,8 @@ class CleanShutdown:
 
 @dataclass(frozen=True, slots=True)
 class _CheckpointLine:
+    """A line of a checkpoint file, and its byte position."""
+
     text: str
     position: int
 

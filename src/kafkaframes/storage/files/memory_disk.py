@@ -185,7 +185,7 @@ MAX_OPEN_FILES = 16  # largest number of open files of the other file system
 
 @runtime_checkable
 class DescriptorFileSystem(Protocol):
-    """A file system with some local files, for example a view of several copies."""
+    """A file system that opens its local files as file descriptors. Its other files are remote or composed of parts."""
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return its descriptor, which the caller closes; None if it is not local."""

@@ -51,7 +51,7 @@ class HiddenRecords:
 
 @dataclass(frozen=True, slots=True)
 class LogNotes:
-    """Notes of a read of logs. Damage is reported separately.
+    """Irregularities that a read of logs met, other than damage, and records that it omitted.
 
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.

@@ -33,7 +33,7 @@ MIN_STORE_READ_BYTES = 8 << 20  # smallest request to a store: each request take
 
 @dataclass(frozen=True, slots=True)
 class CountingFileSystem(DelegatingFileSystem):
-    """A file system that counts the bytes read from another one."""
+    """A file system that counts the bytes that are read from its inner file system."""
 
     inner: FileSystem
     meter: ByteCounter

@@ -202,8 +202,8 @@ def _find_segments_to_split(
     return {base: parts for base, parts in splits.items() if parts}
 
 
-class SegmentWalk(NamedTuple):
-    """The part of a segment that Kafka's recovery retains.
+class RecoverablePart(NamedTuple):
+    """The valid batches at the start of a segment, which Kafka's recovery retains.
 
     Attributes:
         end: end position of the batches with a valid CRC and offsets that fit the segment.
@@ -218,7 +218,7 @@ class SegmentWalk(NamedTuple):
     overflows: bool
 
 
-def walk_segment(read_at: ReadAt, segment: KeptSegment | Segment, max_headers: int) -> SegmentWalk:
+def walk_segment(read_at: ReadAt, segment: KeptSegment | Segment, max_headers: int) -> RecoverablePart:
     """Walk a segment as Kafka's recovery does, and keep the headers of at most ``max_headers`` valid batches.
 
     Raises:
@@ -241,7 +241,7 @@ def walk_segment(read_at: ReadAt, segment: KeptSegment | Segment, max_headers: i
         if len(invalid_rows):
             is_far = bool(right[invalid_rows[0]])
             break
-    return SegmentWalk(end, next_offset, tuple(headers) if max_headers >= 0 else None, is_far)
+    return RecoverablePart(end, next_offset, tuple(headers) if max_headers >= 0 else None, is_far)
 
 
 def _drop_orphans(draft: RecoveryDraft) -> None:
@@ -302,13 +302,13 @@ def _recover_swap(filesystem: FileSystem, draft: RecoveryDraft, swap: KeptSegmen
     return _truncate_segment(draft, swap, segment_walk, "a complete swap file is checked before it replaces segments")
 
 
-def _walk_segment(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> SegmentWalk:
+def _walk_segment(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> RecoverablePart:
     with filesystem.open(segment.path) as read_at:
         return walk_segment(read_at, segment, draft.headers_left)
 
 
 def _truncate_segment(
-    draft: RecoveryDraft, segment: KeptSegment, segment_walk: SegmentWalk, reason: str
+    draft: RecoveryDraft, segment: KeptSegment, segment_walk: RecoverablePart, reason: str
 ) -> KeptSegment:
     end, headers = segment_walk.end, segment_walk.headers
     draft.headers_left -= sum(map(len, headers or ()))

@@ -33,7 +33,7 @@ _NO_END_OFFSET = MAX_INT64
 
 @dataclass(slots=True)
 class SegmentChain:
-    """The segments of a log.
+    """The remote segments of one log, by start offset.
 
     Attributes:
         segments: segments by start offset; each offset is in at most one of them.

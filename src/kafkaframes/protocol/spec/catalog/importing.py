@@ -37,6 +37,8 @@ class PublishedSpec:
 
 @dataclass(slots=True)
 class _CatalogEntry:
+    """A message of the catalog: its merged spec, the newest release that contains it, and its jar."""
+
     spec: MessageSpec
     release: str
     module: str
