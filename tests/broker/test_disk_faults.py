@@ -27,7 +27,7 @@ def code_of(answer):
 @pytest.fixture
 def disk():
     faults = DiskFaults()
-    return faults, faults.over(MemoryDisk())
+    return faults, faults.wrap_disk(MemoryDisk())
 
 
 def test_a_full_disk_takes_what_finds_room_and_refuses_the_rest(disk):

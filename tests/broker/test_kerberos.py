@@ -291,7 +291,7 @@ def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
         {"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"} | {"sasl.kerberos.keytab": alice}
     )
     client = create_exchange(settings, "localhost", "")
-    return KerberosExchange(kerberos, kerberos.names()), client
+    return KerberosExchange(kerberos, kerberos.parse_rules()), client
 
 
 def without_mutual_authentication(gssapi, keytab):

@@ -401,7 +401,7 @@ def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed
     remaining_rules = [acl for acl in rules if acl not in removed_rules]
     assert list(access) == list(dict.fromkeys(remaining_rules))
     for operation, number in (("READ", 3), ("WRITE", 4)):
-        own = [acl for acl in remaining_rules if acl.is_about(2, topic) and acl.principal == "User:alice"]
+        own = [acl for acl in remaining_rules if acl.matches_resource(2, topic) and acl.principal == "User:alice"]
         permissions = {acl.permission for acl in own if acl.operation == number}
         assert access.allows(ALICE, operation, "TOPIC", topic) is (permissions == {ALLOW})
 

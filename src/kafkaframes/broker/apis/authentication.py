@@ -125,7 +125,7 @@ def _answer_sasl_message(
 
 
 def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> DeferredResponse:
-    """Answer after a delay, and close the connection. This limits the rate of password guesses."""
+    """Answer a failed login after a delay, and close the connection. This limits the rate of password guesses."""
     response = DeferredResponse()
     session.login.exchange = None
 

@@ -102,7 +102,7 @@ class PendingFetch:
         return finish_steps(self.attempt_steps(must_answer))
 
     def attempt_steps(self, must_answer: bool) -> Steps[Message | None]:
-        """Do the same as :meth:`attempt_read`, in steps of several partitions."""
+        """Do the same as :meth:`attempt`, in steps of several partitions."""
         rows, size, urgent = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _ERRORS_BEFORE_READING for _, _, row in rows):
             return self._build_failure_response()

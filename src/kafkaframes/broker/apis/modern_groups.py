@@ -18,7 +18,7 @@ from kafkaframes.broker.apis.groups import (
 )
 from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import Request, TypedRequest
-from kafkaframes.broker.security.access import check_denied, first_denied_code, viewer_of
+from kafkaframes.broker.security.access import check_denied, first_denied_code, member_identity_of
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import (
@@ -104,7 +104,7 @@ def _handle_consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: Broker
         client_id=request.client_id or "",
         client_host=client_host(request),
         has_owned_rows=bool(rows),
-        viewer=viewer_of(request.session, broker.access),
+        viewer=member_identity_of(request.session, broker.access),
     )
     may_omit_member_id = request.version < _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS
     return _build_heartbeat_response(

@@ -74,7 +74,7 @@ def _refuse_id(request: _InitProducerId, code: int) -> Answer:
     refuse=_refuse_id,
 )
 def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
-    """An ongoing transaction is aborted first.
+    """Answer InitProducerId. An ongoing transaction of the transactional id is aborted first.
 
     As in Kafka, the response is CONCURRENT_TRANSACTIONS until the abort is complete, and the client retries.
     """

@@ -95,9 +95,9 @@ _FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # this release and later ones ignore messag
 
 
 def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
-    """Return the APIs of a known Kafka find_release that this broker serves.
+    """Return the APIs of a known Kafka release that this broker serves.
 
-    The find_release also decides the default format of topics.
+    The release also decides the default format of topics.
     """
     release_info = find_release(name)
     version = tuple(int(part) for part in release_info.name.split(".")[:3])

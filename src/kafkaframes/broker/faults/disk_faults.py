@@ -147,7 +147,7 @@ class DiskFaults:
                 rule.apply(path, size_bytes=size_bytes, write=write)
                 return
 
-    def over(self, disk: Disk | None) -> FaultyDisk:
+    def wrap_disk(self, disk: Disk | None) -> FaultyDisk:
         """Return a disk (by default the local file system) with these faults."""
         return FaultyDisk(LocalDisk() if disk is None else disk, self)
 

@@ -99,7 +99,7 @@ def open_broker(
     served_logs, store = open_served_logs(serve, replicas=replicas, options=storage)
     path = data_dir or MEMORY_DIRECTORY if served_logs is None else served_logs.path
     beneath = disk or _choose_disk(data_dir, served_logs)
-    there = to_online_disk(beneath if disk_faults is None else disk_faults.over(beneath))
+    there = to_online_disk(beneath if disk_faults is None else disk_faults.wrap_disk(beneath))
     problems: list[LogDirError] = []
     if served_logs is None:
         _check_owner(there, path, data_dir=data_dir, adopt=adopt)

@@ -107,7 +107,7 @@ class MemberIdentity(NamedTuple):
         return self.access.allows(session, "DESCRIBE", "TOPIC", topic)
 
 
-def viewer_of(session: Session, access: Authorizer) -> MemberIdentity:
+def member_identity_of(session: Session, access: Authorizer) -> MemberIdentity:
     """Return the identity of a client."""
     return MemberIdentity(access, session.principal, session.peer.rpartition(":")[0])
 

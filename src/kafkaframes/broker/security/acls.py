@@ -38,7 +38,7 @@ class Acl(NamedTuple):
     operation: int
     permission: int
 
-    def is_about(self, resource_type: int, name: str) -> bool:
+    def matches_resource(self, resource_type: int, name: str) -> bool:
         """Return whether the ACL's pattern matches a resource."""
         if self.resource_type != resource_type:
             return False
@@ -52,7 +52,7 @@ class Acl(NamedTuple):
             return other.pattern_type == LITERAL and other.resource_name == self.resource_name
         return self.pattern_type == LITERAL or other.resource_name.startswith(self.resource_name)
 
-    def is_for(self, principal: str, host: str) -> bool:
+    def applies_to(self, principal: str, host: str) -> bool:
         """Return whether the ACL applies to a client."""
         return self.principal in (principal, "User:*") and self.host in (host, WILDCARD_NAME)
 
@@ -83,7 +83,7 @@ class AclFilter(NamedTuple):
 
     def _matches_name(self, acl: Acl) -> bool:
         if self.pattern_type == MATCH:
-            return self.resource_name is None or acl.is_about(acl.resource_type, self.resource_name)
+            return self.resource_name is None or acl.matches_resource(acl.resource_type, self.resource_name)
         return self.pattern_type in (ANY, acl.pattern_type) and self.resource_name in (None, acl.resource_name)
 
 
@@ -160,7 +160,7 @@ class AclAuthorizer:
         if not resource_acls:
             return self._allows_unruled
         host = session.peer.rpartition(":")[0]
-        applicable_acls = [acl for acl in resource_acls if acl.is_for(session.principal, host)]
+        applicable_acls = [acl for acl in resource_acls if acl.applies_to(session.principal, host)]
         if any(acl.permission == DENY and acl.operation in (ALL, number) for acl in applicable_acls):
             return False
         sufficient_operations = {ALL, number} | _IMPLYING_OPERATIONS.get(number, set())
@@ -177,7 +177,7 @@ class AclAuthorizer:
             return True
         host, kind = session.peer.rpartition(":")[0], RESOURCE_TYPES["TOPIC"]
         applicable_acls = [
-            acl for acl in self._acls if acl.resource_type == kind and acl.is_for(session.principal, host)
+            acl for acl in self._acls if acl.resource_type == kind and acl.applies_to(session.principal, host)
         ]
         write_acls = [acl for acl in applicable_acls if acl.operation in (ALL, OPERATIONS["WRITE"])]
         denying_acls = [acl for acl in write_acls if acl.permission == DENY]

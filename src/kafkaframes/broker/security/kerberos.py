@@ -172,7 +172,7 @@ class Kerberos:
     service: str | None = None
     rules: Sequence[str] = ()
 
-    def names(self) -> PrincipalRules:
+    def parse_rules(self) -> PrincipalRules:
         """Return the parsed rules. The default realm is that of the Kerberos configuration.
 
         Raises:

@@ -253,8 +253,8 @@ class Security:
         return ("SASL_" if self.needs_sasl else "") + ("SSL" if self.tls is not None else "PLAINTEXT")
 
     def credentials(self) -> Credentials:
-        """Return the users of a broker. Raise the same errors as ``Kerberos.names``."""
-        kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.names())
+        """Return the users of a broker. Raise the same errors as ``Kerberos.parse_rules``."""
+        kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.parse_rules())
         return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token, kerberos)
 
     def access(self, settings: BrokerSettings) -> Authorizer:

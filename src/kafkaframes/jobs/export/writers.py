@@ -91,7 +91,7 @@ class ParquetOutput:
             self._write_row_group()
 
     def _add_out_of_range_column(self) -> None:
-        """Restart the file with ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``, and copy the row groups that were already written."""
+        """Restart the file with ``OUT_OF_RANGE_TIMESTAMPS_COLUMN``, and copy the row groups written so far."""
         import pyarrow.parquet
 
         with self._prevent_second_close():
