@@ -163,7 +163,8 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, he
     if extents[extent, layout.E_OFFSET] == at and _is_end(extents, extent, last, end):
         return PROVEN
     own_hash = header[P_HASH]
-    own_length = header[P_ID_LENGTH]  # also compared, since a cut client id may have the hash of an empty one
+    # The length is also compared, since a cut client id may have the hash of an empty client id.
+    own_length = header[P_ID_LENGTH]
     address, got = peek_bytes(buf, extents, extent, last, end, MAX_PEEKED_BYTES, scratch)
     parse_request_start(address, got, apis, header)
     is_same = header[P_HASH] == own_hash and header[P_ID_LENGTH] == own_length

@@ -231,7 +231,7 @@ class Recorder:
             ends[0] = self._secure_client(client)
             ends.append(self._connect_broker(broker))
             real = ends[1].getpeername()[:2]
-        # Also raised for an invalid host or port, even if a broker advertises it.
+        # Raised, among others, for an invalid host or port, which a broker may advertise.
         except (OSError, ValueError, OverflowError):
             with self.counts.lock:
                 self.counts.refused += 1

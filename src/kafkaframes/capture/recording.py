@@ -129,7 +129,7 @@ class Recording:
         if error is None:
             self.close()
             return
-        with contextlib.suppress(KafkaframesError):  # the exception of the block is the one to report
+        with contextlib.suppress(KafkaframesError):  # the exception of the caller's block is reported instead
             self.close()
 
     def __repr__(self) -> str:

@@ -64,7 +64,7 @@ _RECORDS_SUFFIX: Final = (
 _RESERVED_UUID_COUNT: Final = 256  # UUIDs below this have a special meaning, such as none, unassigned or lost
 _PSEUDONYM_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567"
 _HEADER_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a request header
-_HEADER_BYTES: Final = _HEADER_NUMBERS_BYTES + 2  # the numbers and the length of the client id
+_HEADER_BYTES: Final = _HEADER_NUMBERS_BYTES + 2  # API key, version, correlation id, and the length of the client id
 _REQUEST_WITHOUT_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
 _MIN_PRINTABLE_BYTE: Final = 32  # Kafka's highest API version is far below this
 # Used instead of an API key and version: for an unknown request, and for a SASL token.

@@ -108,11 +108,12 @@ class ClassicMember:
         self._has_left = False
         self.awaits_poll = True
         self.fatal: Exception | None = None
-        self._answer: JoinGroupResponse | None = None  # the SyncGroup for this response is not sent yet
+        # JoinGroup response for which no SyncGroup request has been sent yet.
+        self._answer: JoinGroupResponse | None = None
         # Assignment of all members, if this member is the leader.
         self._assignment: Mapping[str, Sequence[TopicPartition]] | None = None
         self._group_topics: frozenset[str] | None = None  # topics of all members, if this member is the leader
-        self._counts: dict[str, int] = {}  # partition counts of these topics at the last assignment
+        self._counts: dict[str, int] = {}  # partition counts of the group's topics at the last assignment
         self._in_flight: Request | None = None
         self._heartbeat: Heartbeat | None = None  # in flight
         self._heartbeat_due = 0.0

@@ -46,7 +46,7 @@ _AUTHENTICATION_ERRORS: Final = frozenset(
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _FIRST_WARNING_DELAY_S: Final = 1.0  # time until the first log line about an unreachable broker
 _TIMER_TOLERANCE_S: Final = 0.01  # a timer of the event loop may fire this much too early
-_WARNING_INTERVALS_S: Final = (10.0, 30.0, 60.0)  # time between the later log lines; the last one repeats
+_WARNING_INTERVALS_S: Final = (10.0, 30.0, 60.0)  # intervals between later log lines; the last interval repeats
 Result = TypeVar("Result")
 _RANDOM: Final = random.Random()  # a separate generator, so that the program's global random state does not change
 

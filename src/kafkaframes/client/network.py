@@ -199,7 +199,8 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         for entry in (*self.waiting, *self._decoding):
             if not entry.answer.done():
                 entry.answer.set_exception(self.end_error)
-                entry.answer.exception()  # mark it as retrieved, or asyncio would log it if no task awaits it
+                # Marks the exception as retrieved: asyncio logs exceptions that no task has retrieved.
+                entry.answer.exception()
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()

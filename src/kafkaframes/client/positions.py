@@ -401,7 +401,7 @@ class Positions:
         topic_id = cluster.topic_id(state.partition.topic)
         if topic_id in (NIL_UUID, state.topic_id):
             return True
-        if state.is_assigned_by_id:  # the group will revoke it
+        if state.is_assigned_by_id:  # the group will revoke the partition
             return False
         is_recreated, state.topic_id = state.topic_id != NIL_UUID, topic_id
         if is_recreated and state.step is PartitionStep.COMMITTED:

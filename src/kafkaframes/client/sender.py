@@ -39,7 +39,8 @@ _MAX_EXPLICIT_PARTITIONS_VERSION: Final = 11
 _IMPLICIT_PARTITIONS_VERSION: Final = 12
 _MAX_VERSION_BY_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
 MAX_RECORD_SET_VERSION: Final = 2  # the last version of Produce that carries any number of batches, of any format
-_MAX_VERSION_WITHOUT_TRANSACTION: Final = 11  # later versions require the transactional id for such batches (KIP-890)
+# Later versions require the transactional id for batches of a transaction (KIP-890).
+_MAX_VERSION_WITHOUT_TRANSACTION: Final = 11
 _ALL_REPLICAS: Final = -1
 _TOO_LARGE_ERRORS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 

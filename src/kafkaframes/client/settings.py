@@ -110,7 +110,8 @@ class ClientSettings:
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
         if isinstance(self.api_version, str):
             find_release(self.api_version)  # raises if the release is unknown
-        object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
+        # Java accepts upper and lower case.
+        object.__setattr__(self, "security_protocol", self.security_protocol.upper())
         check_choice("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
         for name in ("metrics_num_samples", "metrics_sample_window_ms"):
             if getattr(self, name) < 1:
@@ -337,7 +338,7 @@ class ShareConsumerSettings(ClientSettings):
         return self.share_acknowledgement_mode == "explicit"
 
 
-_REJECTED_SHARE_SETTINGS: Final = frozenset(  # Java's share consumer rejects them, too
+_REJECTED_SHARE_SETTINGS: Final = frozenset(  # Java's share consumer also rejects these settings
     {
         "auto.offset.reset",
         "enable.auto.commit",

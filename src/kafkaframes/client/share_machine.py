@@ -687,7 +687,7 @@ class ShareMachine:
             for offset in offsets:
                 missing.pop(offset, None)
         kind = GAP
-        if row.damage is not None:  # another member may decode what this one does not support
+        if row.damage is not None:  # another member may be able to decode these records
             kind = REJECT if isinstance(row.damage, CorruptRecordError) else RELEASE
             self.raise_later(row.damage)
         if missing:

@@ -218,7 +218,7 @@ class TransactionManager:
         self._is_open = self._is_shared = False
         self._added_partitions.clear()
         self._groups.clear()
-        if self._sender.sequencer.must_abort:  # EndTxn of transaction.version 2 has already bumped it
+        if self._sender.sequencer.must_abort:  # with transaction.version 2, EndTxn has already bumped the epoch
             self._sender.set_producer(await self._request_producer_id(self._sender.sequencer.producer))
 
     def _check_commit(self) -> None:

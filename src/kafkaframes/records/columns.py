@@ -167,7 +167,7 @@ class RecordReader:
         self.errors: list[ReadError] = [] if errors is None else errors
         self.end: ScanEnd | None = None
         self._source = source
-        self._memory = Recycler() if memory is None else memory  # many readers of small sources may share one
+        self._memory = Recycler() if memory is None else memory  # many readers of small sources may share a Recycler
         self._chunks: Chunks | ScannedChunk
         if batches is not None:
             self._chunks = ScannedChunk(source.read(0, source.size_bytes), batches)

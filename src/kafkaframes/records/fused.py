@@ -35,7 +35,7 @@ _EXPECTED_BYTES_PER_ROW = 16  # an estimate; a part with smaller records ends be
 _MIN_LAYOUT_BYTES = 256 << 10
 _INITIAL_COMPRESSION_RATIO = 4  # estimate for the first compressed batches
 _ALIGNMENT = 64  # bytes; Arrow recommends this alignment of buffers
-_NO_TARGET_BYTES = 1 << 62  # more than any source has, so that a chunk is not divided
+_NO_TARGET_BYTES = 1 << 62  # a limit that no source reaches, so that chunks are not divided
 _EMPTY_BYTES: Bytes = np.empty(0, np.uint8)
 _POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
 

@@ -14,7 +14,7 @@ END_REASONS = {
     HUGE_SIZE: "the size of a batch exceeds 2^31",
     BAD_MAGIC: "the magic of a batch is not 0, 1 or 2",
 }
-# Kafka reports an error for these, but not for END and TORN.
+# Kafka reports an error for these status codes, but not for END and TORN.
 CORRUPT_END_REASONS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
 
 # Status codes of the end of a batch's records.

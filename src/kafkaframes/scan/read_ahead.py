@@ -66,7 +66,7 @@ class ReadAhead:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if sys.is_finalizing():  # the interpreter has stopped the threads, wherever they were
+        if sys.is_finalizing():  # the interpreter has stopped the threads at an arbitrary point
             return
         with self._condition:
             self._is_stopped = True

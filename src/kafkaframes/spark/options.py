@@ -629,7 +629,7 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
     _refuse_decoding(texts)
     selections = [TOPIC_OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in texts]
     defaults = _selection_defaults("kafka-topic")
-    del defaults["isolation"]  # for live topics, it is a client setting
+    del defaults["isolation"]  # for live topics, the isolation level is a client setting
     values = defaults | _parse_values(TOPIC_OPTIONS, texts)
     _select_bounds_by_precedence(values)
     for setting in _NO_EFFECT:

@@ -333,7 +333,7 @@ def _build_producers_row(
     if topic is not None:
         partition = topic.partition(index)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
-    # Only brokers that have a replica of the partition may send this request.
+    # Followers answer, too, because they have a replica of the log.
     if partition is not None and request.session.node_id not in partition.replicas:
         partition, code = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     row = types.PartitionResponse(partition_index=index, error_code=code)

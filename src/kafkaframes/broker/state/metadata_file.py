@@ -264,7 +264,8 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
     """Replace the file."""
     topics = {name: fields_of(topic) for name, topic in metadata.topics.items()}
     for topic in topics.values():
-        if not topic["replicas"]:  # omitted, because most brokers have one node
+        # A topic without replicas is saved without this field, because most brokers have one node.
+        if not topic["replicas"]:
             del topic["replicas"]
     values = fields_of(metadata) | {"topics": topics}
     # Not indented, because indentation takes ten times as long.

@@ -20,7 +20,8 @@ _RETRIABLE_ABORT_CODES: Final = _RETRIABLE_PRODUCER_CODES | {
     ErrorCode.BROKER_NOT_AVAILABLE,
 }
 _RETRIABLE_FENCE_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.CONCURRENT_TRANSACTIONS}
-_DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters
+# First versions of ListTransactions with filters for the duration and for an id pattern.
+_DURATION_VERSION, _PATTERN_VERSION = 1, 2
 
 
 class TransactionListing(NamedTuple):

@@ -143,7 +143,7 @@ def _find_offsets_of_key(records_of_file: DecodedBatches, key: bytes) -> list[in
         0,
         len(key) - 1,
         len(key) // 2,
-    ):  # most keys differ in one of these bytes, so few are compared whole
+    ):  # most keys differ in one of these bytes, so few keys are compared in full
         candidates = candidates[
             records_of_file.sections.buf[index.key_at[candidates] + position_in_key] == key_bytes[position_in_key]
         ]

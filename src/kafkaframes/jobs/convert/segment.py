@@ -494,7 +494,7 @@ def _find_batch_starts(
         batch_bytes: largest size of a joined batch.
     """
     is_new_owner = owners[1:] != owners[:-1]
-    gap = owners[1:] != owners[:-1] + 1  # other batches are between them
+    gap = owners[1:] != owners[:-1] + 1  # other batches are between the two owners
     is_start = is_new_owner & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
     if append_times is not None:
         is_start |= append_times[1:] != append_times[:-1]

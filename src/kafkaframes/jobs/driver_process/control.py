@@ -85,7 +85,7 @@ def _private_folder() -> Path:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             status = folder.lstat()
-        except FileExistsError:  # a file or a dangling link
+        except FileExistsError:  # the path is a file or a dangling link
             continue
         except OSError as error:
             raise KafkaframesError(

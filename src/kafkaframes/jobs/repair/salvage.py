@@ -28,7 +28,7 @@ _MIN_BATCH_BYTES = {
     2: BATCH_V2.size - OVERHEAD_BYTES,
 }  # minimum number of bytes after the size field, by magic
 _SEARCH_BYTES = 1 << 20
-_MAX_CRC_BYTES_PER_BYTE = 32  # limit of the bytes in CRC computations, per byte of the segment
+_MAX_CRC_BYTES_PER_BYTE = 32  # largest number of bytes that CRC computations read, per byte of the segment
 
 
 class ValidRange(NamedTuple):

@@ -359,7 +359,7 @@ class DeadLetters:
             latest=False,
             replaces=False,
         )
-        self._kept_files |= {data_file.path for data_file in result}  # from now on a commit may refer to them
+        self._kept_files |= {data_file.path for data_file in result}  # from now on, a commit may refer to these files
         self._committer.commit_with_retries(own_files, self._state)
         self.records += sum(data_file.records for data_file in result)
 

@@ -49,7 +49,7 @@ _NON_FINITE_NAMES: Final = (
     "NaN",
     "Infinity",
     "-Infinity",
-)  # JSON numbers cannot represent these; Kafka writes them as texts
+)  # JSON numbers cannot represent these values; Kafka writes them as strings
 _Path = tuple[str | int, ...]
 
 

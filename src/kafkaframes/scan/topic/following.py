@@ -263,7 +263,7 @@ class TopicFollower:
         begins = {**{partition: start[partition] for partition in end if partition in start}, **earliest}
         truncated_partitions = [
             partition for partition in end if begins[partition] > end[partition]
-        ]  # recreated or truncated in the meantime; ``find_batch_end`` has reported them
+        ]  # the partitions were recreated or truncated in the meantime; ``find_batch_end`` has reported them
         if truncated_partitions and self.options.fail_on_data_loss:
             report_loss(
                 describe_truncation(

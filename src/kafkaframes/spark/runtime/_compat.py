@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkaframes.errors import KafkaframesError, MissingExtraError
 
-# Spark's documentation of each release, "Spark runs on Java ...". Java 24 and later removed what Hadoop's login
+# From the documentation of each Spark release ("Spark runs on Java ..."). Java 24 and later removed what Hadoop's login
 # used before Spark 4.2, so an old Spark on a new Java would fail with an obscure error.
 SUPPORTED_JAVA: dict[tuple[int, int], tuple[int, ...]] = {
     (4, 0): (17, 21),

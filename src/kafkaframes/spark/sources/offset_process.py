@@ -144,7 +144,7 @@ class OffsetService:
             except KafkaframesError:
                 if question["required"] or port:
                     raise
-                number = None  # tasks on this machine do not need it
+                number = None  # tasks on the driver's machine do not need this port
             loopback = self._servers[LOOPBACK, 0][1]
         return {"secret": self._secret.hex(), "loopbackPort": loopback, "port": number}
 

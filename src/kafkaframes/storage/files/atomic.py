@@ -206,7 +206,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
     """
     path = destination.with_name(destination.name + UNFINISHED)
     with name_path_in_errors(path):
-        if path.exists():  # a killed job left it, because this job holds the lock
+        if path.exists():  # no other job holds the lock, so a killed job left this path
             shutil.rmtree(path)
         path.mkdir(parents=True)
     try:
@@ -215,7 +215,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
             _remove_attempts(path)
             sync_directories(path)
             path.rename(destination)
-            _remove_attempts(destination)  # lost workers may have written until the rename; they cannot continue now
+            _remove_attempts(destination)  # lost workers may have written until the rename, but cannot continue now
             flush_path(destination.parent)
     except BaseException:
         _rename_and_remove(path)

@@ -127,7 +127,7 @@ class LocalFileSystem:
                 continue
             try:
                 entries.append(_to_file_info(join(path, entry.name), entry.name, entry.stat()))
-            except FileNotFoundError:  # a broker has deleted or renamed it, or it is a dangling link
+            except FileNotFoundError:  # a broker has deleted or renamed the file, or the path is a dangling link
                 continue
         return entries
 

@@ -304,7 +304,7 @@ class ProducerStateLoader:
         for offset in sorted(self.stored_snapshots.snapshots, reverse=True):
             try:
                 entries = read_producer_snapshot(self.stored_snapshots.snapshots[offset])
-            except LogDirError:  # like Kafka, delete it and try the snapshot before it
+            except LogDirError:  # like Kafka, delete the damaged snapshot and try the one before it
                 del self.stored_snapshots.snapshots[offset]
                 continue
             self.producers = Producers.from_entries(entries, expiration_ms=self.stored_snapshots.expiration_ms)

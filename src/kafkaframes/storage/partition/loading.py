@@ -134,7 +134,8 @@ def _reject_damaged_end(plan: RecoveryPlan, directory: str) -> None:
             "its last record has the largest possible offset, so the log end offset does not exist", file=directory
         )
     active = plan.segments[-1]
-    if plan.log_end_offset < active.base_offset:  # after a clean shutdown Kafka opens it and fails at the first append
+    # After a clean shutdown, Kafka opens this segment and fails at the first append.
+    if plan.log_end_offset < active.base_offset:
         last, name = plan.log_end_offset - 1, names.segment_file_name(active.base_offset, "log")
         raise LogDirError(
             f"its last record has offset {last:,}, which is below the base offset of its file {name}", file=directory
@@ -269,7 +270,7 @@ def _copy_part(disk: Disk, source: str, part: SplitPart, target: str) -> None:
 
 
 def _rename_file(disk: Disk, action: FileAction) -> None:
-    if action.path.endswith(SWAP):  # the files that it replaces are deleted permanently before it is renamed
+    if action.path.endswith(SWAP):  # the files that a swap replaces are deleted permanently before the swap is renamed
         disk.sync_directory(split_path(action.path)[0])
     if action.to is not None:
         disk.rename(action.path, action.to)

@@ -266,7 +266,7 @@ class LogManager:
         contents = {name: write_offset_checkpoint(offsets) for name, offsets in checkpoints.items()}
         changed_files = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
         if changed_files:
-            for name in changed_files:  # a failed write may have replaced some of them
+            for name in changed_files:  # a failed write may have replaced some of the files
                 self._checkpoints.pop(name, None)
             rewrite_files(self.disk, self.path, changed_files)
             self._checkpoints |= changed_files

@@ -125,7 +125,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         truncate_fully_and_start_at(state, offset, now_ms=now_ms)
         return True
     state.recovery_point = min(state.recovery_point, offset)
-    state.linked_base = -1  # a new segment may get the base offset of one that is removed here
+    state.linked_base = -1  # a new segment may get the base offset of a segment that is removed here
     segments = state.segments.segments_above(offset)
     if segments:  # deleted before the segment below them is truncated, so that a crash leaves no gap
         _remove_segments(state, reversed(segments), now_ms)
@@ -155,7 +155,7 @@ def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) ->
         state.snapshots.remove(snapshot)
     state.snapshots.last = 0
     state.recovery_point = min(state.recovery_point, offset)
-    state.linked_base = -1  # a new segment may get the base offset of one that is removed here
+    state.linked_base = -1  # a new segment may get the base offset of a segment that is removed here
     segments = list(state.segments)
     _remove_segments(state, reversed(segments), now_ms)
     state.disk.sync_directory(state.directory)

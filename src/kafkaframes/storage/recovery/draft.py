@@ -225,7 +225,7 @@ def _clean_up_before_loading(filesystem: FileSystem, draft: RecoveryDraft) -> No
     for file in resolution.finished_swaps:
         draft.rename_temporary(file, "a complete swap file replaces the segment")
     logs = [file for file in resolution.finished_swaps if file.name.kind == "log"]
-    for file in logs:  # Kafka opens them to find their end, which creates missing indexes
+    for file in logs:  # Kafka opens these segments to find their end, which creates missing indexes
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
             path = join(split_path(file.path)[0], str(index))

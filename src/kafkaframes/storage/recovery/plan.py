@@ -373,7 +373,7 @@ def _complete_plan(
         kept_segments, removed_segments = (
             [],
             removed_segments + kept_segments,
-        )  # in this order, because a swap gets the name of a segment that it replaces
+        )  # the order matters, because a swap gets the name of a segment that it replaces
     if not kept_segments:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"

@@ -88,7 +88,8 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
     return plain
 
 
-_idle: list[zstandard.ZstdDecompressor] = []  # not thread-safe; creating one takes as long as decompressing 100 KB
+# A decompressor is not thread-safe, and creating one takes as long as decompressing 100 KB.
+_idle: list[zstandard.ZstdDecompressor] = []
 
 
 def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:

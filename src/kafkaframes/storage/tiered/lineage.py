@@ -130,7 +130,7 @@ def _drop_contained(segments: Iterable[SegmentMetadata], chain: SegmentChain) ->
             chain.omission_reasons[segment.segment_id] = f"its offsets are also in {chain_segments[-1].segment_id}"
             continue
         while len(chain_segments) > 1 and segment.start_offset <= chain_segments[-2].end_offset + 1:
-            dropped_segment = chain_segments.pop()  # its neighbors are adjacent without it
+            dropped_segment = chain_segments.pop()  # without this segment, its neighbors are adjacent
             chain.omission_reasons[dropped_segment.segment_id] = (
                 f"its offsets are also in {chain_segments[-1].segment_id} and {segment.segment_id}"
             )

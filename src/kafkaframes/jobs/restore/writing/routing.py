@@ -125,7 +125,7 @@ class Router:
         partitions = self._choose_partitions(rows, topics, topic_of, counts)
         width = int(partitions.max(initial=0)) + 1
         code = topic_of * width + partitions
-        if len(topics) * width <= _MAX_SHORT_LENGTH:  # few enough for numpy's counting sort
+        if len(topics) * width <= _MAX_SHORT_LENGTH:  # the values are few enough for numpy's counting sort
             code = code.astype(np.uint16)
         order = np.argsort(code, kind="stable")
         edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
