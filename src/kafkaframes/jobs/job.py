@@ -190,7 +190,8 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
             return replace(type(report).from_json(_find_earlier_report(target, report)), done_before=True)
         with atomic.write_directory(target) as directory:
             fill(directory)
-            with atomic.new_file(directory / atomic.SUCCESS_FILE) as out:  # brokers ignore files here, so it can remain
+            # Brokers ignore files in this directory, so the success file can remain.
+            with atomic.new_file(directory / atomic.SUCCESS_FILE) as out:
                 out.write(json.dumps(report.as_json(), indent=1).encode())
     return report
 

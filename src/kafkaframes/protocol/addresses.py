@@ -82,7 +82,7 @@ def _parse_host(text: str) -> str | None:
     try:
         name = text.encode("idna").decode(
             "ascii"
-        )  # sockets encode it too; an invalid name such as a..b would be retried for ever
+        )  # sockets encode host names, too: without this check, an invalid name such as a..b would be retried for ever
     except UnicodeError:
         return None
     return text if _HOST_NAME_PATTERN.fullmatch(name) else None

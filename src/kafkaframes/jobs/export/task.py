@@ -434,7 +434,7 @@ def _mask_aborted_batches(
             return np.zeros(len(batches), np.bool_)
         is_aborted = state.mask_aborted_batches(batches)
         counted: Flags = is_aborted
-        if task.first_offset:  # an earlier run counted the aborted batches below it
+        if task.first_offset:  # an earlier run counted the aborted batches below the first offset
             counted = counted & (batches.column("last_offset") >= task.first_offset)
         if task.end_offset is not None:
             counted = counted & (batches.column("base_offset") < task.end_offset)

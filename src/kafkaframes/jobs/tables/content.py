@@ -38,7 +38,7 @@ _BASE_COLUMNS = pa.schema(
 HEADERS_COLUMN = pa.field("headers", HEADERS_TYPE)
 OUT_OF_RANGE_TIMESTAMPS_FIELD = pa.field(
     OUT_OF_RANGE_TIMESTAMPS_COLUMN, pa.int64()
-)  # added to a table with the first record that needs it
+)  # the column is added to a table with the first record that needs it
 
 
 def build_table_schema(*, headers: bool) -> pa.Schema:

@@ -349,7 +349,7 @@ def to_url(path: str) -> str:
 
 
 _METRICS_PROPERTY_PREFIX = "write.metadata.metrics.column."
-_UNBOUNDED_COLUMNS = frozenset({"key", "value"})  # these values rarely repeat, so bounds are not useful
+_UNBOUNDED_COLUMNS = frozenset({"key", "value"})  # keys and values rarely repeat, so bounds are not useful
 
 
 def to_iceberg_schema(columns: Iterable[pa.Field]) -> Any:

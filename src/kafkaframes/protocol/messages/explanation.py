@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaframes.records.batch import Batch
 
 _BYTES_A_LINE: Final = 16
-_MAX_LINES: Final = 4  # largest number of lines of one run, unless all bytes are requested
+_MAX_LINES: Final = 4  # largest number of lines for a run of bytes, unless all bytes are requested
 _HEX_WIDTH: Final = 38
 
 

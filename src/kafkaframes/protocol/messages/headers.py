@@ -129,7 +129,7 @@ def read_request_header(data: bytes | memoryview, version: int, *, mode: str = "
         raise error.within("RequestHeader") from None
 
 
-@cache  # brokers call it for every request
+@cache  # cached, because brokers call this function for every request
 def _request_header_codec(version: int) -> Codec:
     return request_header_class().codec(version)
 

@@ -77,7 +77,8 @@ def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
         SpecError: a file is not a valid spec, or a spec cannot be merged with the catalog's older versions.
         OptionError: a path cannot be read.
     """
-    from kafkaframes.protocol.spec.merge import merge_older  # only clients with specs of their own need it
+    # Imported here: only clients with specs of their own need this module.
+    from kafkaframes.protocol.spec.merge import merge_older
 
     result = specs_by_name(specs)
     names = {(spec.api_key, spec.type): name for name, spec in result.items()}

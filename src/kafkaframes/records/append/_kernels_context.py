@@ -61,7 +61,7 @@ ANY_CODEC = -1  # value of TO_CODEC that keeps the codec of the record set
 # Results of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet
 # compressed.
 UNUSUAL, IN_PLACE, NEEDS_REBUILD, WRITTEN, PLAIN, NEEDS_CONTENT, TOO_SMALL, OUT_TOO_SMALL = 0, 1, 2, 3, 4, -1, -2, -3
-MAX_SAFE_MS = 1 << 61  # above it, sums could overflow as they do in Java, which the general path reproduces
+MAX_SAFE_MS = 1 << 61  # above this, sums could overflow as they do in Java, which the general path reproduces
 NO_TIMESTAMP = -1
 
 

@@ -35,7 +35,8 @@ from kafkaframes.records.limits import CONTENT_BUDGET, open_content
 from kafkaframes.records.scan import Bytes
 from kafkaframes.wire.integers import MAX_INT32
 
-_MAX_START_OFFSET: Final = 2**63 - 2**32  # the offsets of one append cannot overflow if they start here or below
+# The offsets of one append cannot overflow if they start at or below this offset.
+_MAX_START_OFFSET: Final = 2**63 - 2**32
 Answer = tuple[int, int, int, int]
 _GENERAL_PATH_ANSWER: Answer = (slots.UNUSUAL, 0, 0, 0)
 # The memory of a context for decompressed content, and the same for output: the initial size, and the largest size that
