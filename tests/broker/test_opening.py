@@ -236,7 +236,7 @@ def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_chan
     before = tree(tmp_path / "orders-0")
     with Broker(serve=tmp_path) as served_broker:
         (remark,) = served_broker.remarks
-        assert remark.startswith("error: not served: its last record has offset 0, below ")
+        assert remark.startswith("error: not served: its last record has offset 0, which is below ")
         assert f"{base:020}.log" in remark
     with pytest.raises(LogDirError, match="below"):
         Broker(data_dir=tmp_path).start()

@@ -63,14 +63,14 @@ class CallTableBuilder:
         self._last_traffic: WindowResult | None = None
 
     def follow(self, traffic: WindowResult) -> None:
-        """Apply a pass's renumbering of connections. Repeated calls for the same pass have no effect."""
+        """Apply a window's renumbering of connections. Repeated calls for the same window have no effect."""
         if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(traffic.new_numbers)
         self._last_traffic = traffic
 
     def rows(self, traffic: WindowResult) -> pa.RecordBatch:
-        """Return the calls of a pass, sorted by request time."""
+        """Return the calls of a window, sorted by request time."""
         calls = CallColumns(self, traffic)
         arrays = [_COLUMN_FUNCTIONS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -297,7 +297,7 @@ class CallColumns:
 
     @cached_property
     def ends(self) -> tuple[list[Any], Ints]:
-        """The endpoints of this pass's connections, and for each call the index of its connection among them."""
+        """The endpoints of this window's connections, and for each call the index of its connection among them."""
         indexes = np.full(self.traffic.connection_count, -1, np.int64)
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)

@@ -132,7 +132,7 @@ def to_event_table(events: Iterable[ClientEvent]) -> Ints:
 
 
 def software_events(traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry = CATALOG) -> Ints:
-    """Return the software events of a pass, from its ApiVersions requests.
+    """Return the software events of a window, from its ApiVersions requests.
 
     They come from frames, because a call exists only after its response. A broker registers the software of each
     ApiVersions request. Versions before 3 do not contain it. If the broker rejected the request's version, it has not
@@ -222,7 +222,7 @@ class PendingLogins:
         }
 
     def events(self, traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry = CATALOG) -> Ints:
-        """Return the principal events of a pass."""
+        """Return the principal events of a window."""
         return to_event_table(
             [*self._events_of_sasl_authenticate(traffic, facts, apis), *_events_of_raw_tokens(traffic, facts)]
         )

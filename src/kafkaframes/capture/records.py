@@ -123,7 +123,7 @@ class RecordTableBuilder:
         self._files = files
 
     def rows(self, traffic: WindowResult) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a pass."""
+        """Yield the records of a window."""
         calls = CallColumns(self._calls, traffic)
         file = self._files[traffic.file]
         for key, (direction, *names) in _RECORD_SET_FIELDS.items():

@@ -233,7 +233,7 @@ class Streams:
 
 
 def passes_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[WindowResult]:
-    """Yield passes, and add unread data to ``coverage``: packets, gaps, and connections once they are forgotten."""
+    """Yield the results of each window. Add unread packets, gaps and forgotten connections to ``coverage``."""
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for traffic in streams:
         coverage.update(packets.take_unread())
@@ -255,7 +255,7 @@ def _sort_rows(rows: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def _select_unfinished_rows(traffic: WindowResult) -> Ints:
-    """Return the rows of segments that the next pass needs."""
+    """Return the rows of segments that the next window needs."""
     rows = traffic.rows
     if not len(rows):
         return rows.copy()
@@ -305,7 +305,7 @@ class CallFilter(NamedTuple):
     wait: int = 1
 
     def is_in_span(self, traffic: WindowResult, calls: Ints) -> Any:
-        """Return a mask of the calls of a pass that this read returns."""
+        """Return a mask of the calls of a window that this read returns."""
         frames = traffic.frames
         ends, is_damaged = np.full(len(calls), -1), np.zeros(len(calls), bool)
         for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):

@@ -20,7 +20,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{(env|file|directory):([^{}]*)\}")
 
 
 def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with the values that their placeholders stand for. Values are not resolved again.
+    """Replace the placeholders in settings with their values. Placeholders inside these values are not replaced.
 
     Raises:
         OptionError: a variable is not set, a file cannot be read or can be read by other users, or a key is missing.

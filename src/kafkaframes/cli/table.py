@@ -125,7 +125,7 @@ def _plan_table(sources: tuple[str, ...], settings: TableSettings, to: str, conn
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT or SIGTERM sets. A second signal interrupts the current round."""
+    """Yield an event that SIGINT or SIGTERM sets. A second signal interrupts the current increment."""
     stop = threading.Event()
     previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -56,7 +56,7 @@ class GroupMember(NamedTuple):
 async def fetch_committed_offsets(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return a group's committed offsets for some partitions; for None, all its committed offsets.
+    """Return a group's committed offsets in the given partitions; in all partitions if None.
 
     Args:
         cluster: client of the cluster.

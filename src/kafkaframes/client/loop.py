@@ -520,7 +520,7 @@ async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:
 def _run_into_future(
     future: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False
 ) -> None:
-    """Call a function in another thread than the loop's, and pass its result or error to a future of the loop.
+    """Call a function outside of the loop's thread, and pass its result or error to a future of the loop.
 
     Args:
         future: the future.

@@ -96,7 +96,7 @@ class Cursor:
         return count
 
     def skip_empty_array(self) -> None:
-        """Skip an empty array; raise ``GeneralPathRequiredError`` for all others, also for null."""
+        """Skip an empty array; raise ``GeneralPathRequiredError`` for all others, including null."""
         if self._read_length(_INT32):
             raise GeneralPathRequiredError
 

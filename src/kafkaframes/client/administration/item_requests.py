@@ -106,7 +106,7 @@ class BrokerLookup:
         }
 
     def forget_node(self, item: Any) -> None:
-        """Look the broker up again: it may have restarted with another address, or it is no longer registered."""
+        """Look up the broker before the next request: it may have a new address, or no longer be registered."""
         self._cluster.cluster.brokers.pop(self.get_id(item), None)
 
 

@@ -204,7 +204,7 @@ class ShareStates:
                 self.delete_state(key)
 
     def release_records(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
-        """Release the records that a member has acquired in some partitions."""
+        """Release the records that a member has acquired in the given partitions."""
         for partition in partitions:
             state = self.partitions.get(ShareKey(group_id, *partition))
             if state is not None:

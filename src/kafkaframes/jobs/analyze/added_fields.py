@@ -34,7 +34,7 @@ _NUMBER_STEP: Final = 2654435761
 
 
 def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: bool) -> dict[str, MakeColumn]:
-    """Return functions that make the columns of new fields, by path in the message and, if weighed, its header."""
+    """Return functions that make the columns of new fields, by path in the message and its header."""
     columns: dict[str, MakeColumn] = {}
     parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
     if has_header:

@@ -196,7 +196,7 @@ class WeighingResult:
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
     def sum_weights_by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], Weight]:
-        """Return weights by some attributes of the group, summed over the groups that match ``selection``."""
+        """Return weights by the given attributes of the group, summed over the groups that match ``selection``."""
         sums: dict[tuple[Any, ...], Weight] = {}
         for group, weight in self.weights.items():
             if all(getattr(group, name) == value for name, value in selection.items()):

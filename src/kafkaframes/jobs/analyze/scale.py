@@ -270,7 +270,7 @@ def measure_mix(
 
 
 def scale_outcome(outcome: WeighingResult, rates: Sequence[CallRate], question: ProposalSettings) -> Iterator[ByteRate]:
-    """Yield the bytes per second of a mix. Sizes are those of weighed messages, or of examples if there are none."""
+    """Yield the bytes per second of a mix. Sizes are those of recorded messages, or of examples if there are none."""
     measured_weights = outcome.sum_weights_by("api_key", "api_version", "direction", "kind")
     for rate in rates:
         weights = {where[2:]: weight for where, weight in measured_weights.items() if where[:2] == rate[:2]}

@@ -106,7 +106,7 @@ class MessageWeigher:
         )
 
     def plan_form(self, form: MessageForm) -> MessagePlan:
-        """Return the plan of a form: of the body, or of header and body if headers are weighed."""
+        """Return the plan of a form: of the body, or of header and body if the proposal changes headers."""
         if not self.proposal.has_headers:
             return plan_message(form.spec, form.version)
         form_key = id(form.spec), form.version, id(form.header)

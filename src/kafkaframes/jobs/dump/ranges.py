@@ -71,7 +71,7 @@ def _group_by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
 
 
 def _limit_to_merged_range(file: DumpFile, conditions: RecordFilter) -> RecordFilter:
-    """Return the conditions for a file that has only some of a merged log's offsets."""
+    """Return the conditions for a file that contains a part of a merged log's offsets."""
     if file.offsets is None:
         return conditions
     first, end = file.offsets

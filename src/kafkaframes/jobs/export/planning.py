@@ -340,7 +340,7 @@ def _partition(task: ExportTask) -> tuple[str, int, str]:
 def _shares_file_with_previous(
     previous_results: ExportTask, task: ExportTask, finished: FinishedSegments, space: int, *, is_last: bool
 ) -> bool:
-    """Return whether a segment shares its neighbor's file. Segments that have shared a file share it again."""
+    """Return whether a segment shares its neighbor's file. Segments that shared a file before share it again."""
     entry, next_results = finished.again.get(previous_results.name), finished.again.get(task.name)
     if entry is not None or next_results is not None:
         return entry == next_results

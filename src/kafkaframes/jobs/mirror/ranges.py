@@ -106,7 +106,7 @@ def _name_of(partition: TopicPartition) -> Name:
 
 
 def clip_batches(fetched_batches: FetchedBatches, offsets: OffsetRange, report: MirroredPartition) -> FetchedBatches:
-    """Return the batches with only the records of a range. Batches at its ends are built again without the others.
+    """Return the batches with only the records of a range. Batches at its ends are rebuilt without other records.
 
     A damaged batch at an end is returned whole; the writer rejects or omits it.
 

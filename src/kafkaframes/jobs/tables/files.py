@@ -303,7 +303,7 @@ def _size_of(path: str) -> int:
 
 
 def discard_files(paths: Iterable[str], *, keep: Iterable[str]) -> None:
-    """Delete data files except those in ``keep``, also if a commit has already moved them. File names are unique."""
+    """Delete data files except those in ``keep``, even if a commit has already moved them. File names are unique."""
     kept_names = {split_path(path)[1] for path in keep}
     for path in sorted(paths):
         if split_path(path)[1] not in kept_names:

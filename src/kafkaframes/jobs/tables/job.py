@@ -79,7 +79,7 @@ class TableJob:
     def run_continuously(
         self, run: Runner, *, stop: threading.Event, report: Report, retry: Callable[[str], None] = log.warning
     ) -> None:
-        """Add new records until ``stop`` is set. The current round is then completed.
+        """Add new records until ``stop`` is set. The current increment is then completed.
 
         If the cluster or the registry cannot be reached, the next round tries again. Small files are compacted every
         ``ROUNDS_BETWEEN_COMPACTIONS`` rounds.
@@ -184,7 +184,7 @@ def run_table(
 
 
 def summarize_round(outcome: Outcome) -> JobResult[Outcome]:
-    """Return the result of a round for users: faults, notes, and the number of added records."""
+    """Return the result of one increment for users: faults, notes, and the number of added records."""
     problems = outcome.problem_lines(failure="not in the table")
     added_text = f"{count_text(outcome.summary.records, 'record')} written to {outcome.summary.output}"
     commits = (outcome.table or {}).get("commits", 0)

@@ -167,7 +167,7 @@ class TopicFollower:
         return {**{partition: offset for partition, offset in start.items() if partition in ends}, **limits}
 
     def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Return the end offsets. For some seconds, look up ends again that are smaller than the stream's offset.
+        """Return the end offsets. Ends below the stream's offset are looked up repeatedly for a few seconds.
 
         A smaller end that grows again was outdated. The stream then continues at its own offset.
         """

@@ -116,7 +116,7 @@ def judge_buckets(
     first_bucket: int,
     end_bucket: int,
 ) -> None:
-    """Write the verdicts on the entries of a range of buckets.
+    """Write for each entry of a range of buckets whether it is the last one of its key.
 
     Args:
         entries: files of step 1 and their runs, in log order.

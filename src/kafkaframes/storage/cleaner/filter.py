@@ -70,7 +70,7 @@ class CleaningStatistics:
     dropped_records: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: CleaningStatistics) -> None:
-        """Add the statistics of another part of the same round."""
+        """Add the statistics of another part of the same cleaning."""
         self.dropped_records.update(other.dropped_records)
         for name in self.__slots__:
             if name != "dropped_records":
@@ -136,7 +136,7 @@ class BatchFilter:
     # ------------------------------------------------------------------------------------------------ a batch
 
     def _judge_batches(self, window: DecodedBatches, retain_old_deletes: bool) -> BatchVerdicts:
-        """Judge the batches. Batches outside of transactions are not discarded and get no delete horizon."""
+        """Decide which batches can be discarded. Batches outside of transactions are kept and get no delete horizon."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
         for batch in find_transactional_batches(window):
             header = header_of(window, batch)
@@ -153,7 +153,7 @@ class BatchFilter:
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
     def _mask_retained_headers(self, window: DecodedBatches) -> Flags:
-        """Return for each batch whether it is an active producer's last one, or the round's last one (KAFKA-17076)."""
+        """Return for each batch whether it is the last of an active producer or of the cleaning (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         is_retained: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control

@@ -72,7 +72,7 @@ class CleanerSettings:
 
     @property
     def keeps_last_of_round(self) -> bool:
-        """Whether a round retains its last batch even if it is empty, to preserve the offset (KAFKA-17076, 4.0)."""
+        """Whether a cleaning retains its last batch even if it is empty, to preserve the offset (KAFKA-17076, 4.0)."""
         return self.broker_release == REWRITES_OLD
 
 

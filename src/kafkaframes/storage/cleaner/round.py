@@ -87,7 +87,7 @@ def copy_unchanged_files(
     deleted_bases: Collection[int] = (),
     rewritten_bases: Collection[int] = (),
 ) -> None:
-    """Copy the files that the round does not change: other segments, small files, and snapshots that are not stray.
+    """Copy the files that the cleaning does not change: other segments, small files, and snapshots that are not stray.
 
     Segments of finished swap files are copied under their final names. A transaction index that differs from the
     markers is built from them. The copies are flushed like the files that the round writes.
@@ -278,7 +278,7 @@ def read_kept_batches(
 def preview_partition(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
 ) -> tuple[CleaningPlan, CleaningStatistics | None]:
-    """Compute the result of a round without writing. The tally is None if there is nothing to clean.
+    """Compute the result of a cleaning without writing. The tally is None if there is nothing to clean.
 
     Raises:
         LogDirError, MapFullError: same as ``clean_partition``.

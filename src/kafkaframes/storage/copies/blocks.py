@@ -131,7 +131,7 @@ class BlockTable:
         return row
 
     def take(self, rows: Rows | Flags | slice) -> BlockTable:
-        """Return some of the blocks."""
+        """Return the selected blocks."""
         return BlockTable(self.table[:, rows])
 
     @property

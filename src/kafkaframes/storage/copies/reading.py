@@ -321,7 +321,7 @@ class BatchHealer:
 
 
 def _replace_bytes(chunk: Chunk, data: Bytes) -> Chunk:
-    """Return a chunk with other bytes: its batches keep their positions, and their headers are read again."""
+    """Return a chunk with replaced bytes: its batches keep their positions, and their headers are read again."""
     table = chunk.batches.table.copy()
     for column in range(table.shape[1]):
         start, size = int(table[0, column]), int(table[1, column])

@@ -73,7 +73,7 @@ class LeaderEpochs:
         self.entries = _from(self.entries, start_offset)
 
     def truncate_file_from_start(self, base_offset: int) -> None:
-        """Remove the epochs that end at or before the first segment, also from the file."""
+        """Remove the epochs that end at or before the first segment, and update the checkpoint file."""
         self._write_file(_from(self._written_entries, base_offset))
 
     def clear(self) -> None:
