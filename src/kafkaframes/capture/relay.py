@@ -114,7 +114,7 @@ def _replace_address(holder: Any, local_of: Callable[[Address], Address]) -> boo
 
 
 _SASL_HANDSHAKE: Final = (17, 0)  # SaslHandshake 0, after which SASL tokens have no headers
-_HEADER_BYTES: Final = 12  # size, API key, version, correlation id
+_HEADER_BYTES: Final = 12  # size prefix, API key, version and correlation id of a request
 _RESPONSE_HEADER_BYTES: Final = 8  # size, correlation id
 _REQUEST_HEADER: Final = struct.Struct(">ihhi")
 MAX_BUFFERED_BYTES: Final = 256 << 20

@@ -39,7 +39,7 @@ CSV_SCHEMA = pa.schema(
     [field if field.name not in ("key", "value", "headers") else pa.field(field.name, pa.string()) for field in SCHEMA]
 )
 NO_TIMESTAMP = -1
-MAX_TABLE_BYTES = 1 << 30  # keys or values in one table: an Arrow binary array holds less than 2 GiB
+MAX_TABLE_BYTES = 1 << 30  # limit for the keys, and for the values: an Arrow binary array holds less than 2 GiB
 _BASE64_LINE = plan_line(Base64Part("value"))
 
 

@@ -71,7 +71,7 @@ class TableJob:
             content=content,
             dead_letters=None
             if content == RAW_CONTENT
-            else self.tables.dead_letters(),  # every record is a row of bytes
+            else self.tables.dead_letters(),  # raw records are rows of bytes, none of which is invalid
             commit_bytes=self.settings.commit_bytes,
         )
         return export.add_new_offsets(self.plan, incremental=True, overwrite=self.settings.overwrite)
