@@ -5,7 +5,6 @@ The expected values were stored by commit 67f903a1, before ``mode`` became ``on_
 
 import pytest
 
-from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.task import ExportTaskSettings
 from kafkaframes.jobs.job import settings_as_json
 from kafkaframes.jobs.restore.settings import RestoreSettings
@@ -78,8 +77,3 @@ def test_exports_store_settings_under_the_names_that_earlier_releases_used(on_da
         "mode": mode,
         "verify_crc": True,
     }
-
-
-def test_json_lines_of_an_earlier_version_are_named_as_no_setting():
-    changes = describe_changes({"form": "json"}, {"form": "json", "json_lines": 2})
-    assert changes.startswith("the version of JSON lines (not a setting; a new directory or `overwrite` is required)")
