@@ -1,1 +1,1 @@
-"""``make agreement``: our results and Kafka's own, case by case."""
+"""``make agreement``: our results compared with Kafka's, case by case."""

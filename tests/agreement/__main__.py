@@ -1,4 +1,4 @@
-"""Compare every kind of truth in a folder; exit 1 on any disagreement.
+"""Compare every kind of reference data in a folder. The exit status is 1 after any disagreement.
 
     python -m tests.agreement ../shared [--kind records ...]
 
@@ -34,7 +34,7 @@ from tests.agreement.kinds import (
     unclean,
 )
 
-# One line a kind: import its KIND here and add it. The order is the order of the summary.
+# One line per kind: import its KIND here and add it. The order is that of the summary.
 KINDS: tuple[Kind, ...] = (
     record_sets.RECORDS,
     record_sets.BATCHES,
@@ -57,14 +57,14 @@ MAX_LINES = 10  # printed for one case
 
 
 def _places(root: Path, folder: str) -> Iterator[Path]:
-    """A kind's folder in DIR, which is the shared folder or its ``vectors`` or ``corpus``."""
+    """Return a kind's folder in DIR, which is the shared folder or its ``vectors`` or ``corpus``."""
     for base in (root, root / "vectors", root / "corpus"):
         if (base / folder).is_dir():
             yield base / folder
 
 
 def _tasks(root: Path, kind_names: list[str] | None) -> tuple[list[tuple[Kind, Case]], list[str]]:
-    """Every case of the wanted kinds, and a line for each folder that is there and holds none."""
+    """Return every case of the selected kinds, and a line for each existing folder without cases."""
     tasks: list[tuple[Kind, Case]] = []
     empty: list[str] = []
     for kind in KINDS:
@@ -86,7 +86,7 @@ def _print_lines(kind: str, case: str, lines: list[str]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the kinds; return the exit status."""
+    """Run the kinds. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make agreement", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kind", action="append", choices=sorted(_BY_NAME), help="only this kind (may be repeated)")
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
         if agree[name] + disagree[name]:
             print(f"{name}: {agree[name]} agree, {disagree[name]} disagree")
     if not tasks:
-        print(f"{options.folder} holds no case of any kind")
+        print(f"{options.folder} has no cases of any kind")
     print(f"({time.monotonic() - start_s:.0f} s)")
     return 1 if disagree or empty or not tasks else 0
 

@@ -1,4 +1,4 @@
-"""The cases of a corpus of logs: the log directory, its truth, and the manifest with the version.
+"""The cases of a corpus of logs: log directory, reference file, and manifest with the version.
 
 <folder>/<case>/                    <case>.<truth>            <case>.json
 <folder>/<case>/before|after/       <case>.before.<truth>     <case>.json
@@ -17,7 +17,7 @@ STATES = ("before", "after")
 
 @dataclass(frozen=True, slots=True)
 class LogCase:
-    """One log directory and the file with the truth about it; either may be missing, which is a disagreement."""
+    """A log directory and its reference file. If either is missing, that is a disagreement."""
 
     name: str
     directory: Path

@@ -1,7 +1,7 @@
 """A kind of agreement: its cases, and the disagreements of one.
 
-A kind's module has one public name, ``KIND``; ``__main__`` has the explicit table of them. A case function
-may open the truth, the product may not: it is given the input alone.
+A kind's module has one public name, ``KIND``, which ``__main__`` lists. Only a case function may open the reference:
+the product receives the input alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One comparison: a name for people, and whatever (picklable) its kind needs to make it."""
+    """One comparison: a readable name, and the (picklable) data with which its kind runs it."""
 
     name: str
     payload: Any
@@ -26,10 +26,10 @@ class Kind:
     """One kind of truth.
 
     Attributes:
-        name: what the summary line says.
-        folders: the folders under DIR that this kind reads; one that is there and holds no case is a failure.
-        cases: lists the cases of one folder that is there.
-        disagreements: yields one line for each difference (expected, found); nothing means that it agrees.
+        name: name in the summary line.
+        folders: the folders under DIR that this kind reads; an existing one without cases is a failure.
+        cases: lists the cases of one existing folder.
+        disagreements: yields one line for each difference (expected, actual); none means agreement.
     """
 
     name: str
@@ -43,12 +43,12 @@ def judge(task: tuple[Kind, Case]) -> tuple[str, str, list[str]]:
     kind, case = task
     try:
         return kind.name, case.name, list(kind.disagreements(case))
-    except Exception:  # a crash of ours is a disagreement with a traceback
+    except Exception:  # an exception in our code is a disagreement with a traceback
         return kind.name, case.name, ["raised " + traceback.format_exc(limit=-6)]
 
 
 def differences(expected_value: Any, actual_value: Any, where: str = "") -> Iterator[str]:
-    """Yield a line for every place where two JSON-like values differ, missing and surplus keys included."""
+    """Yield a line for every difference between two JSON-like values, including missing and additional keys."""
     if isinstance(expected_value, dict) and isinstance(actual_value, dict):
         for key in expected_value.keys() | actual_value.keys():
             place = f"{where}.{key}" if where else str(key)

@@ -1,4 +1,4 @@
-"""Lines of truth about messages: the output of ``tools/oracle`` (MessageTruth), and our differences from it.
+"""Reference lines about messages: the output of ``tools/oracle`` (MessageTruth), and our differences from it.
 
 A line has a message, a version, and either a value that Kafka encoded (``json`` to ``bytes`` or ``error``) or bytes
 that it decoded (``bytes`` to ``json``, ``unknown_tags``, ``remaining``, ``again`` or an error).
@@ -36,18 +36,18 @@ def read_lines(file: Path) -> list[Line]:
 
 
 def is_encoding(file: str) -> bool:
-    """Whether Kafka was given the value (and not the bytes): a failed one has no bytes."""
+    """Return whether Kafka received the value (and not the bytes): a failed encoding has no bytes."""
     return "mutated" not in file and "hostile" not in file
 
 
 def disagreements(line: Line, find: Find, *, encoding: bool, canonical: bool) -> Iterator[str]:
-    """Yield what differs between Kafka's outcome and ours.
+    """Yield the differences between Kafka's result and ours.
 
     Args:
-        line: the truth; ``find`` gives the class of a message.
-        encoding: Kafka was given the value.
-        canonical: the value is as Kafka itself would print it (``json_out`` says where not), so that decoding must
-            give it again. Odd values are not: an ignorable field of another version is lost, a default is spelt out.
+        line: the reference; ``find`` returns the class of a message.
+        encoding: whether Kafka received the value.
+        canonical: whether the value has the form that Kafka prints (``json_out`` has the exceptions), so that decoding
+            must return it. Unusual values have not: a field of another version is ignored, a default is written.
     """
     surplus = line.keys() - KEYS
     if surplus:
@@ -93,11 +93,11 @@ def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
 
 
 def _columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[str]:
-    """Columns must hold what the object holds, and give the bytes that it gives, or no bytes either."""
+    """Check that columns have the object's values and encode to its bytes, or that both are rejected."""
     cls = type(value)
     columns = cls.decode_columns([data], version, mode=mode)
     actual_row, expected_row = columns[0].as_py(), row_of(value, cls.codec(version).plan.root)
-    if repr(actual_row) != repr(expected_row):  # repr: NaN is not NaN
+    if repr(actual_row) != repr(expected_row):  # repr: NaN is not equal to NaN
         yield f"columns ({mode}): expected {expected_row}, found {actual_row}"
         return
     try:

@@ -1,4 +1,4 @@
-"""The data in the tests agrees, and every kind of change to a truth is noticed."""
+"""The reference data in the tests agrees, and every kind of change to it is noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Lines = list[bytes]
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """A corpus of one case (two directories) that may be tampered with."""
+    """A corpus of one case (two directories) that a test may change."""
     folder = tmp_path / "logs"
     folder.mkdir()
     shutil.copytree(DATA / "logs" / CASE, folder / CASE)
@@ -42,7 +42,7 @@ def first_of(lines: Lines, what: bytes) -> int:
     return next(number for number, line in enumerate(lines) if what in line)
 
 
-def test_what_ships_with_the_tests_agrees(capsys):
+def test_the_shipped_data_agrees(capsys):
     status = main([str(DATA), "--workers", "2"])
     output = capsys.readouterr().out
     assert status == 0, output
@@ -63,7 +63,7 @@ def fields_of(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
-def test_every_field_of_every_type_of_line_counts(corpus, kind):
+def test_every_field_of_every_type_of_line_is_compared(corpus, kind):
     truth = corpus / f"{CASE}.before.records.jsonl.gz"
     original_truth = truth.read_bytes()
     for name in fields_of(kind):
@@ -89,7 +89,7 @@ def test_every_field_of_every_type_of_line_counts(corpus, kind):
 
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
 @pytest.mark.parametrize("change", ["removed", "doubled", "surplus key"])
-def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
+def test_a_missing_or_additional_line_is_noticed(corpus, kind, change):
     def change_line(lines: Lines) -> Lines:
         at = first_of(lines, b'"type":"%s"' % kind.encode())
         instead = {
@@ -124,7 +124,7 @@ def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
     ],
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
-def test_a_tampered_text_is_noticed(corpus, what, change):
+def test_a_changed_text_is_noticed(corpus, what, change):
     def change_line(lines: Lines) -> Lines:
         at = first_of(lines, what)
         return [*lines[:at], change(lines[at]), *lines[at + 1 :]]
@@ -140,14 +140,14 @@ def test_a_missing_file_is_noticed(corpus, kind):
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
-def test_a_surplus_segment_is_noticed(corpus, kind):
+def test_an_additional_segment_is_noticed(corpus, kind):
     partition = corpus / CASE / "before" / "idem-0"
     shutil.copy(partition / "00000000000000000170.log", partition / "00000000000000000999.log")
     assert judge_folder(corpus, kind)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
-def test_a_case_without_truth_and_a_truth_without_case_are_noticed(corpus, kind):
+def test_a_case_without_reference_and_a_reference_without_case_are_noticed(corpus, kind):
     for path in corpus.glob(f"{CASE}.before.*"):
         path.unlink()
     shutil.rmtree(corpus / CASE / "after")
@@ -161,7 +161,7 @@ def test_an_emptied_folder_is_a_failure(corpus, capsys):
     assert "holds no case" in capsys.readouterr().out
 
 
-def test_a_poisoned_truth_makes_the_command_fail(corpus, capsys):
+def test_a_changed_reference_makes_the_command_fail(corpus, capsys):
     poison(corpus / f"{CASE}.before.records.jsonl.gz", lambda lines: lines[:-1])
     assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
     output = capsys.readouterr().out

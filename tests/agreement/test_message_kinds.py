@@ -1,4 +1,4 @@
-"""Every kind of change to a truth about messages is noticed."""
+"""Every kind of change to a reference of messages is noticed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATA = Path(__file__).parent.parent / "data"
 
 
 def _poison_file(tmp_path: Path, file: str, wanted_key: str, change) -> Path:
-    """Copy a folder with one file of one line, changed; the first line that has the key ``wanted_key``."""
+    """Copy a folder with one file of one changed line: the first line with the key ``wanted_key``."""
     folder = tmp_path / Path(file).parent.name
     folder.mkdir()
     raw = (DATA / file).read_bytes()
@@ -71,7 +71,7 @@ POISONS = {
 
 
 @pytest.mark.parametrize("poison", POISONS)
-def test_poison_is_noticed(poison, tmp_path):
+def test_a_changed_line_is_noticed(poison, tmp_path):
     file, wanted_key, change = POISONS[poison]
     kind = codec.KIND if file.startswith("codec") else messages.KIND
     (tmp_path / "whole").mkdir()

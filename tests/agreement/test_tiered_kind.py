@@ -1,4 +1,4 @@
-"""The kind ``tiered`` notices a changed truth, and a store that differs from the truth."""
+"""The kind ``tiered`` notices a changed reference, and a store that differs from the reference."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def poison_at(value, path):
     return out
 
 
-def test_every_value_about_uploads_and_partitions_counts():
-    """Of each: another value, and none."""
+def test_every_value_of_uploads_and_partitions_is_compared():
+    """For each value: another value, and no value."""
     truth = json.loads((DATA / NAME / "index.json").read_text())
     product = tiered._Product(DATA / NAME)
     segments, partitions = dict(product.segments()), dict(product.partitions(truth["partitions"]))
@@ -65,7 +65,7 @@ def test_every_value_about_uploads_and_partitions_counts():
         assert list(differences(tiered._partitions(bad), dict(product.partitions(bad)))), path
 
 
-def test_counts_of_a_partition_that_is_all_there_count(tmp_path):
+def test_counts_of_a_complete_partition_are_compared(tmp_path):
     name = "settings-changed"
     truth = json.loads((DATA / name / "index.json").read_text())
     product = tiered._Product(DATA / name)
@@ -80,7 +80,7 @@ def change_line(path, change):
 
 
 def first_far(lines, kind):
-    """A line about a segment that is in the store: neither deleted nor local."""
+    """Return a line about a segment in the store that is neither deleted nor local."""
     start = next(number for number, line in enumerate(lines) if b'"base_offset":990' in line)
     return next(number for number, line in enumerate(lines) if number >= start and kind in line)
 
@@ -111,12 +111,12 @@ def other_key(lines):
     "change",
     [remove_first_line(b'"type":"record"'), remove_first_line(b'"type":"batch"'), twice(b'"type":"record"'), other_key],
 )
-def test_records_that_differ_are_noticed(case, change):
+def test_different_records_are_noticed(case, change):
     change_line(case / "truth" / "orders-short-0.records.jsonl.gz", change)
     assert judge_folder(case)
 
 
-def test_missing_and_surplus_files_are_noticed(case):
+def test_missing_and_additional_files_are_noticed(case):
     assert not judge_folder(case)
     objects = sorted((case / "store").glob("orders-short-*/0/*1320-*"))
     original_bytes = {path: path.read_bytes() for path in objects}
@@ -138,7 +138,7 @@ def test_a_changed_byte_of_an_object_is_noticed(case):
 
 
 @pytest.mark.parametrize("missing_name", ["index.json", "local", "truth"])
-def test_a_case_without_a_part_is_no_agreement(case, missing_name):
+def test_an_incomplete_case_is_a_disagreement(case, missing_name):
     path = case / missing_name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert judge_folder(case)

@@ -1,4 +1,4 @@
-"""A conversation whose calls are known, as segments that a test may cut, mix, repeat and drop."""
+"""A conversation with known calls, as segments that a test may split, reorder, repeat and drop."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def streams(client_id="tester", *, rounds=1):
 
 
 class Tape:
-    """Packets of one connection, in the order in which they are recorded."""
+    """Packets of one connection, in the recorded order."""
 
     def __init__(self, *, initial=0, opening=True):
         self.talk = ConversationWriter(("10.0.0.1", 50000), ("10.0.0.2", 9092), initial=initial)

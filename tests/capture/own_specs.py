@@ -1,4 +1,4 @@
-"""Specs of a proposal: an API that no release has, a version of Heartbeat above the catalog's; and traffic in them."""
+"""Specs of a proposal: an API that no release has, a Heartbeat version above the catalog's; and traffic with both."""
 
 import json
 

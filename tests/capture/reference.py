@@ -1,8 +1,8 @@
-"""Reassembly as plainly as it can be said: which bytes of a stream are there, which frames of it a reader must give.
+"""A simple reference of reassembly: the available bytes of a stream, and the frames that a reader must return.
 
-A set of byte numbers in place of segments, extents and windows. It knows what was sent, and so where frames are; a
-reader must find them from what is there. A frame is certain as long as no frame before it lost its size or its header:
-behind that a reader looks for a frame that proves itself, and may find it later or not at all.
+It has a set of byte numbers instead of segments, extents and windows. It knows the sent bytes, and therefore the frame
+boundaries, which a reader must find itself. A frame is certain if no frame before it has lost its size or its header.
+After such a loss a reader searches for a frame that is certainly one, which it may find later or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ REQUEST_HEAD, RESPONSE_HEAD = 4 + 10, 8  # without the client id
 
 
 class Frame(NamedTuple):
-    """A frame of a side: where its size stands, and how many bytes behind it are there up to the first that is not."""
+    """A frame of a side: the position of its size, and the number of available bytes after the size."""
 
     side: int
     offset: int
@@ -29,11 +29,11 @@ class Side:
         self.there: set[int] = set()
 
     def add(self, start: int, end: int) -> None:
-        """Take the bytes of a segment."""
+        """Add the bytes of a segment."""
         self.there.update(range(start, end))
 
     def frames(self) -> list[Frame]:
-        """Return all that was sent."""
+        """Return all sent frames."""
         frames, at = [], 0
         while at < len(self.stream):
             size = int.from_bytes(self.stream[at : at + 4], "big")
@@ -43,16 +43,17 @@ class Side:
         return frames
 
     def head(self, frame: Frame) -> int:
-        """Return how many bytes behind the size a reader needs to know the frame."""
+        """Return how many bytes after the size a reader needs to recognise the frame."""
         if self.side == 1:
             return RESPONSE_HEAD - 4
         length = int.from_bytes(self.stream[frame.offset + 12 : frame.offset + 14], "big", signed=True)
         return REQUEST_HEAD - 4 + max(length, 0)
 
     def certain(self, requests: set[int] | None = None) -> list[Frame]:
-        """Return what must be given; after damage a response only if its request, by its number, is.
+        """Return the frames that a reader must return. After damage, a response is certain only if its request is.
 
-        The last frame's end must be there: what ends in a hole at the end of the capture may be waited for.
+        The last frame's end must be available: a reader may still wait for one that ends in a hole at the end of the
+        capture.
         """
         certain_frames: list[Frame] = []
         for frame in self.frames():
@@ -67,6 +68,6 @@ class Side:
         return certain_frames
 
     def numbers(self) -> set[int]:
-        """Return the correlation ids of the requests that are certain."""
+        """Return the correlation ids of the certain requests."""
         starts = [frame.offset for frame in self.certain()]
         return {int.from_bytes(self.stream[at + 8 : at + 12], "big") for at in starts}

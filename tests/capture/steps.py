@@ -1,4 +1,4 @@
-"""Count what a reader does instead of how long it takes: lines of Python, and bytes that it copies."""
+"""Measures of a reader's work other than time: executed lines of Python, and copied bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines_of(run: Callable[[], Any]) -> int:
 
 
 def copies_of(monkeypatch: Any, run: Callable[[], Any]) -> int:
-    """Return how many bytes ``run`` copies where arrays are joined."""
+    """Return how many bytes ``run`` copies by joining arrays."""
     concatenate, copied_bytes = np.concatenate, 0
 
     def count_copied(arrays: Any, *arguments: Any, **options: Any) -> Any:

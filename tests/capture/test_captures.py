@@ -1,4 +1,4 @@
-"""Recorded traffic: every call of the truth, whatever the window and however the work is shared."""
+"""Recorded traffic: every call of the reference, for any window and any number of shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
-ALL = tuple(column.name for column in CALLS_TABLE_COLUMNS if not column.name.endswith("Named"))  # those need names_of
+# these columns need names_of
+ALL = tuple(column.name for column in CALLS_TABLE_COLUMNS if not column.name.endswith("Named"))
 CASES = {case.name: case for case in captures.cases(DATA)}
 
 
@@ -32,7 +33,7 @@ def of(case):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_calls_agree_with_the_brokers_request_log(name):
+def test_calls_equal_those_of_the_brokers_request_log(name):
     assert judge((captures.KIND, CASES[name]))[2] == []
 
 
@@ -47,7 +48,7 @@ def test_a_small_window_gives_the_same_calls(name, window_bytes):
 
 
 @pytest.mark.parametrize("name", ["share-groups-broker43", "mangled-loss"])
-def test_shares_of_the_connections_are_all_of_them(name):
+def test_shares_of_the_connections_add_up(name):
     shared_rows = [row for share in range(3) for row in table(of(name), share=share, shares=3).to_pylist()]
     assert sorted(map(str, shared_rows)) == sorted(map(str, table(of(name)).to_pylist()))
 
@@ -60,14 +61,14 @@ def test_every_table_can_be_read_with_one_column(name):
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir() if ".pcap" in path.name))
-def test_a_connection_counts_as_many_gaps_as_there_are_rows(name):
-    """Those at the end of a capture too: half frames, and bytes in which no frame proves itself."""
+def test_the_gap_count_of_a_connection_is_its_number_of_gap_rows(name):
+    """Including those at the end of a capture: partial frames, and bytes without a recognisable frame."""
     connections = read_capture(str(DATA / name), CaptureOptions(table="connections")).read_all()
     gaps = read_capture(str(DATA / name), CaptureOptions(table="gaps")).read_all()
     assert sum(connections["gaps"].to_pylist()) == len(gaps) - gaps.column("connection").null_count
 
 
-def test_a_truth_that_was_tampered_with_is_noticed(tmp_path):
+def test_a_changed_reference_is_detected(tmp_path):
     name = "share-groups-broker43"
     for path in DATA.glob(f"{name}.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -94,14 +95,14 @@ def test_a_truth_that_was_tampered_with_is_noticed(tmp_path):
     assert any("not in the truth" in line for line in judge((captures.KIND, case))[2])
 
 
-def test_secrets_are_shown_only_when_asked_for():
+def test_secrets_are_shown_only_on_request():
     token = "alice-secret"
     path = of("sasl-raw-tokens-broker39")
     assert token not in str(table(path, columns=ALL).to_pylist())
     assert "User:alice" in {row["principal"] for row in table(path).to_pylist()}
 
 
-def test_what_is_no_capture_is_refused_by_name(tmp_path):
+def test_a_file_that_is_not_a_capture_is_rejected_by_name(tmp_path):
     for content, words in [
         (b"", "an empty file"),
         (b"GET / HTTP/1.1\r\n" * 4, "neither pcap nor pcapng"),
@@ -114,7 +115,7 @@ def test_what_is_no_capture_is_refused_by_name(tmp_path):
         assert str(path) in str(caught.value)
 
 
-def test_paths_tables_and_columns_that_do_not_exist():
+def test_unknown_paths_tables_and_columns():
     with pytest.raises(OptionError, match="no such file or directory"):
         table("/nowhere/at.pcap")
     with pytest.raises(OptionError, match="unknown table"):

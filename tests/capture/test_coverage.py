@@ -1,6 +1,6 @@
-"""What was not read: packets by link type and ethertype, connections, gaps, files; and what is read through wrappings.
+"""Unread data: packets by link type and ethertype, connections, gaps, files; and traffic read inside encapsulations.
 
-The wrappings are those of public reports: cooked captures with VLAN tags, ERSPAN I and III (OISF/suricata PR 4466,
+The encapsulations are those of public reports: cooked captures with VLAN tags, ERSPAN I and III (OISF/suricata PR 4466,
 tcpdump PR 1188), PKTAP (libpcap#1259, tcpdump PR 1330), IP length 0 (tcpdump's tests gso-*, bigtcp-*).
 """
 
@@ -54,7 +54,7 @@ FRAMES = [ethernet(IP4, packet) for packet in packets4()]
 
 
 def read(tmp_path, *files, **options):
-    """Return the number of whole calls, and the coverage, of captures that belong together."""
+    """Return the number of complete calls, and the coverage, of captures that belong together."""
     paths = []
     for number, data in enumerate(files):
         path = tmp_path / f"x{number}.pcap"
@@ -123,15 +123,15 @@ WRAPPINGS = {
 
 
 @pytest.mark.parametrize("name", WRAPPINGS)
-def test_all_calls_are_read_through_a_wrapping(name, tmp_path):
+def test_all_calls_are_read_in_each_encapsulation(name, tmp_path):
     link, packets = WRAPPINGS[name]
     count, coverage = read(tmp_path, pcap(packets, link))
     assert (count, coverage.entries) == (CALLS, [])
 
 
 @pytest.mark.parametrize("name", WRAPPINGS)
-def test_packets_of_a_wrapping_that_are_cut_anywhere_are_counted(name, tmp_path):
-    """Whatever header the snap length falls into: every packet is a call's, or is counted."""
+def test_encapsulated_packets_truncated_anywhere_are_counted(name, tmp_path):
+    """Wherever the snap length truncates a header: every packet belongs to a call, or is counted."""
     link, packets = WRAPPINGS[name]
     for snap in range(0, len(packets[3]), 3):
         count, coverage = read(tmp_path, pcap(packets, link, snap=snap))
@@ -140,7 +140,7 @@ def test_packets_of_a_wrapping_that_are_cut_anywhere_are_counted(name, tmp_path)
         assert all(entry.kind in ENTRY_KINDS for entry in coverage.entries)
 
 
-# What Kafka's packets are within -> (packets of it, kind, reason).
+# Encapsulation -> (packets in it, kind, reason).
 UNREAD = {
     "Wi-Fi": (105, [b"\x08\x01" + bytes(22) + b"\xaa\xaa\x03\0\0\0\x08\0" + one for one in packets4()], "unsupported",
               "link type 105 (IEEE 802.11) is not read"),
@@ -179,7 +179,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("name", UNREAD)
-def test_packets_that_are_not_read_are_counted(name, tmp_path):
+def test_unread_packets_are_counted(name, tmp_path):
     link, packets, kind, reason = UNREAD[name]
     raw = pcap(packets, link)
     count, coverage = read(tmp_path, raw)
@@ -205,7 +205,7 @@ HARMLESS_PACKETS = {
 
 
 @pytest.mark.parametrize("name", HARMLESS_PACKETS)
-def test_packets_of_other_protocols_are_counted_and_harmless(name, tmp_path):
+def test_packets_of_other_protocols_are_counted_and_cause_no_errors(name, tmp_path):
     link, packet = HARMLESS_PACKETS[name]
     _, coverage = read(tmp_path, pcap([packet] * 5, link))
     (entry,) = coverage.harmless
@@ -234,12 +234,12 @@ def test_with_ports_other_connections_are_not_expected_to_be_kafka(tmp_path):
     assert kinds(read(tmp_path, raw, ports=(9093,))[1].entries) == {("other", "another protocol over TCP")}
 
 
-def test_a_connection_that_proves_nothing_is_unknown(tmp_path):
+def test_a_connection_without_a_recognisable_frame_is_unknown(tmp_path):
     raw = pcap([ethernet(IP4, one) for one in packets4(messages=[(True, b"\x81" * 40)] * 3, opening=False)])
     assert kinds(read(tmp_path, raw)[1].entries) == {("unknown", "the protocol of the connection is not recognised")}
 
 
-def test_keepalives_alone_are_nothing(tmp_path):
+def test_keepalives_alone_are_not_reported(tmp_path):
     raw = pcap([ethernet(IP4, one) for one in packets4(messages=[(True, b"\0")] * 3, opening=False)])
     assert read(tmp_path, raw)[1].entries == []
 
@@ -251,7 +251,7 @@ def test_one_direction_alone_is_reported(is_client, tmp_path):
     assert ("lost", "one direction of the connection is not in the capture") in kinds(coverage.unread)
 
 
-def test_a_start_and_an_end_within_a_connection_are_harmless(tmp_path):
+def test_a_capture_may_start_and_end_within_a_connection(tmp_path):
     messages = [(True, request(1) + request(2)[:9])]
     raw = pcap([ethernet(IP4, one) for one in packets4(messages=messages)])
     _, coverage = read(tmp_path, raw, ports=(9092,))
@@ -262,15 +262,15 @@ def test_a_start_and_an_end_within_a_connection_are_harmless(tmp_path):
     assert kinds(coverage.entries) == {("boundary", "the connection began before the capture")}
 
 
-def test_lost_and_cut_packets_are_reported(tmp_path):
+def test_lost_and_truncated_packets_are_reported(tmp_path):
     remaining_frames = FRAMES[:5] + FRAMES[7:]
     assert ("lost", "packets are missing") in kinds(read(tmp_path, pcap(remaining_frames))[1].unread)
     assert {kind for kind, _ in kinds(read(tmp_path, pcap(FRAMES, snap=60))[1].unread)} == {"cut"}
     assert {kind for kind, _ in kinds(read(tmp_path, pcap(FRAMES, snap=20))[1].unread)} == {"cut"}
 
 
-def test_a_frame_that_a_mirror_port_has_cut_is_cut(tmp_path):
-    """ERSPAN may cut frames: then IP's length is more than there is, and the capture itself cuts nothing."""
+def test_a_frame_truncated_by_a_mirror_port_is_reported(tmp_path):
+    """ERSPAN may truncate frames: then IP's length exceeds the data, although the capture itself truncates nothing."""
     packets = [tunnel(GRE, gre(0x88BE, one[:60])) for one in FRAMES]
     count, coverage = read(tmp_path, pcap(packets))
     assert count == 0
@@ -286,7 +286,7 @@ def fragments(packet, identification):
         yield ethernet(IP4, struct.pack(">BBHHHBBH4s4s", *fields) + part)
 
 
-def test_fragments_are_put_together_and_those_without_the_rest_are_counted(tmp_path):
+def test_fragments_are_reassembled_and_incomplete_ones_counted(tmp_path):
     whole = [part for number, packet in enumerate(packets4()) for part in fragments(packet, number)]
     count, coverage = read(tmp_path, pcap(whole))
     assert (count, coverage.entries) == (CALLS, [])
@@ -296,7 +296,7 @@ def test_fragments_are_put_together_and_those_without_the_rest_are_counted(tmp_p
     assert kinds(read(tmp_path, pcap(other))[1].entries) == {("other", "IP fragments of another protocol")}
 
 
-def test_fragments_of_a_tunnel_whose_packets_are_fragments_are_put_together(tmp_path):
+def test_fragments_of_a_tunnel_with_fragmented_packets_are_reassembled(tmp_path):
     inner = [part[14:] for number, packet in enumerate(packets4()) for part in fragments(packet, number)]
     outer = [ip4(True, 4, one) for one in inner]
     packets = [part for number, packet in enumerate(outer) for part in fragments(packet, 1000 + number)]
@@ -304,7 +304,7 @@ def test_fragments_of_a_tunnel_whose_packets_are_fragments_are_put_together(tmp_
     assert (count, coverage.entries) == (CALLS, [])
 
 
-def test_kinds_beyond_a_number_are_one_entry(tmp_path):
+def test_kinds_above_a_number_share_one_entry(tmp_path):
     packets = [ethernet(0x2000 + number, bytes(30)) for number in range(600)]
     _, coverage = read(tmp_path, pcap(packets))
     assert len(coverage.unread) == 256
@@ -312,7 +312,7 @@ def test_kinds_beyond_a_number_are_one_entry(tmp_path):
     assert coverage.unread[-1].reason == "more kinds of packets, after 255 others"
 
 
-def test_one_file_of_many_that_is_not_a_capture_is_an_entry_and_alone_an_error(tmp_path):
+def test_one_invalid_file_of_many_is_an_entry_and_a_single_one_an_error(tmp_path):
     count, coverage = read(tmp_path, pcap(FRAMES), b"", b"\x89PNG")
     assert count == CALLS
     assert [entry.kind for entry in coverage.unread] == ["damaged", "damaged"]
@@ -322,7 +322,7 @@ def test_one_file_of_many_that_is_not_a_capture_is_an_entry_and_alone_an_error(t
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor(write_checksum=True).compress])
-def test_a_compressed_capture_that_is_cut_or_damaged_at_any_byte_is_an_error_or_reported(compress, tmp_path):
+def test_a_compressed_capture_truncated_or_damaged_at_any_byte_is_an_error_or_reported(compress, tmp_path):
     """Each prefix, and a flipped bit in each byte, of a whole compressed capture."""
     raw = compress(pcap(FRAMES))
     for size in range(1, len(raw)):
@@ -343,7 +343,7 @@ def _outcome(tmp_path, raw):
     assert is_reported
 
 
-def test_a_capture_that_is_cut_at_any_byte_is_an_error_or_reported_unless_it_ends_between_packets(tmp_path):
+def test_a_capture_truncated_at_any_byte_is_an_error_or_reported_except_between_packets(tmp_path):
     raw = pcap(FRAMES)
     borders, at = set(), 24
     while at <= len(raw):
@@ -359,7 +359,7 @@ def test_a_capture_that_is_cut_at_any_byte_is_an_error_or_reported_unless_it_end
             assert bool(damage_entries) is (size not in borders), size
 
 
-def test_python_gets_what_was_not_read(tmp_path):
+def test_python_callers_get_the_unread_data(tmp_path):
     path = tmp_path / "x.pcap"
     path.write_bytes(pcap([*FRAMES, *[ethernet(MACSEC, bytes(60))] * 3, ethernet(ARP, bytes(28))]))
     batches = kafkaframes.read_capture(path)
@@ -371,7 +371,7 @@ def test_python_gets_what_was_not_read(tmp_path):
     assert (list(counted_batches), len(counted_batches.errors)) == ([], 1)
 
 
-def test_shares_of_a_capture_report_files_once_and_each_connection_once(tmp_path):
+def test_shares_of_a_capture_report_each_file_and_connection_once(tmp_path):
     path = tmp_path / "x.pcap"
     tls = [ethernet(IP4, one) for one in packets4(messages=TLS, server_port=9093)]
     path.write_bytes(pcap([*FRAMES, *tls, ethernet(MACSEC, bytes(60))]))
@@ -384,17 +384,17 @@ def test_shares_of_a_capture_report_files_once_and_each_connection_once(tmp_path
 
 
 @pytest.mark.parametrize("table", ["calls", "connections", "gaps", "packets", "records"])
-def test_every_table_has_the_same_account_of_packets(table, tmp_path):
+def test_every_table_has_the_same_packet_counts(table, tmp_path):
     raw = pcap([*FRAMES, *[ethernet(MACSEC, bytes(60))] * 3])
     assert [(entry.kind, entry.packets) for entry in read(tmp_path, raw, table=table)[1].unread] == [("encrypted", 3)]
 
 
-def test_one_whole_call_leaves_no_entry(tmp_path):
+def test_one_complete_call_has_no_entry(tmp_path):
     packets = packets4(messages=[(True, request(1)), (False, response(1))])
     assert read(tmp_path, pcap([ethernet(IP4, packet) for packet in packets]))[1].entries == []
 
 
-def test_mode_failfast_raises_at_what_was_not_read(tmp_path):
+def test_mode_failfast_raises_at_unread_data(tmp_path):
     path = tmp_path / "x.pcap"
     path.write_bytes(pcap([*FRAMES, ethernet(MACSEC, bytes(60))]))
     with pytest.raises(DecodeError, match="MACsec"):
@@ -406,8 +406,8 @@ def test_mode_failfast_raises_at_what_was_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_packet_is_of_a_connection_or_counted(seed, tmp_path):
-    """Whatever the bytes are: packets of TCP, fragments, and packets by what they are instead make up all of them."""
+def test_every_packet_belongs_to_a_connection_or_is_counted(seed, tmp_path):
+    """For any bytes: TCP packets, fragments, and other packets by kind add up to all packets."""
     rng = random.Random(seed)
     link, packets = rng.choice(list(WRAPPINGS.values()))
     mutated_packets = []
@@ -425,13 +425,13 @@ def test_every_packet_is_of_a_connection_or_counted(seed, tmp_path):
     for _ in packets_read:
         pass
     packet_count = sum(entry.packets for entry in packets_read.unread if "fragment" not in entry.reason)
-    datagrams = sum(result is not None for result in results)  # each is read as a packet again
+    datagrams = sum(result is not None for result in results)  # each one is read as a packet again
     assert packets_read.counters[layout.PACKETS] == len(mutated_packets)
     assert packets_read.counters[layout.TCP_PACKETS] + packet_count + len(results) == len(mutated_packets) + datagrams
 
 
-def test_much_of_a_connection_without_its_beginning_is_unknown_and_not_another_protocol(tmp_path):
-    """A megabyte of a Produce request whose beginning is not in the capture looks like anything."""
+def test_a_long_connection_without_its_start_is_unknown_and_not_another_protocol(tmp_path):
+    """A megabyte of a Produce request without its start resembles any data."""
     middle = [(True, b"\x81" * 1400)] * 80
     raw = pcap([ethernet(IP4, one) for one in packets4(messages=middle, opening=False)])
     assert kinds(read(tmp_path, raw)[1].entries) == {("unknown", "the protocol of the connection is not recognised")}

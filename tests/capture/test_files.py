@@ -1,4 +1,4 @@
-"""Compressed captures: members of any size, truncation and damage at any byte, and work that grows with the bytes."""
+"""Compressed captures: members of any size, truncation and damage at any byte, and linear work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaframes.errors import DecodeError
 
 
 def lines(count, seed=0):
-    """Return bytes that compress to about half, with no two equal stretches."""
+    """Return bytes that compress to about half, without repeated sections."""
     rng = random.Random(seed)
     return b"".join(b"%08d %s\n" % (number, rng.randbytes(12).hex().encode()) for number in range(count))
 
@@ -37,7 +37,7 @@ def open_raw(raw):
 
 
 def read(raw, size=1 << 14):
-    """Return the bytes up to the error, and the error."""
+    """Return the bytes before the error, and the error."""
     file, out, view = open_raw(raw), b"", memoryview(bytearray(size))
     try:
         while count := file.readinto(view):
@@ -48,7 +48,7 @@ def read(raw, size=1 << 14):
 
 
 class Counted:
-    """A decompressor that counts the bytes that it is given."""
+    """A decompressor that counts its input bytes."""
 
     given_bytes = 0
 
@@ -64,7 +64,7 @@ class Counted:
         return self._member.is_complete
 
 
-def test_the_work_grows_with_the_bytes_however_many_members_they_are():
+def test_the_work_is_linear_in_the_bytes_for_any_number_of_members():
     raw = gzip.compress(b"") * 20_000
     Counted.given_bytes = 0
     assert MemberFile(io.BytesIO(raw), "gzip", Counted).read() == b""
@@ -83,7 +83,7 @@ def test_members_of_any_size_with_zeros_between(seed, codec):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_data_that_are_cut_at_any_byte_are_read_up_to_there_and_reported(codec):
+def test_data_truncated_at_any_byte_are_read_and_reported(codec):
     data = lines(40)
     raw = CODECS[codec](data)
     for size in range(4, len(raw)):
@@ -106,7 +106,7 @@ def test_every_flipped_bit_is_reported(codec):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_comes_before_damage_is_read(codec):
+def test_data_before_damage_are_read(codec):
     data = lines(60_000)
     raw = bytearray(CODECS[codec](data))
     at = len(raw) * 3 // 4
@@ -118,7 +118,7 @@ def test_what_comes_before_damage_is_read(codec):
 
 
 @pytest.mark.parametrize("options", [{}, {"level": 19}, {"write_content_size": False}, {"write_checksum": False}])
-def test_frames_of_zstd_are_followed_whatever_their_header_has(options):
+def test_zstd_frames_are_followed_with_any_header(options):
     data = [lines(20_000), b"", b"x", bytes(1 << 20), lines(5, seed=1)]
     compressor = zstandard.ZstdCompressor(**options)
     skippable = b"\x5a\x2a\x4d\x18" + struct.pack("<I", 5) + b"aside"
@@ -134,7 +134,7 @@ def test_frames_of_zstd_are_followed_whatever_their_header_has(options):
         assert "end early" in reason
 
 
-def test_data_that_expand_without_bound_are_read_in_bounded_steps():
+def test_highly_compressed_data_are_read_in_bounded_steps():
     raw = zstd(bytes(64 << 20))
     file = open_raw(raw)
     view = memoryview(bytearray(1 << 20))
@@ -142,7 +142,7 @@ def test_data_that_expand_without_bound_are_read_in_bounded_steps():
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_other_bytes_behind_the_data_are_reported(codec):
+def test_other_bytes_after_the_data_are_reported(codec):
     out, reason = read(CODECS[codec](b"data") + b"something else")
     assert out == b"data"
     assert "cannot be decompressed" in reason

@@ -1,4 +1,4 @@
-"""Formats of files and link layers: read, or refused by name; blocks and numbers that other tools write."""
+"""File formats and link layers: read, or rejected by name; blocks and numbers that other tools write."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def test_link_layers(link, tmp_path):
     assert calls_of(pcap([HEADS[link] + one for one in PACKETS], link), tmp_path) == (ALL, [])
 
 
-def test_every_link_layer_that_is_said_to_be_read_is_tried_here():
-    assert HEADS.keys() | {229} == LINK_TYPES.keys()  # 229: IPv6 alone, as 228
+def test_every_supported_link_layer_is_tested():
+    assert HEADS.keys() | {229} == LINK_TYPES.keys()  # 229: IPv6 only, like 228
 
 
 @pytest.mark.parametrize("link", [*OTHER_LINK_TYPES, 7777])
-def test_other_link_layers_are_refused_by_name(link, tmp_path):
+def test_other_link_layers_are_rejected_by_name(link, tmp_path):
     calls, (reason,) = calls_of(pcap(PACKETS, link), tmp_path)
     assert calls == []
     assert f"link type {link}" in reason
@@ -122,7 +122,7 @@ def test_byte_orders_and_resolutions_of_pcap(order, magic, tmp_path):
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("simple", [False, True])
 def test_pcapng_with_the_blocks_that_other_tools_write(order, simple, tmp_path):
-    """Name resolution, statistics, journal, secrets of decryption, blocks of others, and some that nobody knows."""
+    """Name resolution, statistics, journal, decryption secrets, custom blocks, and unknown ones."""
     names = block(4, struct.pack(f"{order}HH", 1, 8) + b"\x0a\0\0\x01a.b\0" + bytes(4), order)
     statistics = block(5, struct.pack(f"{order}III", 0, 0, 0), order)
     secrets = block(10, struct.pack(f"{order}II", 0x544C534B, 4) + b"none", order)
@@ -134,7 +134,7 @@ def test_pcapng_with_the_blocks_that_other_tools_write(order, simple, tmp_path):
     assert calls_of(raw + again, tmp_path)[0] == ALL
 
 
-# if_tsresol, and how many ticks make a second; without the option a tick is a microsecond, as most recorders write it.
+# (if_tsresol, ticks per second); without the option a tick is a microsecond, as most recorders write it.
 RESOLUTIONS = [
     (None, 10**6),
     *((power, 10**power) for power in range(11)),
@@ -153,8 +153,8 @@ def test_times_of_pcapng(resolution, per_second, order, tmp_path):
     (12, 2**64 - 1, 18446744073709), (27, 2**64 - 1, 0), (128 + 40, (7 << 40) + (1 << 39), 7_500_000),
     (128 + 63, 2**64 - 1, 1_999_999), (0, 2**33, 2**33 * 10**6), (6, 2**63 - 1, 0), (0, 2**64 - 1, 0),
 ])  # fmt: skip
-def test_odd_times_of_pcapng(resolution, ticks, microseconds, tmp_path):
-    """The last two are beyond what nanoseconds can say: they become 0."""
+def test_unusual_times_of_pcapng(resolution, ticks, microseconds, tmp_path):
+    """The last two exceed the range of nanoseconds: they become 0."""
     assert times_of(resolution, "<", ticks, tmp_path) == {microseconds}
 
 
@@ -166,7 +166,7 @@ def times_of(resolution, order, ticks, folder):
     return set(rows.column("requestTime").cast("int64").to_pylist())
 
 
-def test_a_file_whose_last_packet_is_cut(tmp_path):
+def test_a_file_with_a_truncated_last_packet(tmp_path):
     calls, (reason,) = calls_of(pcap([*PACKETS, PACKETS[-1]], 101)[:-9], tmp_path)
     assert calls == ALL
     assert "inside a packet" in reason
@@ -191,13 +191,13 @@ def test_a_file_whose_last_packet_is_cut(tmp_path):
         (gzip.compress(b"GMBU" + bytes(40), mtime=0), "Network Monitor"),
     ],
 )
-def test_what_is_not_read_is_refused_by_name(raw, words, tmp_path):
+def test_unsupported_formats_are_rejected_by_name(raw, words, tmp_path):
     with pytest.raises(DecodeError, match=words) as caught:
         calls_of(raw, tmp_path)
     assert "x.pcap" in str(caught.value)
 
 
-def test_a_client_id_that_is_no_utf_8_is_read_as_java_does(tmp_path):
+def test_an_invalid_utf_8_client_id_is_decoded_as_in_java(tmp_path):
     requests = ASKED.replace(b"tester", b"t\xed\xa0\x80er")  # a surrogate: one U+FFFD in Java, three in Python
     path = Tape().segment(CLIENT, 0, requests).segment(SERVER, 0, ANSWERED).write(tmp_path / "x.pcapng")
     names = [

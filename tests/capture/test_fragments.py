@@ -1,4 +1,4 @@
-"""IP fragments in any order, overlapping, too many: whole datagrams, for work and memory that a datagram bounds."""
+"""IP fragments in any order, overlapping, too many: complete datagrams, with work and memory bounded by a datagram."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_fragments_in_any_order_repeated_and_overlapping(seed):
     assert datagrams[0][20:] == data
 
 
-def test_the_work_grows_with_the_number_of_fragments():
-    """8,192 of 8 bytes, the last one first: each is put where it belongs, and nothing is gone through again."""
+def test_the_work_is_linear_in_the_number_of_fragments():
+    """8,192 fragments of 8 bytes, the last one first: each is inserted directly, without a second pass."""
 
     def fed(count):
         pieces = cut_pieces(bytes(8 * count), [8] * count)
@@ -52,8 +52,8 @@ def test_the_work_grows_with_the_number_of_fragments():
     assert many < 1.2 * few
 
 
-def test_memory_is_bounded_by_what_a_datagram_can_be():
-    """Overlapping fragments of 60,000 bytes, of more datagrams than wait at a time."""
+def test_memory_is_bounded_by_the_size_of_datagrams():
+    """Overlapping fragments of 60,000 bytes, of more datagrams than may be pending."""
     entry = Defragmenter()
     for number in range(MAX_DATAGRAMS + 50):
         for offset in range(8, 80, 8):
@@ -62,7 +62,7 @@ def test_memory_is_bounded_by_what_a_datagram_can_be():
     assert all(len(one.payload) + len(one.received_units) < 70_000 for one in entry.waiting.values())
 
 
-def test_a_fragment_that_was_cut_is_no_whole_one():
+def test_a_truncated_fragment_is_not_complete():
     entry = Defragmenter()
     assert entry.add(fragment(bytes(21), 0, True)) is None
     assert entry.add(fragment(bytes(8), 24, False)) is None

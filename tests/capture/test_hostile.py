@@ -1,4 +1,4 @@
-"""Mutilated captures: rows and named gaps, or one clear error; nothing is allocated for a length that is not there."""
+"""Damaged captures: rows and reported gaps, or one clear error; no allocation for a length without data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_damaged_files_give_rows_or_one_error(seed, tmp_path):
     check(damage(bytearray(read_unpacked(CAPTURES[seed % len(CAPTURES)])[:20_000]), random_), random_, tmp_path)
 
 
-def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path):
+def test_a_truncated_file_is_read_to_its_end(tmp_path):
     raw = read_unpacked(DATA / "raw-resets-broker43.pcap")
     path, last = tmp_path / "x.pcap", 0
     for size in [*range(24, 400, 37), *range(400, len(raw), 997), len(raw)]:
@@ -40,7 +40,7 @@ def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path):
     assert last == 28
 
 
-def test_damage_in_the_middle_is_named_and_what_follows_is_read(tmp_path):
+def test_damage_in_the_middle_is_reported_and_later_data_are_read(tmp_path):
     raw = bytearray(read_unpacked(DATA / "raw-resets-broker43.pcap"))
     at = 24
     while at < 5000:
@@ -54,7 +54,7 @@ def test_damage_in_the_middle_is_named_and_what_follows_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 3, 104857600, 104857601])
-def test_lengths_that_lie_cost_nothing(size, tmp_path):
+def test_false_lengths_have_no_cost(size, tmp_path):
     requests, _, calls = streams()
     tape = (
         Tape()
@@ -67,7 +67,7 @@ def test_lengths_that_lie_cost_nothing(size, tmp_path):
     assert {call[2] for call in calls} <= set(rows.column(0).to_pylist())
 
 
-def test_gzip_that_breaks_off_is_named(tmp_path):
+def test_truncated_gzip_is_reported(tmp_path):
     raw = (DATA / "sasl-raw-tokens-broker39.pcap.gz").read_bytes()
     path = tmp_path / "x.pcap.gz"
     path.write_bytes(raw[: len(raw) // 2])

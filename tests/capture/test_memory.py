@@ -1,4 +1,4 @@
-"""What is remembered has an end: connections that are over, holes, requests that nobody answers."""
+"""Bounded memory: closed connections, holes, requests without responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def call(number):
 
 @pytest.fixture
 def short_lived(tmp_path):
-    """Return a capture of connections, one after the other, of which every tenth stays open; two calls on each."""
+    """Return a capture of consecutive connections, of which every tenth stays open, with two calls on each."""
     parts, time = [file_header("test")], START
     talks = []
     for number in range(COUNT):
@@ -48,7 +48,7 @@ def short_lived(tmp_path):
             parts += [talk.build_end(CLIENT, time), talk.build_end(SERVER, time)]
         talks.append(talk)
         time += ENDED_CONNECTION_RETENTION_NS // 20
-    for number in range(0, COUNT, 10):  # those that stayed open go on, after the others are long gone
+    for number in range(0, COUNT, 10):  # those that stayed open continue after the others were closed
         again = frame_of(
             encode_request(message("HeartbeatRequest")(), 4, correlation_id=3, client_id=f"client-{number}")
         )
@@ -63,7 +63,7 @@ def rows(path, **options):
 
 
 @pytest.mark.parametrize("table", ["calls", "connections", "gaps"])
-def test_rows_are_the_same_when_connections_that_are_over_are_forgotten(short_lived, monkeypatch, table):
+def test_rows_do_not_change_when_closed_connections_are_forgotten(short_lived, monkeypatch, table):
     whole = rows(short_lived, table=table)
     assert len(whole) == {"calls": 2 * COUNT + COUNT // 10, "connections": COUNT, "gaps": 0}[table]
     monkeypatch.setattr(reader, "Streams", forgetful)
@@ -74,7 +74,7 @@ def forgetful(packets, **options):
     return Streams(packets, forget_above=8, **options)
 
 
-def test_only_connections_that_are_open_or_were_so_lately_are_remembered(short_lived):
+def test_only_open_and_recently_closed_connections_are_kept(short_lived):
     most = max(progress.connection_count for progress in forgetful(PacketReader([short_lived], window_bytes=WINDOW)))
     assert COUNT // 10 < most < COUNT // 2
 
@@ -89,8 +89,8 @@ def test_a_redacted_capture_is_the_same_when_connections_are_forgotten(short_liv
     assert len(redacted_output.getvalue()) == len(whole.getvalue())
 
 
-def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
-    """One direction only: nothing waits for more than a window once enough waits."""
+def test_requests_without_responses_are_returned_before_the_end(tmp_path):
+    """One direction only: no request waits for more than a window once enough are pending."""
     talk = ConversationWriter(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
@@ -108,7 +108,7 @@ def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
     assert max_carried < 8 * WINDOW < sum(map(len, requests)) / 4
 
 
-def test_a_hole_is_waited_for_no_longer_than_memory_allows(tmp_path, monkeypatch):
+def test_the_wait_for_a_hole_is_bounded_by_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MAX_WAITING_BYTES", 10_000)
     talk = ConversationWriter(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)

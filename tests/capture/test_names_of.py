@@ -1,4 +1,4 @@
-"""Columns with the names that fields had in a release, beside those of today."""
+"""Columns with the field names of a release, next to the current names."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ LOG = DATA / "request-logs" / "broker-3.9.1-trace-old-clients.log.gz"
 
 
 @pytest.mark.parametrize("source", [CAPTURE, LOG])
-def test_the_names_of_a_release_stand_beside_those_of_today(source):
+def test_the_names_of_a_release_are_next_to_the_current_ones(source):
     table = kafkaframes.read_capture(source, names_of="2.6").read_all()
     assert [name for name in table.column_names if name.startswith("re") and "S" not in name and "T" not in name] == [
         *("requestHeader", "request", "requestNamed"),
@@ -33,7 +33,7 @@ def test_the_names_of_a_release_stand_beside_those_of_today(source):
     assert all(row["requestNamed"] == row["request"] for row in others)
 
 
-def test_alone_typed_and_as_an_option_of_spark():
+def test_names_in_typed_tables_and_as_a_spark_option():
     alone = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",), names_of="2.6").read_all()
     both = kafkaframes.read_capture(CAPTURE, names_of="2.6").read_all()
     assert alone.column(0) == both.column("requestNamed")
@@ -44,7 +44,7 @@ def test_alone_typed_and_as_an_option_of_spark():
     assert parse_capture_options({"path": "x", "namesOf": "2.8"}).read.names_of == "2.8"
 
 
-def test_names_need_a_release_that_is_known():
+def test_names_require_a_known_release():
     rows = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",)).read_all()
     assert rows.column(0).null_count == len(rows) > 0
     with pytest.raises(OptionError, match=r"unknown release '9\.9'"):

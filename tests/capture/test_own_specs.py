@@ -1,4 +1,4 @@
-"""Traffic of a proposal is read by its specs, and all that these lack by the catalog's."""
+"""Traffic of a proposal is decoded with its specs, and everything else with the catalog's."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def rows_of(trace, folder):
     return kafkaframes.read_capture(trace, columns=COLUMNS, specs=folder).read_all().to_pylist()
 
 
-def test_own_apis_and_versions_are_decoded_beside_those_of_the_catalog(trace, folder):
+def test_own_apis_and_versions_are_decoded_next_to_those_of_the_catalog(trace, folder):
     rows = rows_of(trace, folder)
     assert [(row["apiName"], row["apiVersion"], row["flexible"], row["_error"]) for row in rows] == [
         ("Greet", 0, False, None),
@@ -63,7 +63,7 @@ def test_an_own_api_may_have_any_key(tmp_path, key):
     assert (report.calls, report.frames_zeroed, report.frames_left_out) == (4, 0, 0)
 
 
-def test_without_the_specs_the_same_bytes_are_no_known_calls(trace):
+def test_without_the_specs_the_same_bytes_are_unknown_calls(trace):
     rows = kafkaframes.read_capture(trace, columns=COLUMNS).read_all().to_pylist()
     assert [row for row in rows if row["apiName"] == "Greet"] == []
     (unknown,) = [row for row in rows if row["apiVersion"] == 5]
@@ -85,7 +85,7 @@ def test_a_redacted_capture_keeps_the_calls_of_own_specs(trace, folder):
     assert b"good day" not in out.getvalue()
 
 
-def test_a_request_log_is_read_by_own_specs():
+def test_a_request_log_is_read_with_own_specs():
     line = (
         '[2026-01-01 00:00:00,000] DEBUG Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":120,'
         '"requestApiVersion":1,"correlationId":3,"clientId":"me"},"request":{"words":"hi"},'
@@ -97,7 +97,7 @@ def test_a_request_log_is_read_by_own_specs():
     assert parse_row(line)["apiName"] is None
 
 
-def test_the_specs_travel_in_a_pickle(trace, folder):
+def test_the_specs_are_pickled(trace, folder):
     options = CaptureOptions(columns=("apiName",), apis=ApiRegistry(folder))
     for file in folder.iterdir():
         file.unlink()
@@ -107,13 +107,13 @@ def test_the_specs_travel_in_a_pickle(trace, folder):
     assert pickle.loads(pickle.dumps(CaptureOptions())) == CaptureOptions()
 
 
-def test_an_api_needs_both_halves(folder):
+def test_an_api_needs_request_and_response(folder):
     (folder / "GreetResponse.json").unlink()
     with pytest.raises(OptionError, match="GreetRequest has API key 120, but the specs lack"):
         _ = ApiRegistry(folder).apis_by_key
 
 
-def test_a_version_that_only_the_catalog_has_is_the_catalogs(folder):
+def test_the_catalog_supplies_versions_that_the_specs_lack(folder):
     apis = ApiRegistry(folder)
     assert str(apis.apis_by_key[12].versions) == "0-5"
     assert apis.find_spec(12, "request", 4) is CATALOG.find_spec(12, "request", 4)
@@ -122,7 +122,7 @@ def test_a_version_that_only_the_catalog_has_is_the_catalogs(folder):
     assert CATALOG.name_of(GREET) is None
 
 
-def test_tags_of_headers_are_seen_in_both_directions(tmp_path, folder):
+def test_header_tags_are_read_in_both_directions(tmp_path, folder):
     trace = write_traffic(tmp_path / "tags.pcapng", folder, header_tags=[(10_001, b"trace-7")])
     columns = ("requestHeader", "responseHeader")
     rows = kafkaframes.read_capture(trace, columns=columns, specs=folder).read_all().to_pylist()

@@ -1,4 +1,4 @@
-"""Files of many blocks, blocks of any size, lengths that lie: the work grows with the bytes, memory does not."""
+"""Files of many blocks, blocks of any size, false lengths: the work is linear and memory bounded."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def write_capture_file(tmp_path, *parts):
     [[INTERFACE], [SECTION], [SECTION, INTERFACE], [INTERFACE, NO_PACKET], [SECTION + INTERFACE * 7]],
     ids=["interfaces", "sections", "sections with an interface", "damage between", "sections with interfaces"],
 )
-def test_the_work_grows_with_the_number_of_blocks(blocks, tmp_path, monkeypatch):
-    """Steps and copied bytes for each block are the same for a few as for many; none copies what follows it."""
+def test_the_work_is_linear_in_the_number_of_blocks(blocks, tmp_path, monkeypatch):
+    """Steps and copied bytes per block are the same for few and for many blocks; no block copies the data after it."""
     copied_sizes = []
     take_block = container.take_block
 
@@ -58,8 +58,8 @@ def test_the_work_grows_with_the_number_of_blocks(blocks, tmp_path, monkeypatch)
     assert sum(copied_sizes) == 0
 
 
-def test_packets_of_the_last_of_many_interfaces_are_read(tmp_path):
-    """As many as a section can have, and its memory is what they take."""
+def test_packets_of_the_last_interface_are_read(tmp_path):
+    """As many interfaces as a section can have, with proportional memory."""
     requests, _, calls = streams()
     tape = Tape().segment(CLIENT, 0, requests)
     interfaces = 70_000
@@ -77,7 +77,7 @@ def test_packets_of_the_last_of_many_interfaces_are_read(tmp_path):
 
 @pytest.mark.parametrize("window", [300, 4096, 1 << 20])
 @pytest.mark.parametrize("option_bytes", [100, 5000, 3 << 20])
-def test_a_block_that_is_larger_than_a_window_is_read(window, option_bytes, tmp_path):
+def test_a_block_larger_than_a_window_is_read(window, option_bytes, tmp_path):
     """Comments of sections and interfaces may be long."""
     requests, _, calls = streams()
     comment = struct.pack("<HH", 2, 0) * (option_bytes // 4)
@@ -96,8 +96,8 @@ def _section_bytes():
 
 @pytest.mark.parametrize("kind", [0x0A0D0D0A, 1, 6, 77])
 @pytest.mark.parametrize("size", [0, 8, 13, 1 << 20, 1 << 24, (1 << 24) + 8192, 0x7FFFFFFC, 0xFFFFFFFC])
-def test_a_length_that_lies_ends_and_is_named(kind, size, tmp_path):
-    """Wherever the window ends, and however much the length claims."""
+def test_a_false_length_ends_the_file_and_is_reported(kind, size, tmp_path):
+    """For any end of the window, and any stated length."""
     requests, _, calls = streams()
     lie = struct.pack("<IIIHH", kind, size, 0x1A2B3C4D, 1, 0)
     tape = Tape().segment(CLIENT, 0, requests)
@@ -108,7 +108,7 @@ def test_a_length_that_lies_ends_and_is_named(kind, size, tmp_path):
         assert capture.coverage.unread
 
 
-def test_links_that_are_not_read_are_named_of_every_section(tmp_path):
+def test_unsupported_links_are_reported_for_every_section(tmp_path):
     packet = struct.pack("<IIIIIII", 6, 36, 0, 0, 0, 4, 4) + b"wifi" + struct.pack("<I", 36)
     path = write_capture_file(tmp_path, SECTION, OTHER_LINK, packet, packet, SECTION, INTERFACE)
     (entry,) = windows(path).unread
@@ -117,7 +117,7 @@ def test_links_that_are_not_read_are_named_of_every_section(tmp_path):
     assert not windows(without_packets).unread
 
 
-def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
+def test_the_list_of_damage_is_bounded(tmp_path):
     empty = struct.pack("<III", 5, 12, 12)
     path = write_capture_file(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_PROBLEMS))
     problems = windows(path).unread
@@ -127,7 +127,9 @@ def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
 
 @pytest.mark.parametrize("segment_bytes", [40, 1000])
 def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
-    """What waits for the rest of a frame is copied once a window, not once a file; rows are those of one file."""
+    """Data that wait for the rest of a frame are copied once per window, not once per file. The rows are those of
+    one file.
+    """
     requests, _, calls = streams()
     requests *= 20
     files = []
@@ -147,7 +149,7 @@ def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
         assert sorted((row["correlationId"], row["file"]) for row in rows) == sorted(expected_calls)
 
 
-def test_a_table_of_rows_that_is_full_loses_no_file(tmp_path, monkeypatch):
+def test_a_full_table_of_rows_loses_no_file(tmp_path, monkeypatch):
     requests, _, calls = streams()
     files = []
     for number in range(40):

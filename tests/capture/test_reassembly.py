@@ -1,4 +1,6 @@
-"""Segments split, mixed, repeated, overlapping, lost and cut, over files and windows of any size: as the reference."""
+"""Segments split, reordered, repeated, overlapping, lost and truncated, in files and windows of any size: as the
+reference.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ WINDOWS = (200, 1500, 1 << 20)
 
 
 def frames_of(files, window_bytes):
-    """Return what the reader gives, each frame with its bytes."""
+    """Return the reader's frames with their bytes."""
     data_by_frame = {}
     for progress in Streams(PacketReader(files, window_bytes=window_bytes), ports=(9092,)):
         for call in progress.calls:
@@ -46,7 +48,7 @@ def frames_of(files, window_bytes):
 
 
 class Reassembly(RuleBasedStateMachine):
-    """Two sides send; what the capture has of it, and in which order, is drawn."""
+    """Two sides send; the recorded part and its order are random."""
 
     @initialize(initial=st.sampled_from((0, 2**32 - 300)))
     def begin(self, initial):
@@ -88,7 +90,7 @@ class Reassembly(RuleBasedStateMachine):
     def repeat(self, side, back, size):
         start = max(self.sent_sizes[side] - back, 0)
         end = min(start + size, self.sent_sizes[side])
-        # a reader does not wait until bytes that were cut are sent again
+        # A reader does not wait for a retransmission of truncated bytes.
         if self.snapped_ranges[side].isdisjoint(range(start, end)):
             self.record(side, start, end)
 
@@ -126,8 +128,8 @@ class Reassembly(RuleBasedStateMachine):
             assert data == STREAMS[frame.side][start : start + frame.have], frame
         sent_frames = {frame for side in self.sides for frame in side.frames()}
         whole = {frame for frame in data_by_frame if frame.have == frame.size}
-        assert whole <= sent_frames, "a frame that nobody sent"
-        requests = client.numbers() if window == WINDOWS[-1] else set()  # else they may come in a later window
+        assert whole <= sent_frames, "a frame that was not sent"
+        requests = client.numbers() if window == WINDOWS[-1] else set()  # otherwise they may follow in a later window
         must = {*client.certain(), *server.certain(requests)}
         assert must <= data_by_frame.keys(), "a frame is missing, or has more or fewer bytes"
         if all(side.there.issuperset(range(len(side.stream))) for side in self.sides):

@@ -1,4 +1,6 @@
-"""The recording proxy: clients stay behind it, the file holds the originals, and a slow disk loses nothing."""
+"""The recording proxy: clients connect only through it, the file has the original bytes, and a slow disk loses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def record_traffic(path, upstream, **options):
         yield recorder
 
 
-def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
+def test_clients_stay_on_the_proxy_and_every_call_is_in_the_file(tmp_path):
     path = tmp_path / "trace.pcapng"
     with Broker(cluster=NODES) as broker, record_traffic(path, (broker.host, broker.port)) as recorder:
         host, port = recorder.start()
@@ -79,7 +81,7 @@ def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
 
 @contextlib.contextmanager
 def server_of(handle):
-    """A server whose connections ``handle`` serves."""
+    """A server that passes its connections to ``handle``."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept():
@@ -110,7 +112,7 @@ class SlowDisk(io.BytesIO):
         return super().write(data)
 
 
-def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
+def test_a_slow_disk_delays_clients_and_is_reported(monkeypatch):
     from kafkaframes.capture import recorder as module
 
     monkeypatch.setattr(module, "SLOW_WRITE_SECONDS", 0.2)
@@ -138,7 +140,7 @@ class FullDisk(io.BytesIO):
         return super().write(data)
 
 
-def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
+def test_bytes_that_a_full_disk_rejects_are_not_forwarded(capfd):
     disk, served_sizes = FullDisk(), []
 
     def count_received(one):
@@ -158,7 +160,7 @@ def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate of 127.0.0.1 that is its own authority."""
+    """A self-signed certificate for 127.0.0.1."""
     directory = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "127.0.0.1")])
@@ -178,8 +180,8 @@ def certificate(tmp_path_factory):
     return tuple(map(str, paths))
 
 
-def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
-    """Two brokers, so two listeners; the capture is plain, with the brokers' addresses."""
+def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate):
+    """Two brokers, and therefore two listeners. The capture is plaintext, with the brokers' addresses."""
     path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
     tls = {"server_tls": server_tls(*certificate), "upstream_tls": client_tls(certificate[0], is_encrypted=True)}
     with Broker(cluster=NODES, security=security) as broker, path.open("wb") as file:
@@ -202,8 +204,8 @@ def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
     assert {row["value"] for row in records} == {bytes([number]) * 20_000 for number in range(40)}
 
 
-def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(certificate):
-    """An echo of 20 MB that is read while it is written; its end is passed on, and what comes after is still TLS."""
+def test_both_directions_of_one_tls_connection_at_once_and_a_half_close(certificate):
+    """An echo of 20 MB that is read while it is written. Its end is forwarded, and later data are still encrypted."""
     sent_bytes = bytes(range(256)) * (20_000_000 // 256)
     server = server_tls(*certificate)
 
@@ -230,7 +232,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(cer
     assert got == sent_bytes
 
 
-def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
+def test_a_client_without_tls_is_rejected_and_counted(certificate):
     with server_of(echo) as upstream:
         settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=server_tls(*certificate))
         with Recorder(settings, io.BytesIO()) as one, socket.create_connection(one.start(), 60) as client:
@@ -243,7 +245,7 @@ def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
             assert (one.counts.refused, one.counts.connections) == (1, 0)
 
 
-def test_a_client_that_has_gone_before_it_is_served_is_refused_and_counted():
+def test_a_client_that_disconnects_before_it_is_served_is_counted():
     with socket.create_server(("127.0.0.1", 0)) as listener, Recorder(HERE, io.BytesIO()) as one:
         client = socket.create_connection(listener.getsockname())
         accepted_socket, _ = listener.accept()
@@ -256,7 +258,7 @@ def test_a_client_that_has_gone_before_it_is_served_is_refused_and_counted():
         assert accepted_socket.fileno() < 0
 
 
-def test_a_connection_that_is_made_while_recording_ends_is_closed(monkeypatch):
+def test_a_connection_opened_while_the_recording_ends_is_closed(monkeypatch):
     has_reached, go, connect_broker = threading.Event(), threading.Event(), Recorder._connect_broker
 
     def late(one, broker):
@@ -280,7 +282,7 @@ def test_a_connection_that_is_made_while_recording_ends_is_closed(monkeypatch):
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 1000])
-def test_answers_are_passed_on_in_any_pieces(step):
+def test_responses_are_forwarded_in_pieces_of_any_size(step):
     requests = OutstandingRequests()
     answers = ResponseRewriter(requests, lambda address: ("local", address[1] + 1))
     body = message("MetadataResponse").from_json(
@@ -361,7 +363,7 @@ HOST = "kafka-1.internal"
 
 
 def fill_addresses(cls, version):
-    """Return a response with an address wherever one can stand."""
+    """Return a response with an address in every possible field."""
     value = make_value(cls, version, 1, plain=True)
 
     def fill(struct_):
@@ -385,8 +387,8 @@ def fill_addresses(cls, version):
 
 
 @pytest.mark.parametrize("api", catalog.list_apis(), ids=lambda api: api.request.removesuffix("Request"))
-def test_no_address_of_a_broker_is_left_in_any_answer(api):
-    """Every answer of every API at every version, with an address in every struct that has a host and a port."""
+def test_no_response_contains_a_broker_address(api):
+    """Every response of every API at every version, with an address in every struct that has a host and a port."""
     for version in api.versions:
         cls = message(api.response)
         response = encode_response(fill_addresses(cls, version), version, correlation_id=1)
@@ -399,7 +401,7 @@ def test_no_address_of_a_broker_is_left_in_any_answer(api):
 
 
 def kip_636_metadata():
-    """Return KIP-636's specs, and a Metadata answer of the version that it adds."""
+    """Return KIP-636's specs, and a Metadata response of the version that it adds."""
     specs = rewrite_errors({spec.name: spec for spec in map(catalog.load_spec, catalog.list_names())}).specs
     cls = message("MetadataResponse", specs=specs)
     return (
@@ -411,7 +413,7 @@ def kip_636_metadata():
     )
 
 
-def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_specs():
+def test_a_version_missing_from_the_catalog_is_reported_rejected_or_decoded_with_own_specs():
     specs, version, response = kip_636_metadata()
     assert version == catalog.find_api(3).versions.highest + 1
     loose = Talk().ask(3, version)
@@ -428,7 +430,7 @@ def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_s
     assert HOST.encode() not in understood.ask(3, 5).answer(older)
 
 
-def test_what_may_hold_an_address_and_is_not_understood_is_said():
+def test_undecodable_responses_that_may_have_an_address_are_reported():
     metadata = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     cases = {
         "API 999 version 0 is not in the specs": Talk().ask(999, 0),
@@ -440,7 +442,7 @@ def test_what_may_hold_an_address_and_is_not_understood_is_said():
         assert [what.startswith(reason) for what in talk.unknown] == [True], talk.unknown
 
 
-def test_a_broker_for_which_there_is_no_listener_is_said():
+def test_a_broker_without_a_listener_is_reported():
     def nowhere(_):
         raise OptionError("no port is free")
 
@@ -450,8 +452,8 @@ def test_a_broker_for_which_there_is_no_listener_is_said():
         talk.answer(encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1))
 
 
-def test_requests_with_the_same_number_are_answered_in_their_order():
-    """A client may number all its requests alike, and a Produce with acks=0 has no answer."""
+def test_requests_with_equal_correlation_ids_are_answered_in_order():
+    """A client may use one correlation id for all requests, and a Produce with acks=0 has no response."""
     talk = Talk(strict=True).ask(0, 7, 4).ask(12, 0).ask(3, 5).ask(3, 7)
     beat = encode_response(message("HeartbeatResponse")(), 0, correlation_id=1)
     assert talk.answer(beat) == frame_of(beat)
@@ -460,7 +462,7 @@ def test_requests_with_the_same_number_are_answered_in_their_order():
         assert HOST.encode() not in talk.answer(response)
 
 
-def test_tokens_of_any_size_do_not_hide_what_comes_after():
+def test_tokens_of_any_size_do_not_hide_later_data():
     talk = Talk(strict=True).ask(17, 0)
     handshake = encode_response(message("SaslHandshakeResponse")(), 0, correlation_id=1)
     assert talk.answer(handshake) == frame_of(handshake)
@@ -471,14 +473,14 @@ def test_tokens_of_any_size_do_not_hide_what_comes_after():
     assert HOST.encode() not in talk.ask(3, 5, 7).answer(response)
 
 
-def test_requests_that_nobody_answers_take_bounded_memory():
+def test_requests_without_responses_take_bounded_memory():
     requests = OutstandingRequests()
     for number in range(3 * MAX_OUTSTANDING_REQUESTS):
         requests.feed(frame_of(struct.pack(">hhi", 0, 10, number)))
     assert len(requests._open) == len(requests._ids) == MAX_OUTSTANDING_REQUESTS
 
 
-def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
+def test_a_strict_recorder_closes_the_connection_and_reports_the_version_once():
     specs, version, response = kip_636_metadata()
     request = frame_of(struct.pack(">hhi", 3, version, 1) + b"\xff\xff")
 

@@ -26,7 +26,7 @@ def test_a_listener_has_a_range_of_ports():
     assert parse_listener("[::1]:9092") == ("::1", (9092,))
 
 
-def test_only_an_address_of_this_machine_alone_needs_no_warning():
+def test_only_a_loopback_address_needs_no_warning():
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.7", "kafka-proxy")))
 
@@ -69,7 +69,7 @@ def test_a_recording_that_cannot_start_leaves_no_file(tmp_path):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["trace.pcapng"]
 
 
-def test_a_stop_ends_the_wait_and_an_error_of_the_block_is_not_replaced(tmp_path):
+def test_a_stop_ends_the_wait_and_an_error_of_the_block_is_raised(tmp_path):
     stop = threading.Event()
     with kafkaframes.record_traffic("localhost:1", tmp_path / "a.pcapng", stop=stop) as recording:
         threading.Timer(0.01, stop.set).start()

@@ -1,4 +1,4 @@
-"""The table of records: every version of the APIs with records, times beyond microseconds, and what cannot be read."""
+"""The table of records: every version of the APIs with records, times outside microseconds, and unreadable records."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.registry import CATALOG
 
-FAR = 1_700_000_000_000_000_000  # nanoseconds for milliseconds
+FAR = 1_700_000_000_000_000_000  # nanoseconds in place of milliseconds
 RECORDS = [{"key": b"k", "value": b"v1", "timestamp": 5}, {"key": b"k", "value": b"v2", "timestamp": 7}]
 VERSIONS = [
     pytest.param(name, version, id=f"{name}-{version}")
@@ -24,7 +24,7 @@ VERSIONS = [
 
 
 def call(name, version, records):
-    """Return a request and its response, of which one has the records."""
+    """Return a request and its response, one of which has the records."""
     data = kafkaframes.build_records(records, negative_timestamps=True) if isinstance(records, list) else records
     request, response = message(f"{name}Request"), message(f"{name}Response")
     has_ids = name == "ShareFetch" or version >= 13
@@ -57,7 +57,7 @@ def encode_call(name, version, records, *, number=0):
 
 
 def read(path, **options):
-    """Return the rows of the table of records, and what was not read."""
+    """Return the rows of the table of records, and the unread data."""
     batches = kafkaframes.read_capture(path, table="records", **options)
     return batches.read_all().to_pylist(), [error.text for error in batches.errors]
 
@@ -73,7 +73,7 @@ def test_records_of_each_version_are_rows(name, version, tmp_path):
     assert rows[0]["topic"] == "orders" or rows[0]["topicId"] == "AAAAAAAAAAAAAAAAAAAABw"
 
 
-def test_times_before_1970_and_beyond_microseconds_are_kept(tmp_path):
+def test_times_before_1970_and_outside_microseconds_are_kept(tmp_path):
     times = [-1, -2, -86_400_000, FAR, -FAR, 5]
     records = [{"value": b"v", "timestamp": at} for at in times]
     path = write_capture(tmp_path / "c.pcapng", encode_call("Produce", 7, records))
@@ -90,7 +90,7 @@ def test_times_before_1970_and_beyond_microseconds_are_kept(tmp_path):
 
 
 def test_a_version_that_the_specs_lack_is_reported(tmp_path):
-    """A capture of a newer Kafka: its records were missing without a word ."""
+    """In a capture of a newer Kafka, records were missing silently."""
     request, response = encode_call("Fetch", 12, RECORDS, number=1)
     newer = request[:2] + struct.pack(">h", 99) + request[4:]
     path = write_capture(tmp_path / "c.pcapng", encode_call("Fetch", 12, RECORDS), (newer, response))
@@ -110,8 +110,8 @@ def test_a_message_that_cannot_be_decoded_is_reported(tmp_path):
     assert unread == ["Fetch response: cannot be decoded"]
 
 
-def test_a_set_without_a_readable_record_is_reported(tmp_path):
-    """Its error had no row to be shown on."""
+def test_a_record_set_without_a_readable_record_is_reported(tmp_path):
+    """Its error had no row."""
     data = bytearray(kafkaframes.build_records(RECORDS))
     data[61] = 0x7F  # the size of the first record
     path = write_capture(tmp_path / "c.pcapng", encode_call("Produce", 7, bytes(data)))
@@ -122,7 +122,7 @@ def test_a_set_without_a_readable_record_is_reported(tmp_path):
 
 
 def test_own_specs_with_other_fields_are_reported(tmp_path):
-    """Specs that nest the partition's number in a header, as Kafka's did before 2.8."""
+    """Specs that nest the partition number in a header, as Kafka's did before 2.8."""
     folder = tmp_path / "specs"
     folder.mkdir()
     header = [{"name": "PartitionIndex", "type": "int32", "versions": "0+"}]

@@ -1,4 +1,4 @@
-"""A redacted capture decodes as before, and holds nothing of what it was about."""
+"""A redacted capture is decoded like the original, and contains none of its texts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def rows(path):
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
-def test_it_decodes_as_before(path, tmp_path):
-    """But for frames of no known API, which are left out: offsets are counted from the first byte that is there."""
+def test_a_redacted_capture_is_decoded_like_the_original(path, tmp_path):
+    """Except for frames of unknown APIs, which are omitted: offsets are counted from the first available byte."""
     out = tmp_path / "out.pcapng"
     with out.open("wb") as file:
         report = redact([str(path)], file)
@@ -47,7 +47,7 @@ def test_it_decodes_as_before(path, tmp_path):
     assert sorted(map(str, after)) == sorted(map(str, known_rows))
 
 
-def test_nothing_of_it_is_left(tmp_path):
+def test_no_original_text_is_left(tmp_path):
     """No client id, topic, user or token of the original is in the file."""
     path = DATA / "sasl-raw-tokens-broker39.pcap.gz"
     rows = read_capture(str(path), CaptureOptions()).read_all().to_pylist()
@@ -62,7 +62,7 @@ def test_nothing_of_it_is_left(tmp_path):
     assert bytes([127, 0, 0, 1]) not in out.getvalue()[:4000]
 
 
-def test_pseudonyms_have_the_same_length_and_are_the_same_for_the_same():
+def test_pseudonyms_have_the_same_length_and_are_consistent():
     names = Pseudonyms()
     assert names.pseudonym("grüße".encode()) == names.pseudonym("grüße".encode())
     assert len(names.pseudonym("grüße".encode())) == 7
@@ -70,7 +70,7 @@ def test_pseudonyms_have_the_same_length_and_are_the_same_for_the_same():
     assert Pseudonyms().pseudonym(b"orders") != names.pseudonym(b"orders")
 
 
-def test_records_keep_the_headers_of_their_batches():
+def test_records_keep_their_batch_headers():
     records = build_records([{"key": b"secret key", "value": b"secret value"}] * 3)
     masked_records = remove_payloads(records)
     assert len(masked_records) == len(records)
@@ -80,8 +80,8 @@ def test_records_keep_the_headers_of_their_batches():
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_records_that_are_cut_keep_no_byte_of_their_contents(version):
-    """Cut at every byte, the last batch keeps its header only, and what is no batch keeps nothing."""
+def test_truncated_records_keep_no_byte_of_their_contents(version):
+    """Truncated at every byte, the last batch keeps its header only, and bytes that are not a batch keep nothing."""
     records = build_records([{"key": b"!" * 30, "value": b"?" * 90}] * 2, record_format=version)
     for size in range(len(records)):
         masked_records = remove_payloads(records[:size])
@@ -93,26 +93,26 @@ def test_records_that_are_cut_keep_no_byte_of_their_contents(version):
     assert not any(remove_payloads(records + whole)[len(records) :])
 
 
-def test_no_secret_is_left_of_any_message(tmp_path):
-    """Every API at every version, cut here and there; ``tests/fuzz/redaction.py`` cuts at every byte."""
+def test_no_message_keeps_a_secret(tmp_path):
+    """Every API at every version, truncated at some positions; ``tests/fuzz/redaction.py`` truncates at every byte."""
     searched_count, calls = campaign.check(campaign.calls_of(campaign.every_api(), campaign.some_cuts), 1, tmp_path)
     assert searched_count > 10_000
     assert calls > 5 * len(campaign.every_api())
 
 
 def read_documented():
-    """Return the texts that the documents say are kept: message and field, pattern."""
+    """Return the texts that the documentation lists as kept: message and field, pattern."""
     text = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
     matches = re.findall(r"^\| `(\w+)` \| `(\w+)` \| where it matches `([^`]+)` \|$", text, re.MULTILINE)
     return {f"{name}.{field}": pattern.replace("/", "|") for field, name, pattern in matches}
 
 
-def test_the_documents_list_every_text_that_is_kept():
+def test_the_documentation_lists_every_text_that_is_kept():
     assert read_documented() == dict(UNREDACTED_TEXTS)
 
 
 def redact_requests(path, tmp_path, **options):
-    """Return what is left of the requests of a capture of one connection."""
+    """Return the redacted requests of a capture of one connection."""
     out = tmp_path / "out.pcapng"
     with out.open("wb") as file:
         redact([path], file, ports=(9092,), **options)
@@ -120,7 +120,7 @@ def redact_requests(path, tmp_path, **options):
     return [decode_request(row["requestBytes"]) for row in rows.to_pylist()]
 
 
-def test_what_is_documented_is_kept_and_nothing_else_in_the_same_fields(tmp_path):
+def test_only_documented_texts_are_kept_in_their_fields(tmp_path):
     cls, texts = message("ApiVersionsRequest"), [("librdkafka", "2.16.1"), ("my secret", "p@ssword")]
     requests = [
         encode_request(cls(client_software_name=a, client_software_version=b), 3, client_id="app") for a, b in texts
@@ -133,7 +133,7 @@ def test_what_is_documented_is_kept_and_nothing_else_in_the_same_fields(tmp_path
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_client_ids_of_headers_are_kept_where_that_is_said(keep, tmp_path):
+def test_client_ids_in_headers_are_kept_as_documented(keep, tmp_path):
     request = encode_request(message("HeartbeatRequest")(group_id="g", member_id="m"), 4, client_id="my-client")
     path = Tape().segment(CLIENT, 0, frame_of(request)).write(tmp_path / "x.pcapng")
     (frame,) = redact_requests(path, tmp_path, keep_client_ids=keep)

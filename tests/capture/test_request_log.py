@@ -1,4 +1,4 @@
-"""Request logs of real brokers, in all their forms, and lines that are none."""
+"""Request logs of real brokers, in all formats, and lines that are not requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(path, **options):
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
-def test_every_completed_request_is_a_row_that_can_be_read(path):
+def test_every_completed_request_is_a_readable_row(path):
     text = gzip.decompress(path.read_bytes()).decode()
     logged_rows = rows(path)
     assert len(logged_rows) == text.count("Completed request:")
@@ -32,7 +32,7 @@ def test_every_completed_request_is_a_row_that_can_be_read(path):
     assert all(row["apiName"] and row["clientAddress"] == "127.0.0.1" and row["requestTime"] for row in logged_rows)
 
 
-def test_json_rows_have_what_the_line_says():
+def test_json_rows_have_the_values_of_the_line():
     (path,) = DATA.glob("broker-3.9.1-trace*")
     lines = [line for line in gzip.decompress(path.read_bytes()).decode().splitlines() if "Completed request:" in line]
     for line, row in zip(lines, rows(path, secrets=True), strict=True):
@@ -44,7 +44,7 @@ def test_json_rows_have_what_the_line_says():
         assert (row["softwareName"] or "unknown") == entry["clientInformation"]["softwareName"]
 
 
-def test_the_text_form_gives_the_names_and_types_of_json():
+def test_the_text_form_has_the_names_and_types_of_json():
     line = (
         "[2026-11-22 03:39:05,139] DEBUG Completed request:RequestHeader(apiKey=METADATA, apiVersion=1, "
         "clientId=a, b, correlationId=7) -- {topics=[orders]},response:{brokers=[{node_id=1,host=h,port=9092,"
@@ -109,7 +109,7 @@ def test_the_ends_of_a_connection(connection, ends):
     ],
     ids=range(6),
 )
-def test_a_line_that_cannot_be_read_says_so(line):
+def test_an_unreadable_line_is_reported(line):
     assert "cannot be read" in parse_row(line)["_error"]
 
 
@@ -122,7 +122,7 @@ def test_credentials_of_a_log_are_hidden():
     assert "c2VjcmV0" in str(parse_row(line, secrets=True))
 
 
-def test_other_files_and_other_tables_are_refused(tmp_path):
+def test_other_files_and_other_tables_are_rejected(tmp_path):
     other = tmp_path / "server.log"
     other.write_text("[2026-11-22 03:39:05,139] INFO started (kafka.server.KafkaServer)\n")
     with pytest.raises(DecodeError, match="nor a request log"):
@@ -131,15 +131,15 @@ def test_other_files_and_other_tables_are_refused(tmp_path):
         rows(LOGS[0], table="gaps")
 
 
-def test_structs_that_java_prints():
+def test_structs_printed_by_java():
     assert parse_struct("{a=java.nio.HeapByteBuffer[pos=0 lim=30 cap=30],b=[]}") == {
         "a": "java.nio.HeapByteBuffer[pos=0 lim=30 cap=30]",
         "b": [],
     }
 
 
-def test_brackets_within_a_text_end_nothing_or_what_they_stand_in():
-    """Topics, clients and errors have any text: one bracket in a list was looked at again and again."""
+def test_brackets_inside_a_text_end_nothing_or_their_own_struct():
+    """Topics, clients and errors contain any text: one bracket in a list caused quadratic work."""
     assert parse_struct("{a=[x)],b=1}") == {"a": ["x)"], "b": "1"}
     assert parse_struct("{a=)x,b=1}") == {"a": ")x", "b": "1"}
     assert parse_struct("{a=[x},b=1}") == {"a": ["x"]}
@@ -151,7 +151,7 @@ def test_any_text_is_a_struct_or_none(text):
         assert isinstance(convert_fields(parse_struct("{a=" + text), None), dict)
 
 
-def test_one_api_as_structs_from_the_bodies_of_a_log():
+def test_one_api_as_structs_from_logged_bodies():
     path = next(one for one in LOGS if "4.3.1-trace" in str(one))
     plain = [row for row in rows(path) if row["apiName"] == "Metadata"]
     typed_rows = rows(path, api="Metadata")
@@ -163,7 +163,7 @@ def test_one_api_as_structs_from_the_bodies_of_a_log():
         assert [one["name"] for one in other["response"]["topics"]] == [one["name"] for one in body["topics"]]
 
 
-def test_structs_of_records_and_of_lines_without_bodies_say_what_is_not_there(tmp_path):
+def test_structs_of_records_and_of_lines_without_bodies_report_missing_data(tmp_path):
     path = next(one for one in LOGS if "4.3.1-trace" in str(one))
     for row in rows(path, api="Produce"):
         assert "the size of records only" in row["_error"]

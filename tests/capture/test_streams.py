@@ -1,4 +1,4 @@
-"""TCP as it comes: a known conversation cut, mixed, repeated, overlapped and with holes at every byte of it."""
+"""TCP streams: a known conversation split, reordered, repeated, overlapping and with holes at every byte."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def by_number(rows):
     return sorted(rows, key=lambda row: row[2])
 
 
-def test_cut_at_every_byte(path):
+def test_a_stream_split_at_every_byte(path):
     for cut_at in range(0, len(ASKED), 3):
         tape = Tape().segment(CLIENT, 0, ASKED[:cut_at]).segment(CLIENT, cut_at, ASKED[cut_at:])
         back = min(cut_at, len(ANSWERED))
@@ -62,7 +62,7 @@ def test_cut_at_every_byte(path):
         assert both(path, tape) == by_number(expected_rows()), cut_at
 
 
-def test_a_byte_at_a_time_and_numbers_that_wrap(path):
+def test_single_byte_segments_and_sequence_numbers_that_wrap(path):
     tape = Tape(initial=2**32 - 60)
     for at in range(len(ASKED)):
         tape.segment(CLIENT, at, ASKED[at : at + 1])
@@ -74,8 +74,8 @@ def test_a_byte_at_a_time_and_numbers_that_wrap(path):
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_mixed_repeated_and_overlapping_segments(tmp_path_factory, data):
-    """Segments that cover a stream, in any order, with whatever overlap, and some twice."""
+def test_reordered_repeated_and_overlapping_segments(tmp_path_factory, data):
+    """Segments that cover a stream, in any order, with any overlap, some of them twice."""
     path = tmp_path_factory.mktemp("mixed") / "x.pcapng"
     pieces = []
     for side, stream in ((CLIENT, ASKED), (SERVER, ANSWERED)):
@@ -94,8 +94,8 @@ def test_mixed_repeated_and_overlapping_segments(tmp_path_factory, data):
 
 @pytest.mark.parametrize("size", [1, 5, 60])
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
-def test_a_hole_at_every_byte_loses_nothing_else_and_invents_nothing(path, side, size):
-    """Calls that the hole does not touch are whole; what is given as whole was said."""
+def test_a_hole_at_every_byte_loses_only_its_calls_and_adds_none(path, side, size):
+    """Calls outside the hole are complete, and each complete call was sent."""
     stream = (ASKED, ANSWERED)[side]
     for at in range(0, len(stream) - size, STEP):
         tape = Tape()
@@ -118,7 +118,7 @@ def test_a_hole_at_every_byte_loses_nothing_else_and_invents_nothing(path, side,
 
 
 def _frame_edges(stream, start):
-    """Return where frames start from ``start`` on, as a sender writes them."""
+    """Return the frame boundaries from ``start`` on, as a sender writes them."""
     edges, at = [], 0
     while at < len(stream):
         if at > start:
@@ -127,8 +127,8 @@ def _frame_edges(stream, start):
     return [start, *edges, len(stream)]
 
 
-def test_a_connection_that_began_before(path):
-    """No SYN, and the first frame is only half there: what follows is found."""
+def test_a_connection_that_began_before_the_capture(path):
+    """No SYN, and only half of the first frame: the frames after it are found."""
     for lost_size in range(1, KNOWN[0][3], 5):
         tape = Tape(opening=False)
         edges = _frame_edges(ASKED, lost_size)
@@ -149,10 +149,10 @@ def test_one_direction_only(path):
 
 
 @pytest.mark.parametrize("there", [14, 17, 10_000])
-def test_records_behind_a_hole_are_no_request(path, there):
-    """A batch at offset 0 looks like Produce 0 without a client id, and ends where its request does.
+def test_records_after_a_hole_are_not_a_request(path, there):
+    """A batch at offset 0 looks like Produce 0 without a client id, and ends with its request.
 
-    Of the next request ``there`` bytes are there, perhaps none of its client id.
+    The next request has ``there`` available bytes, perhaps none of its client id.
     """
     (produce,) = [call for call in KNOWN if call[2] == 102]
     for lost_size in range(produce[5] + 1, produce[5] + 60):
@@ -164,5 +164,5 @@ def test_records_behind_a_hole_are_no_request(path, there):
 
 
 def see_alone():
-    """Return the requests as they are seen without responses, and without those before them."""
+    """Return the requests as seen without responses, and without the requests before them."""
     return [(*row[:6], None, "whole", "none" if row[8] == "none" else "missing") for row in expected_rows()]

@@ -1,4 +1,6 @@
-"""A stream reads stretches of files, with some before them again: every call is one row, as of all files together."""
+"""A stream reads groups of files, each with some earlier files: every call is one row, as when all files are read
+together.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ COLUMNS = ("clientPort", "correlationId", "apiName", "requestState", "responseSt
 
 
 def packets():
-    """Yield the packets of some connections: answers that come late or never, frames in pieces, holes."""
+    """Yield the packets of some connections: late or missing responses, frames in pieces, holes."""
     time = START
     talks = [ConversationWriter(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092)) for number in range(3)]
     for talk in talks:
@@ -36,10 +38,10 @@ def packets():
         answer = encode_response(message("HeartbeatResponse")(error_code=27), 4, correlation_id=number)
         yield from pieces(talk, CLIENT, request, time, skip=number == 20)
         if number % 8 == 7:
-            talk.skip(SERVER, 4 + len(answer))  # lost on the way to the file
-        elif number != 38:  # the last of its connection is not answered
+            talk.skip(SERVER, 4 + len(answer))  # lost before it was recorded
+        elif number != 38:  # the last request of its connection has no response
             response_packets = pieces(talk, SERVER, answer, time + 1)
-            if number % 9 == 4:  # two calls of other connections come between
+            if number % 9 == 4:  # two calls of other connections in between
                 late.append(list(response_packets))
             else:
                 yield from response_packets
@@ -56,7 +58,7 @@ def pieces(talk, side, data, time, *, skip=False):
 
 
 def write(folder, count):
-    """Write the packets as files of a rotating recorder."""
+    """Write the packets as the files of a rotating recorder."""
     data = list(packets())
     paths = []
     for number in range(count):
@@ -74,9 +76,9 @@ def rows(paths, **options):
 
 @pytest.mark.parametrize(("count", "wait"), [(2, 1), (5, 1), (9, 2), (16, 3), (16, 5)])
 @pytest.mark.parametrize("step", [1, 2])
-def test_every_row_is_given_once(tmp_path, count, wait, step):
+def test_every_row_is_returned_once(tmp_path, count, wait, step):
     paths = write(tmp_path, count)
-    for number in range(wait):  # nothing more comes; what the last files leave open is given with these
+    for number in range(wait):  # no more files follow, so that pending calls of the last files are returned as well
         paths.append(str(tmp_path / f"x.{count + number}.pcapng"))
         Path(paths[-1]).write_bytes(file_header("test"))
     rows_given = Counter()

@@ -77,7 +77,7 @@ def ethernet(kind, data):
 
 
 def tag(number, kind):
-    """Return what follows the ethertype of a VLAN tag."""
+    """Return a VLAN tag as it follows the ethertype."""
     return struct.pack(">HH", number, kind)
 
 
@@ -108,7 +108,7 @@ def sll2(kind, data):
 
 
 def pcap(packets: Iterable[bytes], link=1, *, order="<", magic=0xA1B2C3D4, snap=262144):
-    """Return a capture file; packets are cut to ``snap`` bytes."""
+    """Return a capture file, with packets truncated to ``snap`` bytes."""
     head = struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, snap, link)
     records = [
         struct.pack(order + "IIII", 1_700_000_000 + number, 0, len(one[:snap]), len(one)) + one[:snap]

@@ -23,9 +23,9 @@ AT_ONCE = 50
 ANY = settings(max_examples=AT_ONCE, database=None, deadline=None, derandomize=False)
 PROPERTIES = {
     "Avro": ANY(test_any_schema.test_avro),
-    "Avro, another schema": ANY(test_any_schema.test_avro_that_another_schema_wrote),
+    "Avro, another schema": ANY(test_any_schema.test_avro_written_with_another_schema),
     "JSON": ANY(test_any_schema.test_json),
-    "JSON in columns": ANY(test_json_columns.test_both_give_the_same),
+    "JSON in columns": ANY(test_json_columns.test_both_parsers_give_the_same),
     "Protobuf": ANY(test_any_schema.test_protobuf),
 }
 ARGUMENTS = {"JSON in columns": {"other_fields": True}}

@@ -1,4 +1,4 @@
-"""Random expressions of Java for names of topics, and the names that they are compared on."""
+"""Random Java regular expressions for topic names, and the names on which they are compared."""
 
 import random
 
@@ -25,7 +25,7 @@ _FLAGS = ("i", "m", "s", "u", "d", "U", "iu", "i-s", "x", "-i", "ix")
 
 
 class Expressions:
-    """Makes expressions, most of them valid."""
+    """Generates expressions, most of them valid."""
 
     def __init__(self, seed):
         self.dice = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Scans of captures: the tables of ``read_capture``, narrowed."""
+"""Scans of captures: the tables of ``read_capture`` with selections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_scan_has_the_rows_of_the_table():
     assert len(scan.where(timestamp=(None, last)).select("apiName").to_arrow()) <= len(times)
 
 
-def test_records_are_narrowed_by_topic_partition_and_offset():
+def test_records_are_selected_by_topic_partition_and_offset():
     scan = kafkaframes.scan_capture(CAPTURE, table="records").select("topic", "partition", "offset")
     rows = scan.to_arrow().to_pylist()
     named_row = next(row for row in rows if row["topic"] is not None)
@@ -42,7 +42,7 @@ def test_records_are_narrowed_by_topic_partition_and_offset():
     assert kept_rows
 
 
-def test_what_is_refused():
+def test_unsupported_selections_are_rejected():
     scan = kafkaframes.scan_capture(CAPTURE)
     with pytest.raises(OptionError, match="`where` takes timestamp"):
         scan.where(offset=3)

@@ -1,4 +1,4 @@
-"""The columns of a read of ``kafka-log``; no JVM."""
+"""The columns of a ``kafka-log`` read; without a JVM."""
 
 import pyarrow as pa
 import pytest
@@ -16,19 +16,19 @@ def names(*positional, **options):
     return [column.name for column in choose_columns(*positional, **options)]
 
 
-def test_by_default_they_are_those_of_sparks_own_source():
+def test_the_default_columns_are_those_of_sparks_source():
     assert tuple(names(None)) == SPARK_COLUMNS
     assert names(None, include_headers=True) == [*SPARK_COLUMNS, "headers"]
     assert names(["headers"], include_headers=True) == ["headers"]
     assert "headers" not in names(None, include_headers=True, table="batches")
 
 
-def test_rows_of_several_copies_say_which_copy_they_are_of():
+def test_rows_of_several_copies_have_a_source_column():
     assert names(["offset"], source=True) == ["offset", "source"]
     assert names(["SOURCE"], source=True) == ["source"]
 
 
-def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
+def test_column_names_are_case_insensitive_and_keep_the_requested_order():
     assert names(["TIMESTAMPTYPE", "key"]) == ["timestampType", "key"]
     with pytest.raises(OptionError, match="columns contains offset twice"):
         choose_columns(["offset", "Offset"])
@@ -38,7 +38,7 @@ def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
         choose_columns(["zzz"])
 
 
-def test_a_comment_stands_on_the_first_column():
+def test_a_comment_is_on_the_first_column():
     assert format_ddl(choose_columns(["key", "offset"]), "why") == "`key` binary COMMENT 'why', `offset` bigint"
 
 
@@ -50,7 +50,7 @@ def batch_of(lengths):
 
 
 @given(st.lists(st.lists(st.integers(0, 3 * TARGET), max_size=8), max_size=12))
-def test_rows_stay_and_sizes_come_near_the_target(lengths):
+def test_regrouping_keeps_rows_and_approaches_the_target_size(lengths):
     batches = [batch_of(length) for length in lengths]
     batches_made = list(rebatch(batches, target=TARGET))
     assert [value for batch in batches_made for value in batch["value"].to_pylist()] == [
@@ -61,11 +61,11 @@ def test_rows_stay_and_sizes_come_near_the_target(lengths):
     assert all(batch.nbytes <= TARGET + largest_row * 2 or batch.num_rows == 1 for batch in batches_made)
 
 
-def test_many_small_batches_become_few():
+def test_many_small_batches_are_combined():
     assert len(list(rebatch((batch_of([6]) for _ in range(1000)), target=TARGET))) <= 20
 
 
-def test_it_takes_one_batch_at_a_time():
+def test_batches_are_consumed_one_at_a_time():
     batches_taken = []
 
     def source():
@@ -88,7 +88,7 @@ def test_every_column_of_every_table_has_a_type(table):
     assert not any(pa.types.is_dictionary(one.type) or pa.types.is_large_binary(one.type) for one in schema)
 
 
-def test_rows_are_what_the_segment_and_its_records_say():
+def test_rows_have_the_fields_of_their_segment_and_records():
     columns = choose_columns(["topic", "partition", "offset", "timestamp", "headers", "codec"])
     raw = kafkaframes.build_records(
         [{"value": b"a", "timestamp": 5, "headers": [("h", b"1")]}, {"value": b"b", "timestamp": 6}], codec="gzip"
@@ -103,6 +103,6 @@ def test_rows_are_what_the_segment_and_its_records_say():
     assert (first["headers"], second["headers"]) == ([{"key": "h", "value": b"1"}], None)
 
 
-def test_rows_are_counted_though_no_column_comes_from_a_record():
+def test_rows_are_counted_even_without_record_columns():
     assert SparkConversion(choose_columns(["topic", "file"])).sources == ("offset",)
     assert repeat_origin(SEGMENT, RECORD_COLUMNS[2], 3).to_pylist() == ["orders"] * 3

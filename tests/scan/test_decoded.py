@@ -22,7 +22,7 @@ def log(tmp_path):
     return tmp_path
 
 
-def test_json_becomes_a_struct_and_a_bad_value_a_reason(log):
+def test_valid_json_becomes_a_struct_and_an_invalid_value_has_a_reason(log):
     scan = kafkaframes.scan_log(log).select("offset", "value").decode(value="json", schema=SCHEMA)
     assert scan.columns == ("offset", "value", "_error")
     table = scan.to_arrow()
@@ -36,20 +36,20 @@ def test_json_becomes_a_struct_and_a_bad_value_a_reason(log):
     assert scan.select("offset").to_arrow().num_rows == 5
 
 
-def test_columns_of_the_first_values_without_a_schema(log):
+def test_without_a_schema_columns_are_inferred_from_the_first_values(log):
     first = kafkaframes.scan_log(log).limit(1).decode(value="json")
     assert first.to_arrow().column("value").to_pylist() == [{"id": 1, "name": "a", "other_fields": None}]
     assert "values as json" in repr(first)
 
 
-def test_a_bad_value_may_be_an_error(log):
+def test_an_invalid_value_may_be_an_error(log):
     scan = kafkaframes.scan_log(log).decode(value="json", schema=SCHEMA, errors="raise")
     assert "_error" not in scan.columns
     with pytest.raises(CorruptRecordError, match="value of topic orders, partition 0, offset 2: "):
         scan.to_arrow()
 
 
-def test_avro_by_a_file_in_processes(tmp_path):
+def test_avro_with_a_schema_file_in_several_processes(tmp_path):
     fastavro = pytest.importorskip("fastavro")
     import io
 
@@ -70,7 +70,7 @@ def test_avro_by_a_file_in_processes(tmp_path):
     assert [row["id"] for row in table.column("value").to_pylist()] == [0, 1, 2, 0, 1, 2]
 
 
-def test_what_is_refused(log):
+def test_invalid_settings_are_rejected(log):
     scan = kafkaframes.scan_log(log)
     for message, options in {
         "expected json, avro, protobuf": {"value": "xml"},

@@ -1,4 +1,4 @@
-"""Scans as frames of other libraries: the same rows, with only the requested columns."""
+"""Scans as DataFrames of other libraries: the same rows, with only the requested columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scan():
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Return the scans that are run."""
+    """Return the scans that have been run."""
     scans = []
     to_batches = Scan.to_batches
 
@@ -47,7 +47,7 @@ def runs(monkeypatch):
     return scans
 
 
-def test_pandas_has_the_rows_of_arrow(scan):
+def test_pandas_has_the_same_rows_as_arrow(scan):
     frame = scan.select("offset", "value").to_pandas(types_mapper=None)
     assert frame["offset"].tolist() == scan.select("offset").to_arrow().column(0).to_pylist()
 
@@ -63,14 +63,14 @@ def test_pandas_has_the_rows_of_arrow(scan):
         ("ray", lambda scan: scan.to_ray()),
     ],
 )
-def test_an_absent_library_names_its_extra(scan, monkeypatch, library, run):
+def test_a_missing_library_is_reported_with_its_extra(scan, monkeypatch, library, run):
     for name in [library, *(module for module in sys.modules if module.startswith(f"{library}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'kafkaframes\[{library}\]'"):
         run(scan.limit(1))
 
 
-def test_polars_has_the_rows_of_arrow(scan):
+def test_polars_has_the_same_rows_as_arrow(scan):
     polars = pytest.importorskip("polars")
     assert scan.to_polars().to_arrow().num_rows == scan.count()
     assert scan.lazy().collect_schema() == scan.to_polars().schema
@@ -79,7 +79,7 @@ def test_polars_has_the_rows_of_arrow(scan):
     assert scan.limit(0).lazy().collect().height == 0
 
 
-def test_polars_pushes_columns_limits_and_conditions(scan, runs):
+def test_polars_pushes_down_columns_limits_and_predicates(scan, runs):
     polars = pytest.importorskip("polars")
     col, lazy = polars.col, scan.lazy()
     every = scan.to_polars()
@@ -118,7 +118,7 @@ def test_polars_pushes_columns_limits_and_conditions(scan, runs):
     assert first.lazy().filter(col("partition") == 1).collect().equals(first.to_polars().filter(col("partition") == 1))
 
 
-def test_a_capture_is_filtered_by_polars_alone():
+def test_polars_filters_a_capture_itself():
     polars = pytest.importorskip("polars")
     path = sorted(CAPTURES.rglob("*.pcap*"))[0]
     packets = kafkaframes.scan_capture(path, table="gaps")
@@ -127,7 +127,7 @@ def test_a_capture_is_filtered_by_polars_alone():
 
 @pytest.fixture
 def large(tmp_path, monkeypatch):
-    """Return a scan of three partitions, which is cut into several slices."""
+    """Return a scan of three partitions, which is split into several slices."""
     monkeypatch.setattr(planning, "MIN_TARGET_BYTES", 10_000)
     monkeypatch.setattr(planning, "OPEN_COST_BYTES", 0)
     for partition in range(3):
@@ -137,7 +137,7 @@ def large(tmp_path, monkeypatch):
     return kafkaframes.scan_log(tmp_path).select("partition", "offset", "value")
 
 
-def test_a_plan_is_read_slice_by_slice_wherever_it_is_sent(large):
+def test_a_plan_is_read_slice_by_slice_in_any_process(large):
     plan = large.plan(parts=3)
     assert len(plan) > 2
     tables = [read_plan(pickle.loads(pickle.dumps(one))) for one in plan.split_by_slice()]
@@ -170,7 +170,7 @@ def test_ray_reads_the_slices(large):
         ray.shutdown()
 
 
-def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
+def test_duckdb_reads_only_the_columns_of_a_query(scan, runs):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     expected_count = scan.to_arrow().group_by("partition").aggregate([("offset", "max")]).num_rows
@@ -189,7 +189,7 @@ def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
     assert connection.execute("SELECT count(*) FROM again").fetchone()[0] == again.count() == scan.count()
 
 
-def test_duckdb_filters_a_limited_scan_and_a_capture_by_itself(scan):
+def test_duckdb_filters_a_limited_scan_and_a_capture_itself(scan):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     scan.limit(5).to_duckdb(connection, "first")
@@ -233,8 +233,8 @@ ROWS = st.lists(st.tuples(*(st.none() | NEAR[name] for name in SCHEMA.names)), m
 
 
 @given(predicate=FILTERS, rows=ROWS)
-def test_what_a_filter_keeps_is_never_left_out(predicate, rows):
-    """Whatever pyarrow takes for a filter: its rows fulfil the conditions that the scan is narrowed by."""
+def test_predicate_bounds_never_exclude_matching_rows(predicate, rows):
+    """For any pyarrow filter: its rows satisfy the conditions by which the scan is narrowed."""
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
     table = pa.table(columns, schema=SCHEMA)
     where = row_filter_of_expression(predicate, SCHEMA)
@@ -259,7 +259,7 @@ def is_in(value, interval):
     return (least is None or least <= value) and (limit is None or value < limit)
 
 
-def test_tables_are_gathered_into_frames_of_some_size(scan):
+def test_tables_are_combined_up_to_a_size(scan):
     batches = scan.select("offset").to_batches()
     tables = list(frames._group_batches(batches, batches.schema, 50))
     assert all(table.num_rows >= 50 for table in tables[:-1])
@@ -267,16 +267,16 @@ def test_tables_are_gathered_into_frames_of_some_size(scan):
     assert [table.num_rows for table in frames._group_batches([], batches.schema, 50)] == [0]
 
 
-def test_a_filter_that_arrow_compares_with_no_bounds_is_still_one(scan):
-    """A fraction: not every offset is one."""
+def test_a_filter_without_usable_bounds_is_still_applied(scan):
+    """A fractional bound: an offset may lie on either side."""
     rows = ScanDataset(scan).scanner(["offset"], ds.field("offset") >= 2.5).to_table()
     offsets = scan.select("offset").to_arrow().column(0).to_pylist()
     assert rows.column(0).to_pylist() == [offset for offset in offsets if offset >= 3]
     assert 0 < rows.num_rows < len(offsets)
 
 
-def test_what_was_not_read_is_logged_where_only_rows_are_seen(tmp_path, caplog):
-    """Polars and DuckDB show rows only; the damage was in ``errors`` of batches that no caller saw."""
+def test_unread_data_is_logged_if_a_library_shows_only_rows(tmp_path, caplog):
+    """Polars and DuckDB show rows only: the damage was in ``errors`` of batches that no caller received."""
     pytest.importorskip("polars")
     duckdb = pytest.importorskip("duckdb")
     path = tmp_path / "x.pcap"

@@ -1,7 +1,7 @@
 """subscribePattern is a Java regular expression, as in Spark's connector.
 
-``java_patterns.jsonl`` has random expressions (``random_patterns.py``) with the verdict of Java 17's ``Pattern`` on
-``NAMES``; ``tests/interop/test_java_patterns.py`` compares new ones.
+``java_patterns.jsonl`` has random expressions (``random_patterns.py``) with the results of Java 17's ``Pattern`` on
+``NAMES``. ``tests/interop/test_java_patterns.py`` compares new ones.
 """
 
 import json
@@ -22,7 +22,7 @@ def names_of(pattern):
     return "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in NAMES)
 
 
-def test_random_expressions_match_what_java_matches_or_are_refused():
+def test_random_expressions_match_as_in_java_or_are_rejected():
     refused_count = 0
     for entry in RECORDED:
         try:
@@ -51,7 +51,7 @@ def test_random_expressions_match_what_java_matches_or_are_refused():
         (r"\u0061\x{70}{2}\0154\N{LATIN SMALL LETTER E}", {"apple"}),
     ],
 )
-def test_what_python_reads_differently(pattern, expected_names):
+def test_syntax_that_python_interprets_differently(pattern, expected_names):
     names = ("apple", "bcd", "Apple", "a.c", "a.cd")
     assert {name for name in names if compile_java_pattern(pattern).fullmatch(name)} == expected_names
 
@@ -77,13 +77,13 @@ def test_what_python_reads_differently(pattern, expected_names):
         ("[a-z&&]", "an empty operand of &&"),
     ],
 )
-def test_what_is_refused_says_why(pattern, reason):
+def test_rejected_expressions_have_a_reason(pattern, reason):
     with pytest.raises(ValueError, match=reason):
         compile_java_pattern(pattern)
 
 
 @pytest.mark.parametrize("options", [parse_log_options, lambda options: parse_topic_options(options, is_stream=False)])
-def test_both_sources_take_it(options):
+def test_both_sources_support_it(options):
     source_options = {"path": "/logs"} if options is parse_log_options else {"kafka.bootstrap.servers": "h:1"}
     assert options({**source_options, "subscribePattern": r"\Qa.b\E"}).subscribe_pattern.fullmatch("a.b")
     with pytest.raises(OptionError, match=r"subscribePattern.* is empty"):

@@ -1,4 +1,4 @@
-"""The start and end of a read; the partitions that it names; lost data."""
+"""The start and end of a read, its partitions, and lost data."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ ENDS = {("t", 0): 100, ("t", 1): 50}
 
 
 def find(times):
-    """Look a time up in logs that have a record each millisecond."""
+    """Look up a time in logs with one record per millisecond."""
     return {name: time if time < ENDS[name] else None for name, time in times.items()}
 
 
@@ -37,14 +37,14 @@ def find(times):
         (TimeBound({("t", 0): 3, ("t", 1): 200}), [3, LATEST]),
     ],
 )
-def test_a_bound_is_an_offset_for_each_partition(range_bound, offsets):
+def test_a_bound_has_an_offset_for_each_partition(range_bound, offsets):
     assert list(resolve_bound("end", range_bound, NAMES, find=find).values()) == offsets
 
 
 @pytest.mark.parametrize(
     ("range_bound", "setting"), [(TimeBound(60), "start_time"), (TimeBound(dict(ENDS)), "start_times")]
 )
-def test_a_time_later_than_every_record_is_an_error_where_that_is_asked_for(range_bound, setting):
+def test_a_time_after_every_record_is_an_error_on_request(range_bound, setting):
     with pytest.raises(OptionError, match=f"^`{setting}`: .*t-1 has no record at or after the time; `no_match`"):
         resolve_bound("start", range_bound, NAMES, find=find, no_match="error")
 
@@ -57,27 +57,27 @@ def test_a_time_later_than_every_record_is_an_error_where_that_is_asked_for(rang
         (TimeBound({("t", 1): 7}), "^`start_times` requires a time for t-0$"),
     ],
 )
-def test_the_partitions_that_are_read_must_be_named_and_no_others(range_bound, message):
+def test_exactly_the_selected_partitions_must_be_named(range_bound, message):
     with pytest.raises(OptionError, match=message):
         expand_bound("start", range_bound, NAMES)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(-2, 9)), st.booleans())
-def test_a_bound_that_is_narrowed_names_the_rest(values, is_time):
+def test_a_bound_for_a_selection_names_the_missing_partitions(values, is_time):
     names = [name for name in values if name[0] == "a"]
     range_bound = restrict_bound(TimeBound(values) if is_time else values, names)
     assert expand_bound("end", range_bound, names) == {name: values[name] for name in names}
 
 
 @pytest.mark.parametrize("start", [EARLIEST, {("t", 0): 5}, TimeBound(7), GroupBound("g")])
-def test_a_batch_read_starts_anywhere_but_at_latest(start):
+def test_a_batch_read_starts_at_any_offset_except_latest(start):
     check_batch_start(start)
     for latest in (LATEST, {("t", 0): LATEST}):
         with pytest.raises(OptionError, match="`start`: a batch read cannot start at latest"):
             check_batch_start(latest)
 
 
-def test_what_is_lost_is_an_error_or_a_warning(caplog):
+def test_lost_records_are_an_error_or_a_warning(caplog):
     with pytest.raises(OptionError, match=r"^it is gone; `fail_on_data_loss`=false reads the existing records$"):
         report_loss("it is gone", fail=True)
     report_loss("it is gone", fail=False)

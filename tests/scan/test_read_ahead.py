@@ -1,4 +1,4 @@
-"""Slices that are read in threads: the order of rows, the limit of waiting bytes, errors, and an early end."""
+"""Slices read in threads: the order of rows, the limit of buffered bytes, errors, and an early end."""
 
 import random
 import subprocess
@@ -21,7 +21,7 @@ BATCH_BYTES = ROWS * 8
 
 
 class Slice:
-    """A slice of batches of ``ROWS`` numbers, which notes how many batches were read and whether it was closed."""
+    """A slice with batches of ``ROWS`` numbers, which records how many batches were read and whether it was closed."""
 
     def __init__(self, first, count, *, failure=None, delay=0.0):
         self.first, self.count, self.failure, self.delay = first, count, failure, delay
@@ -66,7 +66,7 @@ def test_rows_and_damage_keep_their_order(threads, max_bytes):
     assert all(part.is_closed for part in slices)
 
 
-def test_rows_of_later_slices_wait_within_the_limit_and_the_current_slice_goes_on():
+def test_rows_of_later_slices_are_buffered_within_the_limit_while_the_current_slice_continues():
     slices = make_slices([50, 50, 50])
     values = []
     with ReadAhead(slices, threads=3, max_bytes=4 * BATCH_BYTES) as ahead:
@@ -105,7 +105,7 @@ def test_an_early_end_closes_the_slices_and_ends_the_threads():
 
 @pytest.fixture
 def log(tmp_path, monkeypatch):
-    """A log of two partitions with small segments, of which each is worth a slice."""
+    """A log of two partitions with small segments, each of which becomes a slice."""
     monkeypatch.setattr(planning, "MIN_TARGET_BYTES", 2000)
     monkeypatch.setattr(planning, "OPEN_COST_BYTES", 0)
     dice = random.Random(7)

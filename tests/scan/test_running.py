@@ -1,4 +1,4 @@
-"""Output in notebooks: a progress bar of the bytes read, in a notebook's kernel only."""
+"""Progress in notebooks: a bar of the bytes read, in a notebook kernel only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaframes.scan.slices import ScanProgress, show_progress
 
 
 class Bar:
-    """tqdm, as far as it is used."""
+    """The used part of tqdm."""
 
     bars = ()
 
@@ -31,7 +31,7 @@ class Bar:
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """A kernel of IPython's, and tqdm."""
+    """An IPython kernel, and tqdm."""
     shell = types.SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
@@ -46,14 +46,14 @@ def run(running):
         running.done_bytes = number * 10
 
 
-def test_a_bar_in_a_notebook(notebook):
+def test_a_notebook_shows_a_bar(notebook):
     running = ScanProgress([], total_bytes=30)
     assert list(show_progress(run(running), running, "log x")) == [1, 2, 3]
     (bar,) = Bar.bars
     assert (bar.desc, bar.n, bar.total) == ("log x", 30, 30)
 
 
-def test_none_elsewhere_or_without_the_library(notebook, monkeypatch):
+def test_no_bar_elsewhere_or_without_tqdm(notebook, monkeypatch):
     running = ScanProgress([])
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert list(show_progress(run(running), running, "x")) == [1, 2, 3]

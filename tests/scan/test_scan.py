@@ -59,12 +59,12 @@ def test_the_columns_and_the_order_of_rows(log):
     assert chosen_table.column("file")[0].as_py() == str(log / "orders-0" / f"{0:020}.log")
 
 
-def test_a_scan_is_a_value_that_chains_and_is_read_again_each_time(log):
+def test_a_scan_is_immutable_chains_and_is_read_again_each_time(log):
     scan = kafkaframes.scan_log(log, topics="orders")
     narrow = scan.where(partition=1).where(offset=(10, None)).where(offset=(None, 13)).limit(2).limit(9)
     assert [row["offset"] for row in rows(narrow)] == [10, 11]
     assert rows(narrow) == rows(narrow)
-    assert scan.count() == 200  # as it was
+    assert scan.count() == 200  # unchanged
     assert narrow.conditions == RowFilter(None, frozenset({1}), (10, 13))
     assert isinstance(narrow, Scan)
     assert repr(narrow).endswith(
@@ -73,7 +73,7 @@ def test_a_scan_is_a_value_that_chains_and_is_read_again_each_time(log):
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
-def test_what_is_kept_is_what_plain_python_keeps(path):
+def test_filters_keep_the_rows_that_plain_python_keeps(path):
     scan = kafkaframes.scan_log(path, control_records=path.name == "zk-28-mixed")
     every = rows(scan)
     assert scan.count() == len(every)
@@ -98,7 +98,7 @@ def test_what_is_kept_is_what_plain_python_keeps(path):
 
 
 @pytest.mark.parametrize("path", [SHOP, DATA / "logs" / "zk-28-mixed"], ids=lambda path: path.name)
-def test_the_same_rows_with_any_number_of_workers(path):
+def test_any_number_of_workers_returns_the_same_rows(path):
     scan = kafkaframes.scan_log(path)
     every = scan.to_arrow()
     assert scan.to_arrow(workers=3) == every
@@ -110,7 +110,7 @@ def test_the_same_rows_with_any_number_of_workers(path):
         scan.to_arrow(workers=0)
 
 
-def test_slices_are_pickled_and_read_by_themselves(log):
+def test_slices_are_pickled_and_read_separately(log):
     scan = kafkaframes.scan_log(log).where(offset=(40, 60))
     plan = pickle.loads(pickle.dumps(scan.plan(parts=3)))
     assert sum(batch.num_rows for part in plan for batch in part.read()) == 60 == scan.count()
@@ -119,7 +119,7 @@ def test_slices_are_pickled_and_read_by_themselves(log):
     assert "bytes" in repr(plan)
 
 
-def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(tmp_path):
+def test_one_offset_for_all_partitions_ignores_the_empty_ones(tmp_path):
     for name, count in (("orders-0", 5), ("orders-1", 0), ("orders-2", 2)):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{0:020}.log").write_bytes(segment(0, count) if count else b"")
@@ -134,10 +134,10 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(tmp_path):
         offsets(start=3)
     assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
     with pytest.raises(OptionError, match="offset 3 of orders-1 is beyond the log's end 0"):
-        offsets(start={"orders": {0: 3, 1: 3, 2: 2}})  # specified for this very partition
+        offsets(start={"orders": {0: 3, 1: 3, 2: 2}})  # specified for this partition explicitly
 
 
-def test_start_and_end_bound_the_plan(log):
+def test_start_and_end_limit_the_plan(log):
     def offsets(**bounds):
         table = kafkaframes.scan_log(log, topics=["orders"], **bounds).where(partition=0).to_arrow()
         return table.column("offset").to_pylist()
@@ -159,7 +159,7 @@ def test_start_and_end_bound_the_plan(log):
         offsets(start="newest")
 
 
-def test_what_is_refused(log):
+def test_invalid_scans_are_rejected(log):
     scan = kafkaframes.scan_log(log)
     with pytest.raises(OptionError, match="did you mean 'offset'"):
         scan.select("ofset")
@@ -193,7 +193,7 @@ def test_damage_is_reported_and_counted_as_it_is_read(tmp_path, caplog):
         kafkaframes.scan_log(file, on_damage="fail").count()
 
 
-def test_only_what_is_committed(tmp_path):
+def test_read_committed_returns_committed_records_only(tmp_path):
     path = DATA / "logs" / "kraft-4x-transactions"
     every = kafkaframes.scan_log(path, isolation="read_uncommitted")
     committed_scan = kafkaframes.scan_log(path, isolation="read_committed")
@@ -201,28 +201,28 @@ def test_only_what_is_committed(tmp_path):
     assert committed_scan.count() == committed_scan.to_arrow().num_rows
 
 
-def test_an_arrow_stream_for_others(log):
+def test_a_scan_exports_an_arrow_stream(log):
     scan = kafkaframes.scan_log(log).select("topic", "offset")
     assert pa.RecordBatchReader.from_stream(scan).read_all() == scan.to_arrow()
     assert sum(batch.num_rows for batch in scan) == 300
 
 
 @pytest.mark.parametrize("name", ["", "orders-0/00000000000000000000.log"])
-def test_a_path_that_is_not_there_is_said_to_be_so(tmp_path, name):
+def test_a_missing_path_is_reported(tmp_path, name):
     path = tmp_path / "none" / name
     with pytest.raises(LogDirError, match=f"no such file or directory .at {path}"):
         kafkaframes.scan_log(path).count()
 
 
 @pytest.mark.parametrize("timestamp_bound", ["yesterday", (1, 2), 1.5, object()])
-def test_what_is_no_time_is_refused(log, timestamp_bound):
+def test_a_text_that_is_not_a_time_is_rejected(log, timestamp_bound):
     with pytest.raises(OptionError, match="is not a time; expected a format such as 2026-11-21T00:00:00"):
         kafkaframes.scan_log(log).where(timestamp=(timestamp_bound, None))
     with pytest.raises(OptionError, match="is not a time; expected a format such as 2026-11-21T00:00:00"):
         kafkaframes.scan_log(log, start=timestamp_bound).count()
 
 
-def test_a_notebook_shows_columns_without_reading():
+def test_a_notebook_shows_the_columns_without_reading():
     html = kafkaframes.scan_log("/nowhere/<at all>")._repr_html_()
     assert "<td>timestamp</td><td>timestamp[ms, tz=UTC]</td>" in html
     assert "&lt;at all&gt;" in html
@@ -232,7 +232,7 @@ times = st.one_of(st.none(), st.integers(-5, 5))
 
 
 @given(times, times, times, times, st.integers(-6, 6))
-def test_conditions_that_are_joined_keep_what_both_keep(a, b, c, d, value):
+def test_combined_predicates_keep_the_rows_that_both_keep(a, b, c, d, value):
     def keeps(interval):
         first, end = interval
         return (first is None or value >= first) and (end is None or value < end)

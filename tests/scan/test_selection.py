@@ -1,4 +1,4 @@
-"""One selection: the same keywords mean the same records in every function that reads."""
+"""One selection: the same keywords select the same records in every function that reads."""
 
 import datetime as dt
 import inspect
@@ -71,14 +71,14 @@ COMMANDS = {
 }
 
 
-def test_a_consumer_has_the_defaults_of_the_table():
+def test_a_consumer_has_the_documented_defaults():
     defaults, settings = READER_DEFAULTS["Consumer"], ConsumerSettings.from_options({"bootstrap.servers": "a:1"})
     assert settings.isolation_level == defaults.isolation
     assert (settings.check_crcs, defaults.on_damage) == (True, "fail")
     assert not defaults.control_records  # a consumer has no setting for them
 
 
-def test_every_command_that_has_a_reader_is_compared():
+def test_every_command_with_a_reader_is_compared():
     tables = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "tables.py"))
     for command, names in tables["FUNCTIONS_OF_COMMANDS"].items():
         first = names[0].removeprefix("kafkaframes.").partition(".")[0]
@@ -87,7 +87,7 @@ def test_every_command_that_has_a_reader_is_compared():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_flags_of_commands_have_the_defaults_of_the_table(name):
+def test_the_flags_of_commands_have_the_documented_defaults(name):
     defaults = READER_DEFAULTS[COMMANDS[name]]
     command = cli.get_command(click.Context(cli), name)
     flags = {option.name: option for option in command.params}
@@ -98,7 +98,7 @@ def test_the_flags_of_commands_have_the_defaults_of_the_table(name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_signatures_have_the_defaults_of_the_table(name):
+def test_signatures_have_the_documented_defaults(name):
     parameters = inspect.signature(getattr(kafkaframes, name)).parameters
     defaults = READER_DEFAULTS[name]
     keywords = ("topics", "partitions", "start", "end", "isolation", "control_records", "on_damage")
@@ -142,7 +142,7 @@ def test_a_range_is_the_same_in_directories_segments_and_bytes(tmp_path, start, 
         assert offsets(kafkaframes.read_records(source, start=start, end=end)) == expected_offsets
 
 
-def test_a_range_for_each_partition_names_every_selected_partition():
+def test_a_bound_for_each_partition_names_every_selected_partition():
     scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=[0, 1], start={"orders": {0: 5, 1: 7}})
     first = {}
     for batch in scan.select("partition", "offset"):
@@ -153,7 +153,7 @@ def test_a_range_for_each_partition_names_every_selected_partition():
         kafkaframes.scan_log(SHOP, topics="orders", partitions=[0, 1], start={"orders": {0: 5}}).count()
 
 
-def test_partitions_are_selected_in_every_topic_and_one_that_no_topic_has_is_an_error():
+def test_partitions_are_selected_in_every_topic_and_an_unknown_one_is_an_error():
     scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=1)
     every = kafkaframes.scan_log(SHOP, topics="orders")
     assert scan.to_arrow() == every.where(partition=1).to_arrow()
@@ -164,7 +164,7 @@ def test_partitions_are_selected_in_every_topic_and_one_that_no_topic_has_is_an_
             read()
 
 
-def test_directories_are_read_committed_and_single_segments_are_not():
+def test_directories_are_read_committed_and_single_segments_uncommitted():
     default = kafkaframes.scan_log(TRANSACTIONS)
     committed_scan = kafkaframes.scan_log(TRANSACTIONS, isolation="read_committed")
     every = kafkaframes.scan_log(TRANSACTIONS, isolation="read_uncommitted")
@@ -215,7 +215,7 @@ def test_bytes_have_no_topics_no_partitions_and_no_transactions(tmp_path):
         ({"end": "group:g"}, "`end` cannot be a group"),
     ],
 )
-def test_values_that_do_not_exist_are_refused_before_anything_is_read(keywords, message):
+def test_unknown_values_are_rejected_before_anything_is_read(keywords, message):
     with pytest.raises(OptionError, match=message):
         Selection(**keywords)
     with pytest.raises(OptionError, match=message):

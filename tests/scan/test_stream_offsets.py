@@ -1,4 +1,4 @@
-"""Offsets of a stream in the form of a checkpoint."""
+"""Stream offsets in the form of a checkpoint."""
 
 import json
 
@@ -32,7 +32,7 @@ fingerprints = st.builds(
     st.dictionaries(names, st.tuples(ids, offsets)),
     st.dictionaries(names, st.lists(fingerprints, min_size=1, max_size=3).map(tuple)),
 )
-def test_every_offset_comes_back(listed_offsets, topic_ids, absent, last_records):
+def test_every_offset_is_parsed_back(listed_offsets, topic_ids, absent, last_records):
     present = {topic for topic, _ in listed_offsets}
     by_topic = {topic: topic_id for (topic, _), (topic_id, _) in absent.items()}
     at = StreamOffsets(
@@ -48,7 +48,7 @@ def test_every_offset_comes_back(listed_offsets, topic_ids, absent, last_records
     assert (parse_all_offsets(json.dumps(offsets_json)) or {}) == StreamOffsets(all_offsets).to_json()
 
 
-def test_brokers_without_ids_and_entries_of_others():
+def test_brokers_without_topic_ids_and_unknown_entries():
     at = StreamOffsets({}, {}, {("t", 1): AbsentPartition("", 7)})
     assert at.to_json() == {"t@/1=7": {}}
     assert StreamOffsets.from_json({"t@/1=7": {}}) == at

@@ -1,4 +1,4 @@
-"""``Scan.export`` and ``Scan.write_table``: what the scan returns is written, and everything else is an error."""
+"""``Scan.export`` and ``Scan.write_table`` write the rows of the scan, or fail."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_a_single_segment_and_a_single_file(tmp_path):
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_table_has_the_decoded_values_and_the_rest_as_dead_letters(topic, tmp_path, live):
+def test_a_table_has_the_decoded_values_and_dead_letters(topic, tmp_path, live):
     if live:
         scan = kafkaframes.scan_topic(topic, "t")
     else:
@@ -145,13 +145,13 @@ def test_a_table_keeps_the_latest_row_of_each_key(topic, tmp_path):
     ],
 )
 @pytest.mark.parametrize("writes", ["export", "write_table"])
-def test_what_a_job_cannot_write_is_named(tmp_path, scan, message, writes):
+def test_scans_that_a_job_cannot_write_are_rejected(tmp_path, scan, message, writes):
     with pytest.raises(OptionError, match=message):
         getattr(scan(kafkaframes.scan_log(SHOP, topics="orders")), writes)(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_decoded_values_are_not_exported_and_tables_have_no_errors_that_raise(tmp_path):
+def test_decoded_values_cannot_be_exported_and_tables_reject_on_error_raise(tmp_path):
     scan = kafkaframes.scan_log(SHOP, topics="orders")
     with pytest.raises(OptionError, match="`decode`: an export writes values as bytes; `write_table`"):
         scan.decode(value="json").export(tmp_path / "out")

@@ -1,11 +1,11 @@
 """Kind ``captures``: recorded traffic and the brokers' request logs of every call.
 
-The product is given the capture alone, not even the brokers' ports. Compared is every call of the truth: header, sizes,
-offsets in the streams, software, error codes with paths, how many error fields there are, bodies, what an Envelope
-carries, the summary of records; that what is missing or damaged is said to be; and that no other call is found. Where
-a connection began before the capture, offsets are counted from elsewhere: they differ by one number. Left free: times
-of rewritten files (the truth has the recording's), ``principal`` where it is not SASL's, and a damaged response without
-any request, which nothing in the capture names. A capture without truth must be read or be refused by name.
+The product receives only the capture, without the brokers' ports. Every call of the reference is compared: header,
+sizes, offsets in the streams, software, error codes with paths, numbers of error fields, bodies, the content of an
+Envelope, the summary of records. Missing or damaged parts must be reported, and no other call may be found. If a
+connection began before the capture, its offsets have another origin: they differ by a constant. Excluded: times of
+rewritten files (the reference has the recording's), ``principal`` if it is not SASL's, and a damaged response without a
+request, which the capture cannot identify. A capture without a reference must be read or be rejected by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kafkaframes.records.layout import CODECS
 
 _TRUTH = ".truth.jsonl.gz"
 _SUMMARY_COUNTS = ("codes", "codes_zero", "messages", "messages_null")
-# Fields that have other names in the specs of some releases than in the catalog's.
+# Fields that have other names in the specs of some releases than in the catalog.
 _RENAMED = {
     "zkVersion": "partitionEpoch",
     "generationId": "generationIdOrMemberEpoch",
@@ -41,7 +41,7 @@ _RENAMED = {
     "recordSetSizeInBytes": "recordsSizeInBytes",
 }
 _SAME_SECONDS = 2e-6  # both are rounded to microseconds
-_UNSUPPORTED_VERSION = 35  # such an ApiVersions request is read as one of version 0 by the broker
+_UNSUPPORTED_VERSION = 35  # a broker reads an ApiVersions request of an unknown version as version 0
 Row = dict[str, Any]
 
 
@@ -57,7 +57,7 @@ def cases(folder: Path) -> Iterator[Case]:
 
 
 def _files(folder: Path, case: str, manifest: Row) -> list[str]:
-    """The captures of a case: one, or the several of a rotating recorder."""
+    """Return the captures of a case: one, or several of a rotating recorder."""
     paths = [str(path) for path in folder.glob(f"{case}.*") if CAPTURE_NAME_PATTERN.search(path.name)]
     return sorted(paths, key=natural_sort_key) or [str(folder / str(manifest.get("file", case)))]
 
@@ -86,7 +86,7 @@ def _read_or_refused(files: list[str]) -> Iterator[str]:
 
 
 def _audit(manifest: Row, files: list[str]) -> Iterator[str]:
-    """The audit for 4.0: removed versions and old formats by client, with counts."""
+    """Compare the audit for 4.0: removed versions and old formats by client, with counts."""
     truth, uses, target = manifest["audit_target_4_0"], UsageSummary(), find_release("4.0.1")
     count_uses(files, target, uses)
     removed_calls: Counter[tuple[Any, ...]] = Counter()
@@ -118,9 +118,9 @@ def _texts(counts: Mapping[tuple[Any, ...], int]) -> Row:
 
 
 def _totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
-    """How many requests and responses are at least partly there."""
+    """Compare the numbers of requests and responses that are at least partly available."""
     if manifest.get("damage", {}).get("responses_damaged"):
-        return  # a response without request and prefix is a gap and no row
+        return  # a response without request and prefix is a gap, but not a row
     for direction in ("request", "response"):
         there = [row for row in rows if row[f"{direction}State"] in ("whole", "damaged")]
         if len(there) != manifest[f"{direction}s"]:
@@ -131,7 +131,7 @@ def _totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
 
 
 class _Comparison:
-    """The calls of a truth and the calls found; their times too if the capture has its original times."""
+    """The calls of a reference and the calls found, with their times if the capture has the original ones."""
 
     def __init__(self, truth: list[Row], rows: list[Row], *, has_times: bool) -> None:
         self.has_times = has_times
@@ -229,7 +229,7 @@ def _header(line: Row) -> Row:
         software = (None, None)
     facts = {"api_name": line["api_name"], "client_id": line["client_id"] or None, "software": software}
     if line["api_key"] == 18 and line["wire"].get("response_missing"):
-        del facts["software"]  # only the response shows whether the broker accepted the version, and so the name
+        del facts["software"]  # only the response shows whether the broker accepted the version, and therefore the name
     if line.get("principal") not in (None, "User:ANONYMOUS"):
         facts["principal"] = line["principal"]
     return facts
@@ -298,7 +298,7 @@ def _path_renamed(error: Row) -> Row:
 
 
 def _fields(body: Any) -> tuple[int, int, int, int]:
-    """How many error codes (and how many 0), how many messages (and how many null) a body has."""
+    """Return a body's numbers of error codes (and of zero codes), and of messages (and of null messages)."""
     counts = [0, 0, 0, 0]
     for name, value in _leaves(body):
         if name.lower().endswith("errorcode"):

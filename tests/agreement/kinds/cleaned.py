@@ -1,9 +1,9 @@
 """Kind ``cleaned``: a partition before and after Kafka's own log cleaner (``corpus/cleaned``).
 
-The product gets a copy of ``before/`` with its file times, the settings and the clock of each round. Compared: the
-names of all files, every batch and record of every segment, the bytes of batches that were not rewritten or are not
-compressed, the transaction indexes, and the cleaner's checkpoint. Left out, as Kafka leaves it free: compressed bytes
-of rewritten batches (and so sizes and positions after them), index entries.
+The product receives a copy of ``before/`` with its file times, and the settings and the clock of each round. Compared:
+the names of all files, every batch and record of every segment, the bytes of batches that were not rewritten or are
+uncompressed, the transaction indexes, and the cleaner's checkpoint. Excluded, since Kafka does not determine them:
+compressed bytes of rewritten batches (and therefore sizes and positions after them), index entries.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
-_CLOCK_MS = 60  # a log line follows the clock of its round by less
+_CLOCK_MS = 60  # the maximum delay between a round's clock and its log line
 _SIZES = ("position", "size", "crc")
 _SPLIT = SplitSettings(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
 _CHECKPOINT = "cleaner-offset-checkpoint"
-EXPIRATIONS = {BEFORE_HORIZONS: "transactional.id.expiration.ms"}  # 2.8 has no setting of its own for producers
+EXPIRATIONS = {BEFORE_HORIZONS: "transactional.id.expiration.ms"}  # 2.8 has no separate setting for producers
 
 
 def _cases(folder: Path) -> Iterator[Case]:
@@ -50,7 +50,7 @@ def _cases(folder: Path) -> Iterator[Case]:
 
 
 def _clocks(config: dict[str, Any], name: str) -> list[int]:
-    """The clock of each of a log's rounds: exact if the round set a horizon, else that of the log line."""
+    """Return the clock of each of a log's rounds: exact if the round set a horizon, else the time of the log line."""
     exact = config["now_ms_of_the_rounds_from_new_delete_horizons"]
     clocks = []
     for line in config["cleaner_log"]:
@@ -87,10 +87,10 @@ def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:
 
 
 def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, int], list[str]]:
-    """Run every round; replace the partitions under ``logs`` by our results.
+    """Run every round, and replace the partitions under ``logs`` with our results.
 
     Returns:
-        The product's checkpoint, and where many workers would not have made the same.
+        The product's checkpoint, and the partitions for which several workers would write other files.
     """
     dirty: dict[str, int] = {}
     differences_found: list[str] = []
@@ -116,7 +116,7 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, in
 def _check_shared_out(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, alone: CleaningResult
 ) -> list[str]:
-    """Clean the partition once more, shared out by segments: the same files, byte for byte."""
+    """Clean the partition again, split by segments: the files must be the same, byte for byte."""
     target = alone.directory.with_name("many")
     clean_partitions([PartitionCompaction(filesystem, partition, target)], settings, _SPLIT, run_here)
     one, other = ({path.name: path.read_bytes() for path in top.iterdir()} for top in (alone.directory, target))
@@ -151,9 +151,9 @@ def _compare(folder: Path, logs: Path, config: dict[str, Any], dirty: dict[str, 
 
 
 def _names(logs: Path, cleaned_names: dict[str, int]) -> set[str]:
-    """List the files of the partitions, except those that depend on the broker's restart and its late deletions.
+    """List the files of the partitions, except those that depend on the broker's restart and its delayed deletions.
 
-    Files that wait for their deletion (``.deleted``) go or stay by the second; a log that was not cleaned still lost
+    Files pending deletion (``.deleted``) exist or not, depending on the second. A log that was not cleaned still lost
     its stray snapshots when the broker started.
     """
     paths = [path for path in logs.rglob("*") if path.parent != logs and path.suffix != ".deleted"]
@@ -206,7 +206,9 @@ def _free_fields(actual_line: dict[str, Any], copied_batches: set[tuple[int, int
 
 
 def _compare_bytes(folder: Path, logs: Path, names: list[str]) -> Iterator[str]:
-    """Batches of the same size that are not compressed, or were copied, are the same bytes; so are whole files then."""
+    """Check that uncompressed or copied batches of the same size have the same bytes, and so do files that consist
+    of them.
+    """
     before = {batch for path in (folder / "before").rglob("*.log") for batch in _batches(path)}
     for name in names:
         for number, (one, other) in enumerate(

@@ -1,6 +1,6 @@
-"""Kind ``codec``: Kafka's own test messages with odd values, mutated bytes, and hostile bytes.
+"""Kind ``codec``: Kafka's own test messages with unusual values, mutated bytes, and malformed bytes.
 
-The specs are next to the lines, in ``specs``; other messages are the catalog's.
+The specs are next to the lines, in ``specs``. Other messages are the catalog's.
 """
 
 from __future__ import annotations

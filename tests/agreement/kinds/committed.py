@@ -1,6 +1,6 @@
 """Kind ``committed``: the records that live consumers received under both isolation levels, and their end offsets.
 
-Asked twice: with the transaction indexes and by the markers alone.
+Each read is done twice: with the transaction indexes, and with the markers alone.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ Our input is the log directory and the version of the output format. Compared, s
 * the plain dump of ``.snapshot`` and ``.txnindex``;
 * ``--deep-iteration`` with the decoder of an internal topic.
 
-All segments must be in one section or another. Standard error is compared as a set of headings with their details,
-because Kafka goes through hash maps; some truths have the headings only.
+All segments must be in one of the sections. Standard error is compared as a set of headings with their details, because
+Kafka iterates over hash maps. Some references have the headings only.
 
-kafka-dump-log ends at the first fault (``### ended with``), we go on: there, all lines up to that place must be ours,
-and we must have reported a fault.
+kafka-dump-log ends at the first fault (``### ended with``), and our dump continues. In this case all lines before it
+must be equal, and our dump must have reported a fault.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Section:
     end_lines: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     headings_only: bool = False
-    file: str = ""  # the file in the command, if the output is about it
+    file: str = ""  # the file in the command, if the output concerns it
 
 
 def parse(text: bytes) -> list[Section]:
@@ -87,7 +87,7 @@ def _cases(folder: Path) -> Iterator[Case]:
 
 
 def _strip_empty(lines: list[bytes]) -> list[bytes]:
-    """Drop empty lines at the end: the files with the truth separate runs by such."""
+    """Drop empty lines at the end: the reference files separate runs by empty lines."""
     while lines and not lines[-1]:
         lines = lines[:-1]
     return lines
@@ -97,7 +97,7 @@ def _details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str
     lines_by_heading: dict[str, list[str]] = {}
     heading = ""
     for line in filter(None, lines):
-        line = "Snapshot" if line.startswith("Snapshot ") else line  # the rest are the words of an error
+        line = "Snapshot" if line.startswith("Snapshot ") else line  # the rest is the text of an error
         if _HEADING.match(line):
             heading = line
         lines_by_heading.setdefault(heading, [])
@@ -114,10 +114,10 @@ def _compare_lines(where: str, expected_lines: list[bytes], actual_lines: list[b
 
 @contextmanager
 def _as_it_was(path: Path, *, is_trimmed: bool) -> Iterator[Path]:
-    """Give the file as the run of the truth found it.
+    """Return the file as it was when the reference was produced.
 
-    kafka-dump-log of 4.x cuts an index to whole entries when it closes it, and the plain dump ran before the sanity
-    check (which, run alone, refuses such a file).
+    kafka-dump-log of 4.x truncates an index to whole entries when it closes it, and the plain dump ran before the
+    sanity check (which alone rejects such a file).
     """
     odd = path.stat().st_size % ENTRY_BYTES.get(path.suffix, 1) if is_trimmed else 0
     if not odd:
@@ -133,7 +133,7 @@ def _as_it_was(path: Path, *, is_trimmed: bool) -> Iterator[Path]:
 
 
 class _Product:
-    """The product's dump of one file under the root, in the form of one version."""
+    """The product's dump of one file under the root, in the format of one version."""
 
     def __init__(self, root: Path, version: str) -> None:
         self.root, self.version = root, version
@@ -191,7 +191,7 @@ def _compare_section(section: Section, product: _Product) -> Iterator[str]:
 
 
 def _expected_files(case: LogCase, product: _Product) -> Iterator[tuple[str, Callable[[str], bool], set[str]]]:
-    """Yield which files each kind of section must be about: a name, the sections' flags, the files."""
+    """Yield the files that each kind of section must cover: a name, the sections' flags, the files."""
     yield "segments", lambda flags: flags.startswith(_DEEP), product.files("log", "checkpoint")
     indexes = {
         name

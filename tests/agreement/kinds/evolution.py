@@ -1,4 +1,4 @@
-"""Kind ``evolution``: is the second spec of each pair a compatible successor of the first (KIP-482's rules)?"""
+"""Kind ``evolution``: whether the second spec of each pair is a compatible successor of the first (KIP-482's rules)."""
 
 from __future__ import annotations
 

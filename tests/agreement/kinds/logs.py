@@ -1,7 +1,7 @@
 """``logs``: every batch, record, error and end of every segment of a log directory, in file order.
 
-The product is given the log directory and prints ``dump-log --format jsonl``; each line is compared with that of
-Kafka's own classes in every field. Left out are Kafka's words (``class`` and ``message`` of an error, the value of
+The product receives the log directory and prints ``dump-log --format jsonl``. Each line is compared with that of
+Kafka's own classes in every field. Excluded are Kafka's texts (``class`` and ``message`` of an error, the value of
 ``field_error``) and the order of keys.
 """
 
@@ -19,7 +19,7 @@ from tests.agreement.kind import Case, Kind, differences
 
 TRUTH = ".records.jsonl.gz"
 WORDS = ("class", "message")
-ENOUGH = 40  # a line that is missing shifts all that follow
+ENOUGH = 40  # a missing line shifts all that follow
 
 
 def _cases(folder: Path) -> Iterator[Case]:
@@ -28,7 +28,7 @@ def _cases(folder: Path) -> Iterator[Case]:
 
 
 def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the lines to compare: without Kafka's words."""
+    """Yield the lines to compare, without Kafka's texts."""
     for text in texts:
         line = json.loads(text)
         if "field_error" in line:
@@ -37,7 +37,7 @@ def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def product_lines(directory: Path) -> Iterator[bytes]:
-    """Yield our description of a log directory, a line at a time."""
+    """Yield our description of a log directory, line by line."""
     from kafkaframes.jobs.dump.jsonl import dump_json_lines
 
     for chunk in dump_json_lines([str(directory)]):

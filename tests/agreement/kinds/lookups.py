@@ -1,6 +1,6 @@
 """Kind ``lookups``: offsetsForTimes and ListOffsets of a live broker, and Kafka's index classes on the files.
 
-Each question is asked twice, with the indexes and without them. The modification times of the files are an input
+Each look-up is done twice, with the indexes and without them. The modification times of the files are an input
 (``segment_mtimes_ms`` of the case's manifest): a copy may have lost them, and Kafka uses them.
 """
 
@@ -58,7 +58,7 @@ def disagreements(case: Case) -> Iterator[str]:
 
 
 def with_mtimes(directory: LogDirectory, mtimes: dict[str, int]) -> LogDirectory:
-    """Put the recorded modification times of the ``.log`` files into a discovery."""
+    """Set the recorded modification times of the ``.log`` files in a discovery."""
 
     def with_recorded_time(segment: Segment) -> Segment:
         relative = "/".join(segment.path.split("/")[-2:])
@@ -89,7 +89,9 @@ def _answers(
 
 
 def _list_offsets(filesystem: FileSystem, partition: Partition, has_max: bool, use_indexes: bool) -> dict[str, Any]:
-    """Return the three special times: the largest timestamp from a newly opened log, the others from a leader."""
+    """Return the three special offsets: that of the largest timestamp from a newly opened log, and two from a
+    leader.
+    """
     epochs, start = partition.leader_epochs or (), partition.log_start_offset
     first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else -1
     end = log_end_offset(filesystem, partition, use_indexes=use_indexes)

@@ -1,6 +1,6 @@
 """Kinds ``records`` and ``batches``: record sets in memory, compared with Kafka's memory iterator.
 
-The words of an error are Kafka's own and are not compared; whether there is one is.
+The text of an error is Kafka's own and is not compared, only whether an error exists.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tests.agreement.kind import Case, Kind, differences
 
 from kafkaframes.records.batch import Batch, Record, read_batches
 
-_LISTED = 6  # of `n` records the truth lists the first few
+_LISTED = 6  # of `n` records the reference lists the first few
 _ERRORS = ("recErr", "hdrErr", "skipErr")
 
 
 def _cases(folder: Path) -> Iterator[Case]:
-    """A case for each file and each entry of the truth, so that one without the other is noticed."""
+    """Yield a case for each file and each entry of the reference, so that one without the other is noticed."""
     truth_path = folder / "expected.json"
     truth = json.loads(truth_path.read_text()) if truth_path.exists() else {}
     for name in sorted(truth.keys() | {path.stem for path in folder.glob("*.bin")}):
@@ -48,14 +48,14 @@ def _disagreements(case: Case) -> Iterator[str]:
 
 
 def _outcome(batch: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Keep of an error only that there is one."""
+    """Reduce an error to the fact that one exists."""
     if batch is None:
         return None
     return {key: value is not None if key in _ERRORS else value for key, value in batch.items()}
 
 
 def _forms(batch: dict[str, Any] | None) -> list[bool]:
-    """Tell for each listed record whether the truth has its value by length and checksum, not in full."""
+    """Return for each listed record whether the reference has its value by length and checksum only."""
     rows = [] if batch is None else batch["records"]
     return [str(row[3]).startswith("len") for row in rows]
 

@@ -1,7 +1,8 @@
-"""Kind ``spec``: Kafka's generator's verdict on each spec, every release's specs, and the catalog made from them.
+"""Kind ``spec``: the verdict of Kafka's generator on each spec, the specs of every release, and the catalog made from
+them.
 
 Three folders: ``spec/bad`` (specs with the verdict of 3.9's generator), ``codec/specs`` (Kafka's own test messages, all
-good), ``specs`` (a zip a release: all load; and, where all releases are there, importing them gives our catalog).
+valid), ``specs`` (a zip per release: all load and, if all releases are present, importing them gives our catalog).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Kind ``tiered``: stores of tiered segments and the broker's log directory, written by a real broker and plugin.
 
-The product is given ``store/``, ``local/`` and the private keys. Compared are: every field of each upload (what is
-there, state and records in the metadata topic, whether it is part of the log, manifest, chunk sizes, the segment and
-each index rebuilt from the objects, by size and SHA-256); that the store alone leads to the same segments; every line
-about each batch, record and end of each segment, remote or local, with what Kafka's classes read; the partitions'
-offsets and checkpoints; and what live consumers got, under both isolation levels. Left out: ``made_by_hand`` and
-``copy_of`` (how a case was made), Kafka's words for an error, and of ``why_not`` what follows its colon.
+The product receives ``store/``, ``local/`` and the private keys. Compared are: every field of each upload (its objects,
+state and records in the metadata topic, whether it is part of the log, manifest, chunk sizes, the segment and each
+index rebuilt from the objects, by size and SHA-256); the segments that the store alone leads to; every line about each
+batch, record and end of each segment, remote or local, with the output of Kafka's classes; the partitions' offsets and
+checkpoints; and the records of live consumers, under both isolation levels. Excluded: ``made_by_hand`` and ``copy_of``
+(the origin of a case), Kafka's text of an error, and the part of ``why_not`` after its colon.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def disagreements(case: Case) -> Iterator[str]:
 
 
 def _segments(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """The truth about uploads, by object; the words after the colon of a reason are the corpus's own."""
+    """Return the reference of uploads, by object; the text after the colon of a reason is the corpus's own."""
     entries_by_object = {}
     for entry in entries:
         kept_fields = {name: value for name, value in entry.items() if name not in _FREE}
@@ -174,7 +174,7 @@ class _Product:
         }
 
     def _deleted_segment(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
-        """A segment with deleted objects, as the metadata topic describes it."""
+        """Return a segment with deleted objects, as the metadata topic describes it."""
         first = entries[0]
         prefix = entries[1].facts.get("custom_metadata", {}).get("OBJECT_PREFIX", "") if len(entries) > 1 else ""
         stem = f"{first.facts['start_offset']:020d}-{first.segment_id}"
@@ -195,8 +195,8 @@ class _Product:
         }
 
     def store_alone(self, truth: list[dict[str, Any]]) -> Iterator[str]:
-        """Without metadata topic and local log the same offsets are read from the same bytes, pending deletions
-        aside.
+        """Check that the same offsets are read from the same bytes without metadata topic and local log, except
+        pending deletions.
         """
         by_object = {entry["object"]: entry for entry in truth}
         under_way = {key for key, entry in by_object.items() if entry["state"] == "DELETE_SEGMENT_STARTED"}
@@ -214,7 +214,7 @@ class _Product:
             yield f"the store alone: {'missing' if one in wanted_contents else 'surplus'} segment {one}"
 
     def partitions(self, truth: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each partition of a topic that is tiered, or that the truth names."""
+        """Yield each partition of a tiered topic, or of one in the reference."""
         named_partitions = {f"{one['topic']}-{one['partition']}": one for one in truth}
         remote = {
             str(partition.topic_partition): (partition, directory)
@@ -261,7 +261,7 @@ class _Product:
         return facts | self._original(truth, announced_segments, both, log)
 
     def _read_consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
-        """Return ``kafka-log``'s records of the store and the local directory together, in the truth's form."""
+        """Return ``kafka-log``'s records of the store and the local directory together, in the reference's form."""
         from kafkaframes.scan.columns import choose_columns
         from kafkaframes.scan.log import reading, resolve
         from kafkaframes.spark.options import parse_log_options
@@ -285,13 +285,13 @@ class _Product:
     def _original(
         self, truth: Mapping[str, Any], announced_segments: set[int], have: list[int], log: TieredLog
     ) -> dict[str, Any]:
-        """The original segments, and their contents if all still exist.
+        """Return the original segments, and their contents if all still exist.
 
-        Lost histories were announced too, and the truth only counts deleted segments.
+        Lost histories were announced too, and the reference only counts deleted segments.
         """
         ever = truth.get("original_base_offsets", [])
         empty = {segment.base_offset for segment in log.partition.segments if segment.size_bytes == 0}
-        # the last segment may have been rolled since
+        # The last segment may have been rolled since.
         have = [base for base in have if base in ever or base not in empty]
         facts: dict[str, Any] = {"original_base_offsets": sorted({*have, *(announced_segments & {*ever})})}
         if ever == have:
@@ -307,7 +307,7 @@ class _Product:
 
 
 class TieredLog:
-    """A partition with remote older segments, as a broker serves it: remote up to the first local offset."""
+    """A partition with older remote segments, as a broker serves it: remote up to the first local offset."""
 
     def __init__(self, tiered_partition: Partition, local: Partition, filesystem: Any) -> None:
         begin = local.segments[0].base_offset if local.segments else None
@@ -320,7 +320,7 @@ class TieredLog:
         )
 
     def counts(self) -> tuple[int, int]:
-        """Return how many records, markers aside, and how many batches there are."""
+        """Return the numbers of records without markers, and of batches."""
         records = batches = 0
         for segment in self.partition.segments:
             for line in map(json.loads, _json_lines(self.filesystem, segment.path)):
@@ -401,7 +401,7 @@ def _records(folder: Path, product: _Product) -> Iterator[str]:
             seen_segments[name].add(segment)
             if segment not in truths[name]:
                 if all(json.loads(line)["type"] == "end" for line in got):
-                    continue  # rolled after the truth was taken, and still empty
+                    continue  # rolled after the reference was taken, and still empty
                 yield f"{name}: the truth has no segment {segment[1]}"
                 continue
             pairs = differences(list(lines(truths[name][segment])), list(lines(got)), f"{name}/{segment[1]}")
@@ -414,7 +414,7 @@ def _unseen(
     truths: dict[str, dict[tuple[str, str], list[bytes]]],
     seen_segments: dict[str, set[tuple[str, str]]],
 ) -> Iterator[str]:
-    """Tell segments of the truth that are neither in the store nor local, those aside that Kafka has deleted."""
+    """Report segments of the reference that are neither in the store nor local, except those that Kafka has deleted."""
     deleted_segments = {
         (f"{entry.topic}-{entry.of_partition}", entry.facts["start_offset"])
         for entry in product.knowledge.metadata.entries
@@ -428,7 +428,7 @@ def _unseen(
 
 
 def _by_segment(text: bytes) -> dict[tuple[str, str], list[bytes]]:
-    """Put the lines of a truth by segment; a record's line follows that of its batch, which names the segment."""
+    """Group the lines of a reference by segment. A record's line follows that of its batch, which names the segment."""
     lines_by_segment: dict[tuple[str, str], list[bytes]] = {}
     current: list[bytes] = []
     for line in text.splitlines():

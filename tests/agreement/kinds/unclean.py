@@ -1,10 +1,10 @@
 """Kind ``unclean``: a real broker's recovery, recomputed from the directory before it.
 
-The product is given ``before/`` alone, and the settings of ``server_properties``. It recovers each partition into a
-scratch directory; then every file of every partition is compared with ``after/``, names and bytes, and each line about
-the records with the truth. Three inputs are not files of ``before/``: the clock (of the broker's own account), the
-record version of topics whose batches are all of format 0 or 1 (topic settings of brokers before 3.0 are in
-ZooKeeper), and the epoch in which the controller made the broker leader: in KRaft one for the fencing, one for the
+The product receives only ``before/``, and the settings of ``server_properties``. It recovers each partition into a
+scratch directory. Then every file of every partition is compared with ``after/``, by name and bytes, and each line
+about the records with the reference. Three inputs are not in files of ``before/``: the clock (from the broker's log),
+the record version of topics whose batches are all of format 0 or 1 (topic settings of brokers before 3.0 are in
+ZooKeeper), and the epoch in which the controller elected the broker: in KRaft, one for the fencing and one for the
 election.
 """
 
@@ -55,7 +55,7 @@ def _compare(case: LogCase) -> Iterator[str]:
 
 
 def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
-    """Recover every partition of ``before`` into a directory of its name under ``scratch``."""
+    """Recover every partition of ``before`` into a directory with its name under ``scratch``."""
     (directory,) = discover(str(before))
     for partition in directory.partitions:
         settings = _settings(directory, partition, manifest)
@@ -81,7 +81,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
 
 
 def _clock_ms(account: list[str]) -> int:
-    """Return the time of the first line that has one, milliseconds since 1970 (the lines are in UTC)."""
+    """Return the time of the first line that has one, in milliseconds since 1970 (the lines are in UTC)."""
     for line in account:
         stamp = re.match(r"(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d{3}) ", line)
         if stamp:
@@ -107,7 +107,7 @@ def _file_differences(after: Path, actual_dir: Path) -> Iterator[str]:
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """Return the files of the partitions, by name within the log directory; those of its root are the broker's own."""
+    """Return the files of the partitions, by name within the log directory. Files in its root belong to the broker."""
     return {
         path.relative_to(directory).as_posix(): path
         for path in directory.rglob("*")

@@ -1,4 +1,4 @@
-"""From paths to segments and to positions that can split them, on the logs of the package."""
+"""Discovery of segments from paths, and of positions at which they can be split, on the package's example logs."""
 
 import shutil
 from pathlib import Path
@@ -26,12 +26,12 @@ def batch_starts(path):
     return starts
 
 
-def test_a_log_directory_gives_all_its_partitions():
+def test_a_log_directory_has_all_its_partitions():
     assert ("orders", 2) in topics(SHOP)
     assert ("__consumer_offsets", 1) in topics(SHOP)
 
 
-def test_a_directory_of_log_directories_gives_those_of_all():
+def test_a_directory_of_log_directories_has_the_partitions_of_all():
     assert {("orders", 0), ("clickstream", 1)} <= set(topics(LOGS))
 
 
@@ -50,7 +50,7 @@ def test_a_partition_a_segment_a_pattern_and_a_url(paths):
     assert topics(*paths) == [("orders", 1)]
 
 
-def test_only_a_literal_path_counts_as_naming_a_partition():
+def test_only_a_literal_path_selects_a_renamed_partition():
     assert all(s.is_named for s in discover_logs((f"{SHOP}/__consumer_offsets-1/",)).segments)
     assert not any(s.is_named for s in discover_logs((f"{SHOP}/__consumer_offsets-*",)).segments)
 
@@ -66,13 +66,13 @@ def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):
     assert all(s.path.endswith(".log") for s in segments)
 
 
-def test_a_place_without_a_log_is_an_error(tmp_path):
+def test_a_directory_without_a_log_is_an_error(tmp_path):
     for path in (tmp_path, tmp_path / "missing", f"{tmp_path}/*.log"):
         with pytest.raises(LogDirError):
             discover_logs((str(path),))
 
 
-def test_many_partitions_asked_for_are_many_partitions_planned():
+def test_many_requested_partitions_are_planned():
     options = ReadOptions(paths=(str(SHOP),), min_partitions=20)
     works = plan_log(options, cores=2).works
     assert len(works) >= 20

@@ -1,4 +1,4 @@
-"""Positions that can split a segment: batches start there, even with a wrong index."""
+"""Positions at which a segment can be split: each is the start of a batch, even if the index is wrong."""
 
 import shutil
 from pathlib import Path
@@ -19,14 +19,14 @@ def batch_starts(path):
 
 
 @pytest.mark.parametrize("index", ["own", "none", "stale", "foreign", "odd"])
-def test_segments_are_cut_at_batches_whatever_the_index_says(index, tmp_path):
+def test_segments_are_split_at_batches_whatever_the_index_contains(index, tmp_path):
     partition = tmp_path / "orders-0"
     shutil.copytree(SHOP / "orders-0", partition)
     log = max(partition.glob("*.log"), key=lambda path: path.stat().st_size)
     file = log.with_suffix(".index")
     if index == "none":
         file.unlink()
-    elif index == "stale":  # positions of another life of this segment
+    elif index == "stale":  # positions of an earlier version of this segment
         file.write_bytes(b"".join(n.to_bytes(4, "big") + (n * 777 + 13).to_bytes(4, "big") for n in range(1, 60)))
     elif index == "foreign":
         file.write_bytes(bytes(range(1, 255)) * 3)
@@ -44,7 +44,7 @@ def test_segments_are_cut_at_batches_whatever_the_index_says(index, tmp_path):
         )
 
 
-def test_a_segment_that_is_damaged_in_the_middle_is_walked_up_to_there(tmp_path):
+def test_a_damaged_segment_is_split_only_before_the_damage(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     log = max((tmp_path / "orders-0").glob("*.log"), key=lambda path: path.stat().st_size)
     starts = batch_starts(log)
@@ -57,7 +57,7 @@ def test_a_segment_that_is_damaged_in_the_middle_is_walked_up_to_there(tmp_path)
     assert find_boundaries(segment, [1, len(raw) - 100]) == [starts[1]]
 
 
-def test_a_segment_that_vanishes_while_planning_is_not_cut(tmp_path):
+def test_a_segment_that_vanishes_during_planning_is_not_split(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     segment = discover_logs((str(tmp_path),)).segments[0]
     shutil.rmtree(tmp_path / "orders-0")

@@ -48,7 +48,7 @@ def follower(folder, **options):
 
 
 def latest(follow, start, **limits):
-    """Return the end offsets of the micro-batch that begins at these offsets, without topic ids."""
+    """Return the end offsets of the micro-batch that starts at these offsets, without topic ids."""
     return follow.next_offsets(StreamOffsets(start), **limits).offsets
 
 
@@ -59,7 +59,7 @@ def rows(follow, start, end):
 
 
 def drain(follow, start, **limits):
-    """Read micro-batches until nothing is left; return the rows, the end and how many batches it took."""
+    """Read micro-batches until no row is left. Return the rows, the end and the number of batches."""
     read, count = [], 0
     while (end := latest(follow, start, **limits)) != start:
         read += rows(follow, StreamOffsets(start), StreamOffsets(end))
@@ -68,7 +68,7 @@ def drain(follow, start, **limits):
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_offsets": 7}, {"max_bytes": 3000}, {"max_offsets": 70, "max_bytes": 1}])
-def test_every_row_comes_once_while_the_log_grows_rolls_and_loses_segments(tmp_path, limits):
+def test_every_row_is_read_once_while_the_log_grows_rolls_and_loses_segments(tmp_path, limits):
     first = append(tmp_path, 0, 50)
     follow = follower(tmp_path)
     start = follow.find_start_offsets().offsets
@@ -87,7 +87,7 @@ def test_every_row_comes_once_while_the_log_grows_rolls_and_loses_segments(tmp_p
     (tmp_path / "t-0" / f"{first.name}.deleted").rename(first)
     got, at, _ = drain(follow, at, **limits)
     assert sorted(got) == [*((0, n) for n in range(50, 100)), *((1, n) for n in range(20))]
-    first.unlink()  # retention, after it was read
+    first.unlink()  # deleted by retention after it was read
     with torn.open("r+b") as file:
         file.truncate(torn.stat().st_size - 40)
     append(tmp_path, 100, 10)
@@ -96,7 +96,7 @@ def test_every_row_comes_once_while_the_log_grows_rolls_and_loses_segments(tmp_p
     assert at == {("t", 0): 110, ("t", 1): 20}
 
 
-def test_a_batch_is_read_when_it_is_there_as_a_whole(tmp_path):
+def test_a_batch_is_read_once_it_is_complete(tmp_path):
     append(tmp_path, 0, 10)
     follow = follower(tmp_path)
     raw = batch(10)
@@ -109,7 +109,7 @@ def test_a_batch_is_read_when_it_is_there_as_a_whole(tmp_path):
     assert drain(follow, {("t", 0): 10})[0] == [(0, n) for n in range(10, 20)]
 
 
-def test_a_goal_is_not_passed_though_the_log_grows(tmp_path):
+def test_a_target_offset_is_not_exceeded_although_the_log_grows(tmp_path):
     append(tmp_path, 0, 30)
     follow = follower(tmp_path)
     goal = follow.find_end_offsets()
@@ -118,7 +118,7 @@ def test_a_goal_is_not_passed_though_the_log_grows(tmp_path):
     assert (len(got), at, count) == (30, {("t", 0): 30}, 4)
 
 
-def test_a_log_that_was_cut_or_has_gone_is_told(tmp_path):
+def test_a_truncated_or_deleted_log_is_reported(tmp_path):
     append(tmp_path, 0, 30)
     append(tmp_path, 0, 10, partition=1)
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
@@ -133,7 +133,7 @@ def write_topic_id(folder, topic_id, partition=0):
     (folder / f"t-{partition}" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
 
 
-def test_a_topic_that_was_recreated_is_reported_although_its_log_is_longer(tmp_path, caplog):
+def test_a_recreated_topic_is_reported_although_its_log_is_longer(tmp_path, caplog):
     append(tmp_path, 0, 30)
     write_topic_id(tmp_path, "A" * 21 + "Q")
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
@@ -152,7 +152,7 @@ def test_a_topic_that_was_recreated_is_reported_although_its_log_is_longer(tmp_p
 
 
 def write_log(folder, records, partition=0):
-    """Write a log without a topic id in place of another one, with as many records of this value."""
+    """Replace a log with one without a topic id that has as many records, with this value."""
     count, value = records
     shutil.rmtree(folder / f"t-{partition}", ignore_errors=True)
     (folder / f"t-{partition}").mkdir()
@@ -166,7 +166,7 @@ def write_log(folder, records, partition=0):
 
 @pytest.mark.parametrize("count", [30, 50])
 @pytest.mark.parametrize("max_offsets", [None, 7])
-def test_a_log_without_topic_id_that_was_replaced_is_reported_at_any_length(tmp_path, caplog, count, max_offsets):
+def test_a_replaced_log_without_topic_id_is_reported_at_any_length(tmp_path, caplog, count, max_offsets):
     write_log(tmp_path, (30, b"old"))
     write_log(tmp_path, (20, b"same"), partition=1)
     at = follower(tmp_path).next_offsets(StreamOffsets({}))
@@ -195,7 +195,7 @@ def test_a_log_without_topic_id_that_was_replaced_is_reported_at_any_length(tmp_
     assert follower(tmp_path).next_offsets(StreamOffsets(at.offsets)).offsets == start.offsets  # an older checkpoint
 
 
-def test_a_log_that_is_replaced_under_a_running_stream_is_reported(tmp_path):
+def test_a_log_replaced_under_a_running_stream_is_reported(tmp_path):
     write_log(tmp_path, (30, b"old"))
     follow = follower(tmp_path)
     at = follow.next_offsets(follow.find_start_offsets())
@@ -204,7 +204,7 @@ def test_a_log_that_is_replaced_under_a_running_stream_is_reported(tmp_path):
         follow.next_offsets(at)
 
 
-def test_fingerprints_are_read_only_after_the_files_have_changed(tmp_path, monkeypatch):
+def test_fingerprints_are_read_only_if_the_files_have_changed(tmp_path, monkeypatch):
     append(tmp_path, 0, 200)
     compared_offsets = []
     find_fingerprints = following.find_fingerprints
@@ -267,7 +267,7 @@ def test_fingerprints_of_older_message_formats(tmp_path, record_format, codec):
         follower(tmp_path).next_offsets(at)
 
 
-def test_a_damaged_batch_is_no_other_log(tmp_path):
+def test_a_damaged_batch_is_not_another_log(tmp_path):
     path = append(tmp_path, 0, 30)
     at = follower(tmp_path).next_offsets(StreamOffsets({}))
     raw = bytearray(path.read_bytes())
@@ -276,7 +276,7 @@ def test_a_damaged_batch_is_no_other_log(tmp_path):
     assert follower(tmp_path).next_offsets(at) == at
 
 
-def test_spark_s_reader_stores_fingerprints_and_compares_them_after_a_restart(tmp_path):
+def test_sparks_reader_stores_fingerprints_and_compares_them_after_a_restart(tmp_path):
     log_stream = pytest.importorskip("kafkaframes.spark.sources.log_stream")
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -296,7 +296,7 @@ def test_spark_s_reader_stores_fingerprints_and_compares_them_after_a_restart(tm
     assert (end["t"], end != at, len(lenient.partitions(at, end)) > 0) == ({"0": 30}, True, True)
 
 
-def test_an_open_transaction_that_holds_the_stream_back_is_logged_once(tmp_path, caplog):
+def test_an_open_transaction_that_delays_the_stream_is_logged_once(tmp_path, caplog):
     append(tmp_path, 0, 10)
     rows_of_transaction = [{"offset": offset, "value": b"v", "timestamp": 1} for offset in range(10, 13)]
     with (tmp_path / "t-0" / f"{0:020}.log").open("ab") as file:
@@ -304,13 +304,13 @@ def test_an_open_transaction_that_holds_the_stream_back_is_logged_once(tmp_path,
         file.write(kafkaframes.build_records(rows_of_transaction, transactional=True, **ids))
     follow = follower(tmp_path, isolation="read_committed")
     assert latest(follow, {("t", 0): 0}) == {("t", 0): 10}
-    assert caplog.text == ""  # the stream moves on
-    for ends in ({("t", 0): 10}, None, None):  # Trigger.AvailableNow gives ends
+    assert caplog.text == ""  # the stream advances
+    for ends in ({("t", 0): 10}, None, None):  # Trigger.AvailableNow sets the end offsets
         assert latest(follow, {("t", 0): 10}, ends=ends) == {("t", 0): 10}
     assert caplog.text.count("waits at offset 10 of t-0, because the transaction of producer 7 is open; up to 3") == 1
 
 
-def test_a_new_partition_that_lost_its_first_records_is_told_but_not_in_a_first_batch(tmp_path, caplog):
+def test_lost_first_records_of_a_new_partition_are_reported_after_the_first_batch(tmp_path, caplog):
     append(tmp_path, 0, 30)
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
     append(tmp_path, 20, 10, partition=1)
@@ -335,7 +335,7 @@ def test_each_request_of_a_stream_lists_the_directory_once(tmp_path, monkeypatch
     assert len(listings) == 3
 
 
-def test_where_a_stream_starts(tmp_path):
+def test_the_start_of_a_stream(tmp_path):
     append(tmp_path, 100, 50)
     assert LogFollower(ReadOptions(paths=(str(tmp_path),), start=LATEST)).find_start_offsets().offsets == {
         ("t", 0): 150
@@ -349,7 +349,7 @@ def test_where_a_stream_starts(tmp_path):
 @pytest.mark.parametrize(
     "options", [{"endingOffsets": '{"t": {"0": 9}}'}, {"endingTimestamp": "9"}, {"table": "batches"}]
 )
-def test_what_does_not_fit_a_stream_is_told(options, tmp_path):
+def test_settings_that_streams_do_not_support_are_rejected(options, tmp_path):
     with pytest.raises(OptionError, match="batch reads"):
         follower(tmp_path, **options)
 
@@ -359,7 +359,7 @@ def test_offsets_have_the_form_of_sparks_kafka_source(offsets):
     assert flatten_topics(nest_by_topic(offsets)) == offsets
 
 
-def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
+def test_a_spark_version_without_read_limits_is_reported(monkeypatch):
     monkeypatch.delitem(sys.modules, "kafkaframes.spark.sources.log_stream", raising=False)
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
     source = KafkaLogDataSource({"path": "/data"})
@@ -381,7 +381,7 @@ def write_values(path, base, *values, suffix=""):
     (path / f"{base:020}.log{suffix}").write_bytes(raw)
 
 
-def test_a_segment_that_the_cleaner_rewrites_brings_nothing_twice(tmp_path):
+def test_a_segment_rewritten_by_the_cleaner_adds_no_duplicates(tmp_path):
     """A swap file has another path, and a cleaned segment another size: offsets identify the rows already read."""
     partition = tmp_path / "t-0"
     write_values(partition, 0, b"0", b"1", b"2")
@@ -396,7 +396,7 @@ def test_a_segment_that_the_cleaner_rewrites_brings_nothing_twice(tmp_path):
 
 
 @pytest.mark.parametrize("topic_ids", [("", ""), ("A" * 21 + "Q", "A" * 21 + "g")], ids=["shorter", "another id"])
-def test_a_log_that_was_recreated_is_read_from_its_start(tmp_path, topic_ids):
+def test_a_recreated_log_is_read_from_its_start(tmp_path, topic_ids):
     partition = tmp_path / "t-0"
     old, new = ([b"0", b"1", b"2"], [b"a"]) if not topic_ids[0] else ([b"0"], [b"a", b"b"])
     for values, topic_id in zip((old, new), topic_ids, strict=True):

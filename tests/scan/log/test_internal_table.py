@@ -1,4 +1,4 @@
-"""Kafka's own topics, decoded: every record of a real cluster's, in each mode, with SQL on top."""
+"""Kafka's internal topics, decoded: every record of a real cluster, in each mode, and queried with SQL."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ def plain_count(path, **settings):
 
 @pytest.fixture
 def broken_log(tmp_path):
-    """Three records of a topic of offsets: one whole, one of an unknown type, one with a broken value."""
+    """Three records of an offsets topic: a valid one, one of an unknown type, one with a damaged value."""
     key, value = COMMIT
     pairs = [(key, value), (b"\x7f\x00", value), (key, value[:5])]
     records = [{"offset": n, "key": k, "value": v, "timestamp": 1} for n, (k, v) in enumerate(pairs)]
@@ -68,14 +68,14 @@ def test_every_internal_record_of_a_cluster_is_decoded():
         assert all(isinstance(json.loads(row[name] or "{}"), dict) for name in ("key", "value"))
 
 
-def test_columns_can_be_chosen_facts_of_the_batch_too():
+def test_columns_can_be_selected_including_batch_fields():
     names = [column.name for column in INTERNAL_COLUMNS]
     rows = read(LOG / "__consumer_offsets-0", *names)
     assert list(rows[0]) == names
     assert [list(row) for row in read(LOG, "offset", "recordType")][:1] == [["offset", "recordType"]]
 
 
-def test_what_cannot_be_decoded_in_each_mode(broken_log, caplog):
+def test_undecodable_records_in_each_mode(broken_log, caplog):
     with caplog.at_level(logging.ERROR):
         whole, unknown, bad = read(broken_log)
     assert (whole["recordType"], whole["version"], whole["error"]) == ("OffsetCommit", 3, None)
@@ -89,7 +89,7 @@ def test_what_cannot_be_decoded_in_each_mode(broken_log, caplog):
         read(broken_log, on_damage="fail")
 
 
-def test_topics_of_users_are_refused():
+def test_topics_of_users_are_rejected():
     for options in ({"subscribe": frozenset({"ledger", "__consumer_offsets"})}, {"assign": {"ledger": (0,)}}):
         with pytest.raises(OptionError, match="ledger is not one of Kafka's topics"):
             read(LOG, **options)

@@ -1,4 +1,4 @@
-"""The part of a log to read, as a value: exclusive options, and topics as glob patterns."""
+"""The selected part of a log as a value: mutually exclusive options, and topics as glob patterns."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from kafkaframes.scan.selection import topic_choice
         ({"decode": "internal", "table": "batches"}, "`decode`=internal requires `table`=records, not batches"),
     ],
 )
-def test_settings_that_exclude_each_other_are_named(settings, message):
+def test_mutually_exclusive_settings_are_named(settings, message):
     with pytest.raises(OptionError, match=message):
         ReadOptions(paths=("/x",), **settings)
 

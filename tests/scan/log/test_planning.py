@@ -1,4 +1,4 @@
-"""Planning without a JVM and without files: which bytes of which segment go to which input partition."""
+"""Planning without a JVM and without files: the byte ranges of segments in each input partition."""
 
 import re
 from itertools import pairwise
@@ -59,7 +59,7 @@ def names(segments):
     return [(s.topic, s.partition, s.base_offset) for s in segments]
 
 
-def test_segments_come_in_the_order_of_topic_partition_and_offset_without_internal_topics():
+def test_segments_are_ordered_by_topic_partition_and_offset_without_internal_topics():
     assert names(select_segments(LOG, options())) == [
         ("__debezium-heartbeat", 0, 0),
         ("orders", 0, 0),
@@ -79,11 +79,11 @@ def test_segments_come_in_the_order_of_topic_partition_and_offset_without_intern
         {"include_internal": True, "subscribe_pattern": re.compile("__con.*")},
     ],
 )
-def test_an_internal_topic_can_be_asked_for(selection):
+def test_an_internal_topic_can_be_requested(selection):
     assert ("__consumer_offsets", 0, 0) in names(select_segments(LOG, options(**selection)))
 
 
-def test_an_internal_topic_is_read_when_the_path_leads_to_it():
+def test_an_internal_topic_is_read_if_the_path_names_it():
     assert len(select_segments([segment("__consumer_offsets", 3, 0, is_named=True)], options())) == 1
 
 
@@ -95,7 +95,7 @@ def test_a_pattern_must_match_the_whole_name():
     }
 
 
-def test_assign_chooses_partitions():
+def test_assign_selects_partitions():
     assert names(select_segments(LOG, options(assign={"orders": (1,)}))) == [("orders", 1, 0), ("orders", 1, 500)]
 
 
@@ -106,19 +106,19 @@ def test_assign_chooses_partitions():
         ({"assign": {"orders": (0, 7)}}, "topic partition orders-7 does not exist in /logs"),
     ],
 )
-def test_what_is_not_there_is_an_error(selection, message):
+def test_missing_topics_and_partitions_are_an_error(selection, message):
     with pytest.raises(OptionError, match=message):
         select_segments(LOG, options(**selection))
 
 
-def test_a_reader_of_one_log_refuses_two_replicas():
+def test_a_reader_of_one_log_rejects_two_replicas():
     twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MB, 0, "orders", 0, "/other/orders-0")]
     with pytest.raises(OptionError, match="orders-0 is in two directories, /logs/orders-0 and /other/orders-0"):
         check_no_replicas(select_segments(twice, options()))
     check_no_replicas(select_segments(twice, options(subscribe=frozenset({"payments"}))))
 
 
-def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at_all():
+def test_without_a_range_segments_are_read_completely_and_empty_ones_skipped():
     slices = prune_segments([segment("t", 0, 0), segment("t", 0, 10, size_bytes=0)], options())
     assert [(s.segment.base_offset, s.start, s.end, s.first_offset, s.end_offset) for s in slices] == [
         (0, 0, MB, NO_START, NO_END)
@@ -144,14 +144,14 @@ def test_segments_outside_the_offsets_are_not_planned(start, end, base_offsets):
     assert [s.segment.base_offset for s in slices] == base_offsets
 
 
-def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():
+def test_the_next_partition_does_not_limit_the_last_segment_of_this_one():
     log = [segment("t", 0, 1000), segment("t", 1, 0)]
     slices = prune_segments(log, options(start={("t", 0): 5000, ("t", 1): 7}))
     assert [(s.segment.partition, s.first_offset) for s in slices] == [(0, 5000), (1, 7)]
 
 
 @pytest.mark.parametrize("option", ["start", "end"])
-def test_offsets_must_name_the_partitions_chosen(option):
+def test_offsets_must_name_the_selected_partitions(option):
     log = [segment("t", 0, 0), segment("t", 1, 0)]
     with pytest.raises(OptionError, match=f"`{option}` requires an offset for t-1"):
         prune_segments(log, options(**{option: {("t", 0): 5}}))
@@ -169,7 +169,7 @@ def test_small_segments_share_a_task():
     assert [len(work) for work in works] == [500, 500]
 
 
-def test_a_large_segment_is_cut_at_batch_boundaries():
+def test_a_large_segment_is_split_at_batch_boundaries():
     size = 62_500 * BATCH  # 1 GB
     works = distribute_slices(
         prune_segments([segment("t", 0, 0, size)], options()), options(), cores=2, boundaries=every_batch
@@ -179,14 +179,14 @@ def test_a_large_segment_is_cut_at_batch_boundaries():
     assert max(work[0].size_bytes for work in works) < 128 * MB
 
 
-def test_a_large_segment_whose_boundaries_are_unknown_stays_whole():
+def test_a_large_segment_with_unknown_boundaries_is_not_split():
     works = distribute_slices(
         prune_segments([segment("t", 0, 0, 1000 * MB)], options()), options(), cores=2, boundaries=no_boundaries
     )
     assert [[piece.size_bytes for piece in work] for work in works] == [[1000 * MB]]
 
 
-def test_min_partitions_cuts_even_little_input():
+def test_min_partitions_splits_even_little_input():
     works = distribute_slices(
         prune_segments([segment("t", 0, 0, 100 * BATCH)], options()),
         options(min_partitions=10),
@@ -196,7 +196,7 @@ def test_min_partitions_cuts_even_little_input():
     assert len(works) >= 10
 
 
-def test_the_cores_share_what_is_there():
+def test_the_input_is_divided_among_the_cores():
     works = distribute_slices(
         prune_segments([segment("t", n, 0, 25 * MB) for n in range(8)], options()),
         options(),
@@ -224,7 +224,7 @@ def test_every_byte_is_read_once_and_in_order(sizes, target):
 
 
 @given(st.lists(st.integers(-5, 10 * MB)))
-def test_boundaries_outside_the_slice_or_out_of_order_do_no_harm(positions):
+def test_boundaries_outside_the_slice_or_unordered_cause_no_errors(positions):
     whole = SegmentSlice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
     pieces = split_slice(whole, MB, lambda segment, _: positions)
     assert (pieces[0].start, pieces[-1].end) == (0, 8 * MB)

@@ -1,4 +1,4 @@
-"""One task without Spark: every row against Kafka's truth, damage in each mode, bounded memory."""
+"""One task without Spark: every row compared with Kafka's, damage in each mode, bounded memory."""
 
 import contextlib
 import logging
@@ -29,7 +29,7 @@ MODES = ("keep", "drop", "fail")
 
 
 def read(path, *names, **read_options):
-    """Read as Spark would, in one process: plan, then every task in turn."""
+    """Read in one process as Spark would: plan, then run each task in turn."""
     table = read_options.pop("table", "records")
     options = ReadOptions(paths=(str(path),), table=table, **read_options)
     columns = choose_columns(names or None, table=table)
@@ -57,8 +57,8 @@ def build(first, count, codec="none", **more):
 
 @pytest.mark.parametrize("names", [("offset", "value"), ("offset", "value", "headers")])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, mode, names):
-    """Three headers are counted and none exists; the next batch follows."""
+def test_a_damaged_record_is_detected_with_and_without_headers(tmp_path, caplog, mode, names):
+    """The record states three headers and has none; the next batch follows."""
     claimed_body, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
     section = b"".join(varint(len(body)) + body for body in (claimed_body, sound))
     write_segment(tmp_path, batch_v2(section, count=2) + build(2, 2))
@@ -71,7 +71,7 @@ def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, m
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
-def test_a_segment_that_is_cut_while_it_is_read_is_an_error(tmp_path, table):
+def test_a_segment_truncated_while_it_is_read_is_an_error(tmp_path, table):
     path = write_segment(tmp_path, b"".join(bytes(build(n * 100, 100)) for n in range(2000)))
     options = ReadOptions(paths=(str(tmp_path),), table=table)
     (work,) = plan_log(options, cores=1).works
@@ -83,7 +83,7 @@ def test_a_segment_that_is_cut_while_it_is_read_is_an_error(tmp_path, table):
         list(batches)
 
 
-def test_sequences_and_first_offsets_of_batches_are_those_of_kafka():
+def test_sequences_and_first_offsets_of_batches_equal_those_of_kafka():
     rows = read(SHOP, "topic", "partition", "offset", "sequence", "baseOffset", subscribe=frozenset({"payments"}))
     expected_rows, batch = set(), None
     for line in truth.lines_of(SHOP):
@@ -101,7 +101,7 @@ def test_sequences_and_first_offsets_of_batches_are_those_of_kafka():
 
 
 @pytest.mark.parametrize("read_bytes", [70, 1000, 1 << 20])
-def test_the_size_of_a_read_does_not_matter(read_bytes, monkeypatch):
+def test_the_read_size_does_not_change_the_result(read_bytes, monkeypatch):
     expected_rows = read(SHOP / "orders-0", "offset", "value")
     monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BATCH_BYTES", read_bytes)
     assert read(SHOP / "orders-0", "offset", "value") == expected_rows
@@ -122,7 +122,7 @@ def test_every_format_and_codec(magic, codec, tmp_path):
     assert {row["timestampType"] for row in rows} == {0 if magic else -1}
 
 
-def test_offsets_cut_batches_in_two(tmp_path):
+def test_offsets_may_split_batches(tmp_path):
     write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, record_format=1, codec="gzip") + build(200, 100))
     for start, end in [(0, 300), (50, 51), (99, 101), (150, 150), (199, 201), (250, 999)]:
         bounds = {"start": {("t", 0): start}, "end": {("t", 0): end}, "fail_on_data_loss": end <= 300}
@@ -130,7 +130,7 @@ def test_offsets_cut_batches_in_two(tmp_path):
         assert [row["offset"] for row in rows] == list(range(start, min(end, 300)))
 
 
-def test_headers_that_are_no_text_and_timestamps_beyond_all_time(tmp_path):
+def test_headers_that_are_not_utf_8_and_timestamps_outside_every_range(tmp_path):
     record = {"key": None, "value": None, "timestamp": 2**62, "headers": [(b"a\xff", b"\xff"), (b"", None)]}
     write_segment(tmp_path, kafkaframes.build_records([record, {"key": b"", "value": b"", "timestamp": -1}]))
     first, second = read(tmp_path, "key", "value", "timestamp", "headers", timestamp_errors="null")
@@ -145,9 +145,9 @@ def test_headers_that_are_no_text_and_timestamps_beyond_all_time(tmp_path):
 
 
 def damage_batch(kind, raw):
-    """Damage the second of three batches of ten records; return what each mode keeps."""
+    """Damage the second of three batches of ten records. Return the records that each mode keeps."""
     size = len(raw) // 3
-    if kind == "checksum":  # only the checksum: all can be read
+    if kind == "checksum":  # only the checksum: all records can be read
         raw[size + 17] ^= 1
         return {"keep": 30, "drop": 20}
     if kind == "a length in the fourth record":
@@ -182,7 +182,7 @@ def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
     assert f"{path}, byte {position}" in caplog.text
 
 
-def test_damage_outside_the_offsets_asked_for_is_nobodys_business(tmp_path):
+def test_damage_outside_the_requested_offsets_is_ignored(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
     damage_batch("codec", raw)
     write_segment(tmp_path, raw)
@@ -191,7 +191,7 @@ def test_damage_outside_the_offsets_asked_for_is_nobodys_business(tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_torn_tail_is_left_out_and_told(mode, tmp_path, caplog):
+def test_a_torn_tail_is_skipped_and_reported(mode, tmp_path, caplog):
     path = write_segment(tmp_path, build(0, 10) + build(10, 10)[:-5])
     assert len(read(tmp_path, "offset", on_damage=mode)) == 10
     assert "the last batch is not whole" in caplog.text
@@ -201,7 +201,7 @@ def test_a_torn_tail_is_left_out_and_told(mode, tmp_path, caplog):
     assert rest["position"] + rest["sizeBytes"] == path.stat().st_size
 
 
-def test_a_file_that_lost_bytes_is_an_error_in_every_mode(tmp_path):
+def test_a_file_with_missing_bytes_is_an_error_in_every_mode(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     options = ReadOptions(paths=(str(tmp_path),))
     works = plan_log(options, cores=1).works
@@ -233,7 +233,7 @@ def check_bytes(raw, mode, table):
 
 
 @given(st.binary(max_size=300), st.sampled_from(MODES), st.sampled_from(["records", "batches"]))
-def test_any_bytes_give_rows_or_an_error_of_ours(raw, mode, table):
+def test_any_bytes_give_rows_or_an_error_of_this_package(raw, mode, table):
     check_bytes(raw, mode, table)
 
 
@@ -244,7 +244,7 @@ def test_any_bytes_give_rows_or_an_error_of_ours(raw, mode, table):
     st.sampled_from(MODES),
 )
 @example(2, "none", [(BATCH_V2.position_of("base_timestamp"), 0x40)], "keep")
-def test_any_damage_gives_rows_or_an_error_of_ours(magic, codec, flips, mode):
+def test_any_damage_gives_rows_or_an_error_of_this_package(magic, codec, flips, mode):
     raw = build(0, 20, codec, record_format=magic) * 2
     for position, bits in flips:
         raw[position % len(raw)] ^= bits

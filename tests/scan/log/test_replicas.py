@@ -1,4 +1,4 @@
-"""Several copies of a log in one load: merged into one, or each by itself."""
+"""Several copies of a log in one read: merged, or each one separately."""
 
 import json
 import logging
@@ -51,7 +51,7 @@ def flip(path: Path, at: int) -> None:
 
 @pytest.fixture(params=CASES)
 def case(request, tmp_path):
-    """A corpus log, and three copies of it that can be harmed."""
+    """An example log, and three copies of it that can be damaged."""
     source = LOGS / request.param
     return source, [writable(source, tmp_path / f"broker-{number}") for number in (1, 2, 3)]
 
@@ -64,7 +64,7 @@ def test_three_equal_copies_are_read_as_one(case, options):
     assert read(*copies, **options).equals(read(source, **options))
 
 
-def test_offsets_and_timestamps_mean_the_merged_log(case):
+def test_offsets_and_timestamps_refer_to_the_merged_log(case):
     source, copies = case
     whole = read(source)
     times = sorted(moment.timestamp() for moment in whole["timestamp"].to_pylist() if moment.timestamp() > 0)
@@ -72,8 +72,8 @@ def test_offsets_and_timestamps_mean_the_merged_log(case):
     assert read(*copies, **at).equals(read(source, **at))
 
 
-def test_what_is_harmed_in_each_copy_is_taken_from_the_others(case, caplog):
-    """A segment is gone in the first, a bit is flipped in the second, the third ends early."""
+def test_damage_in_each_copy_is_repaired_from_the_others(case, caplog):
+    """The first copy lacks a segment, the second one has a flipped bit, the third one ends early."""
     source, (one, two, three) = case
     largest = max(segments_of(one), key=lambda path: path.stat().st_size)
     inside = largest.relative_to(one)
@@ -89,10 +89,10 @@ def test_what_is_harmed_in_each_copy_is_taken_from_the_others(case, caplog):
     assert caplog.messages
 
 
-def test_a_damaged_batch_is_healed_when_it_is_read(case, caplog):
+def test_a_damaged_batch_is_replaced_when_it_is_read(case, caplog):
     source, (one, two, _) = case
     for path in segments_of(one):
-        flip(path, path.stat().st_size - 1)  # in the last batch's records: the headers are all right
+        flip(path, path.stat().st_size - 1)  # in the last batch's records: the headers are all valid
     for mode in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
         assert read(one, two, mode=mode).equals(read(source))
     assert any("is damaged; it is read from" in message for message in caplog.messages)
@@ -106,7 +106,7 @@ def test_a_damaged_batch_is_healed_when_it_is_read(case, caplog):
     assert set(rows["crcOk"].to_pylist()) == {True}
 
 
-def test_replicas_all_keeps_each_copy_with_its_source(case):
+def test_replicas_all_reads_each_copy_with_its_source(case):
     source, copies = case
     rows = read(*copies, replicas="all", columns="topic,partition,offset,source")
     assert rows.num_rows == 3 * read(source).num_rows
@@ -114,7 +114,7 @@ def test_replicas_all_keeps_each_copy_with_its_source(case):
     assert read(copies[0], replicas="all", columns="offset,source").num_rows == read(source).num_rows
 
 
-def test_the_plan_says_what_was_decided(tmp_path):
+def test_the_plan_describes_the_merge(tmp_path):
     batches = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(6)]
     new = [*batches[:3], Batch("new", 15, 2, 1)]
     one = write_partition(tmp_path / "1", {0: b"".join(b.raw() for b in batches)}, epochs=[(0, 0)], high_watermark=20)
@@ -134,7 +134,7 @@ def test_the_plan_says_what_was_decided(tmp_path):
     ]
 
 
-def test_what_is_undecided_is_left_out_or_refused(tmp_path):
+def test_undecided_offsets_are_skipped_or_rejected(tmp_path):
     one, two = [
         write_partition(tmp_path / name, {0: Batch("x", 0, 2, 0).raw() + Batch(name, 2, 3, 0).raw()}, epochs=[(0, 0)])
         for name in ("a", "b")
@@ -145,7 +145,7 @@ def test_what_is_undecided_is_left_out_or_refused(tmp_path):
         plan(one, two, mode="FAILFAST")
 
 
-def test_renamed_directories_are_copies_only_when_they_are_named(tmp_path):
+def test_renamed_directories_are_copies_only_if_they_are_named(tmp_path):
     raw = [Batch(f"a{n}", 5 * n, 5, 0).raw() for n in range(4)]
     live = write_partition(tmp_path / "1", {0: b"".join(raw[:3])}, epochs=[(0, 0)])
     for state in ("future", "delete", "stray"):
@@ -165,7 +165,7 @@ def test_a_stream_follows_one_copy(case):
 
 
 @pytest.mark.spark
-def test_spark_reads_copies_as_one_and_apart(spark, tmp_path):
+def test_spark_reads_copies_merged_and_separately(spark, tmp_path):
     batches = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(6)]
     paths = [
         str(write_partition(tmp_path / str(n), {0: b"".join(b.raw() for b in batches[: n + 4])}, epochs=[(0, 0)]))

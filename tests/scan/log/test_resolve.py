@@ -1,4 +1,4 @@
-"""Timestamps, lost offsets and transactions as a plan, on logs of real brokers; no JVM."""
+"""Timestamps, lost offsets and transactions as a plan, on logs of real brokers; without a JVM."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def offsets(path, **options):
 @pytest.mark.parametrize("case", ["kraft-4x-transactions", "zk-28-mixed"])
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("without", [(), ("*.txnindex", "*.index", "*.timeindex")])
-def test_records_are_what_a_consumer_got(case, isolation, without, tmp_path):
+def test_records_equal_those_of_a_consumer(case, isolation, without, tmp_path):
     shutil.copytree(CASES / case, tmp_path / case)
     for pattern in without:
         for file in tmp_path.rglob(pattern):
@@ -69,7 +69,7 @@ def looked_up_times():
                 yield case, topic, partition, timestamp, offset
 
 
-def test_a_range_of_times_is_that_of_the_offsets_that_a_broker_answered():
+def test_a_range_of_times_has_the_offsets_that_a_broker_returned():
     lookup_count = 0
     for case, topic, partition, timestamp, offset in looked_up_times():
         path = CASES / case / f"{topic}-{partition}"
@@ -87,7 +87,7 @@ def test_a_range_of_times_is_that_of_the_offsets_that_a_broker_answered():
     assert lookup_count > 20
 
 
-def test_no_record_below_the_log_start_offset_is_a_row():
+def test_records_below_the_log_start_offset_are_not_rows():
     rows = read(CASES / "deleted-records", "topic", "partition", "offset", subscribe="trimmed")
     starts = [line.split() for line in (CASES / "deleted-records/log-start-offset-checkpoint").read_text().splitlines()]
     starts = {int(words[1]): int(words[2]) for words in starts if len(words) == 3 and words[0] == "trimmed"}
@@ -109,7 +109,7 @@ def log_of(folder, *batches):
     return partition
 
 
-def test_offsets_lost_to_retention_are_an_error_and_holes_of_compaction_are_none(tmp_path):
+def test_offsets_deleted_by_retention_are_an_error_and_compaction_gaps_are_not(tmp_path):
     partition = log_of(tmp_path, range(100, 200), range(200, 300, 7))
     start = '{"t": {"0": %d}}'
     with pytest.raises(OptionError, match="offsets 50 to 99 of t-0 are lost to retention"):
@@ -121,7 +121,7 @@ def test_offsets_lost_to_retention_are_an_error_and_holes_of_compaction_are_none
     assert len(offsets(partition, endingOffsets=start % 900, failOnDataLoss="false")) == 115
 
 
-def test_what_lies_outside_the_range_is_not_read(tmp_path):
+def test_bytes_outside_the_range_are_not_read(tmp_path):
     partition = log_of(tmp_path, range(1000), range(1000, 2000), range(2000, 3000))
     size = (partition / f"{1000:020}.log").stat().st_size
     bounds = {"startingOffsets": '{"t": {"0": 1504}}', "endingOffsets": '{"t": {"0": 1517}}'}
@@ -154,7 +154,7 @@ def test_a_range_of_offsets_is_that_part_of_the_whole(log, data):
     assert got == [n for n in all_offsets if start <= n < end]
 
 
-def test_part_of_a_log_does_not_know_its_open_transactions():
+def test_open_transactions_are_unknown_in_part_of_a_log():
     file = min((TRANSACTIONS / "ledger-0").glob("*.log"))
     with pytest.raises(OptionError, match="needs whole logs"):
         offsets(file, isolation="read_committed")
@@ -162,7 +162,7 @@ def test_part_of_a_log_does_not_know_its_open_transactions():
 
 
 @pytest.mark.parametrize(("option", "setting"), [("startingOffsets", "start"), ("endingOffsets", "end")])
-def test_a_partition_that_offsets_forget_is_named(tmp_path, option, setting):
+def test_a_partition_missing_from_the_offsets_is_named(tmp_path, option, setting):
     for number in (0, 1):
         (tmp_path / f"t-{number}").mkdir()
         (tmp_path / f"t-{number}" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"x"}] * 5))

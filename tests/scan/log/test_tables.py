@@ -1,4 +1,4 @@
-"""The table ``batches``: each header as Kafka reads it, and damage as rows; no JVM."""
+"""The table ``batches``: each header as Kafka reads it, and damage as rows; without a JVM."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.spark.truth import CLICKS, SHOP
 
 
 @pytest.mark.parametrize("log", [SHOP, CLICKS], ids=lambda log: log.name)
-def test_every_batch_is_what_kafka_reads(log):
+def test_every_batch_equals_that_of_kafka(log):
     rows = read(log, table="batches", deep=True, include_internal=True)
     expected_rows = [
         line for line in truth.lines_of(log) if line["type"] == "batch" and not line["segment"].endswith(".checkpoint")
@@ -29,7 +29,7 @@ def test_every_batch_is_what_kafka_reads(log):
         assert row["error"] is None
 
 
-def test_the_table_of_batches_tells_of_damage_in_every_mode(tmp_path):
+def test_the_table_of_batches_reports_damage_in_every_mode(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
     damage_batch("a length in the fourth record", raw)
     write_segment(tmp_path, raw)

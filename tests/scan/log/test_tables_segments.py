@@ -1,4 +1,4 @@
-"""The table ``segments``: a row for each file, sound or not; no JVM."""
+"""The table ``segments``: a row for each file, valid or not; without a JVM."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ TRANSACTIONS = CASES / "kraft-4x-transactions"
 READERS = {"records": read_work, "batches": read_batch_work}
 
 
-def test_a_row_for_each_segment():
+def test_each_segment_has_a_row():
     rows = read(TRANSACTIONS / "ledger-0", table="segments", deepIteration="true")
     files = sorted((TRANSACTIONS / "ledger-0").glob("*.log"))
     assert [row["file"] for row in rows] == [str(file) for file in files]
@@ -29,7 +29,7 @@ def test_a_row_for_each_segment():
         assert (row["magic"], row["error"]) == (2, None)
 
 
-def test_an_empty_segment_and_a_torn_one_are_rows_of_segments(tmp_path):
+def test_an_empty_segment_and_a_torn_one_have_rows(tmp_path):
     partition = log_of(tmp_path, range(10))
     with (partition / f"{0:020}.log").open("ab") as file:
         file.write(bytes(100))

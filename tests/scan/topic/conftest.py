@@ -1,4 +1,4 @@
-"""The brokers and the topic that tests of Spark's source read from, too."""
+"""The brokers and the topic of the Spark source tests."""
 
 from tests.spark.conftest import brokers, servers, topic
 

@@ -17,7 +17,7 @@ def make(servers: str, topic: str, rows: int) -> None:
 
 
 class Clock:
-    """A clock that sleeping advances. It calls ``on_sleep`` in the meantime."""
+    """A clock that advances by sleeping. It calls ``on_sleep`` during each sleep."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -36,7 +36,7 @@ def follower(servers: str, topic: str, clock: Clock | None = None, **options: st
     )
 
 
-def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
+def test_a_recreated_topic_is_read_from_its_start_or_an_error(servers):
     make(servers, "anew", 50)
     place = TopicPartition("anew", 0)
     one = follower(servers, "anew", failOnDataLoss="false")
@@ -55,7 +55,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
     strict.close()
 
 
-def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_batch_for_nothing(servers):
+def test_few_rows_wait_for_the_delay_since_the_last_batch_except_in_the_first_batch(servers):
     make(servers, "few", 5)
     now = [0.0]
     topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
@@ -72,13 +72,13 @@ def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_ba
         assert one.find_batch_end(first) == {place: 8}
         producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic="few")
     now[0] = 61.0
-    assert one.find_batch_end({place: 8}) == {place: 18}  # enough of them wait for nothing
+    assert one.find_batch_end({place: 8}) == {place: 18}  # enough rows do not wait
     one.close()
 
 
 @pytest.mark.parametrize("strict", ["true", "false"])
 @pytest.mark.parametrize("available_now", [False, True])
-def test_an_end_that_is_smaller_for_a_moment_is_looked_up_again(servers, strict, available_now):
+def test_a_temporarily_lower_end_offset_is_looked_up_again(servers, strict, available_now):
     """SPARK-26267, KAFKA-7703: with failOnDataLoss=false all rows were read again; with true the query stopped."""
     make(servers, "regress", 50)
     place, clock, answers = TopicPartition("regress", 0), Clock(), [{TopicPartition("regress", 0): 30}] * 3
@@ -93,7 +93,7 @@ def test_an_end_that_is_smaller_for_a_moment_is_looked_up_again(servers, strict,
     stream.close()
 
 
-def test_records_that_arrive_while_an_end_is_looked_up_again_belong_to_the_next_micro_batch(servers):
+def test_records_that_arrive_during_a_repeated_look_up_belong_to_the_next_micro_batch(servers):
     make(servers, "later", 5)
     place, clock = TopicPartition("later", 0), Clock()
     stream = follower(servers, "later", clock)
@@ -106,7 +106,7 @@ def test_records_that_arrive_while_an_end_is_looked_up_again_belong_to_the_next_
     stream.close()
 
 
-def test_an_end_that_stays_smaller_is_data_loss_after_some_seconds(servers):
+def test_a_permanently_lower_end_offset_is_data_loss_after_some_seconds(servers):
     make(servers, "shorter", 20)
     place, clock = TopicPartition("shorter", 0), Clock()
     strict = follower(servers, "shorter", clock)

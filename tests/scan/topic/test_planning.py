@@ -1,4 +1,4 @@
-"""The requests of a read of live topics before its tasks begin; no JVM."""
+"""The requests of a live topic read before its tasks begin; without a JVM."""
 
 import json
 
@@ -16,7 +16,7 @@ NOON_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def filled_topic(servers):
-    """Two partitions: a hundred small records, then a hundred large ones, a second apart; and an empty one."""
+    """Two partitions, with a hundred small and then a hundred large records, one per second; and an empty one."""
     recreate_topic(servers, "planned", 2)
     sizes = [10] * 100 + [1000] * 100
     columns = {
@@ -37,7 +37,7 @@ def lookups(servers, **options):
 ZERO, ONE = TopicPartition("planned", 0), TopicPartition("planned", 1)
 
 
-def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
+def test_partitions_are_selected_by_name_pattern_or_assignment(filled_topic):
     for options in ({}, {"subscribe": None, "subscribePattern": "plan.*"}):
         topic_settings = {
             name: value for name, value in ({"subscribe": "planned"} | options).items() if value is not None
@@ -54,7 +54,7 @@ def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
         lookups_used.find_partitions()
 
 
-def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_topic):
+def test_starts_are_offsets_or_times_for_all_partitions(filled_topic):
     starting = json.dumps({"planned": {"0": 7, "1": -2}})
     with lookups(filled_topic, startingOffsets=starting) as topic_lookups:
         assert topic_lookups.find_start_offsets([ZERO, ONE]) == {ZERO: 7, ONE: 0}
@@ -71,7 +71,7 @@ def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_top
             lookups_used.find_start_offsets([ZERO, ONE])
 
 
-def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
+def test_ranges_are_split_by_bytes_or_by_a_number_of_records(filled_topic):
     with lookups(filled_topic) as topic_lookups:
         assert [(one.first, one.end) for one in topic_lookups.plan_ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [
             (0, 200)
@@ -90,7 +90,7 @@ def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
         ]
 
 
-def test_offsets_that_are_not_there_are_an_error_or_left_out(filled_topic, caplog):
+def test_missing_offsets_are_an_error_or_skipped(filled_topic, caplog):
     with (
         lookups(filled_topic) as topic_lookups,
         pytest.raises(OptionError, match="offset 900 of planned-0 is beyond the log's end 200"),
@@ -101,7 +101,7 @@ def test_offsets_that_are_not_there_are_an_error_or_left_out(filled_topic, caplo
     assert "the existing records are read" in caplog.text
 
 
-def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_data(filled_topic):
+def test_a_read_that_starts_after_its_end_is_rejected_regardless_of_data_loss_settings(filled_topic):
     from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader
 
     starts = '{"planned": {"0": 30, "1": 0}}'

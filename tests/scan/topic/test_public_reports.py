@@ -1,4 +1,6 @@
-"""Public reports about Spark's Kafka connector and other readers of topics, played with ``kafka-topic``; no JVM."""
+"""Public reports about Spark's Kafka connector and other topic readers, reproduced with ``kafka-topic``; without a
+JVM.
+"""
 
 import time
 
@@ -80,7 +82,7 @@ def test_every_range_of_a_topic_with_transactions_is_read(servers, isolation, va
             )
 
 
-def test_a_long_aborted_transaction_is_no_silence(servers):
+def test_a_long_aborted_transaction_is_not_a_timeout(servers):
     """apache/hudi#1598, #8258, seatunnel#11471: readers stopped or never ended where many offsets have no record."""
     topic = create(servers, "aborted")
     write_transaction(servers, topic, [b"x" * 1_000] * 3_000, commits=False)
@@ -91,7 +93,7 @@ def test_a_long_aborted_transaction_is_no_silence(servers):
 
 
 def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
-    """apache/hudi#1652: with a limit of fewer records than partitions nothing was read."""
+    """apache/hudi#1652: with a limit below the number of partitions nothing was read."""
     topic = create(servers, "narrow", 5)
     with Producer(servers) as producer:
         for partition in range(5):
@@ -106,7 +108,7 @@ def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
 
 
 def test_a_source_without_new_records_has_no_tasks_and_keeps_its_offsets(servers):
-    """SPARK-22956: in a union, the source that had no new records failed after a restart."""
+    """SPARK-22956: in a union, the source without new records failed after a restart."""
     topic = create(servers, "idle", 2)
     with Producer(servers) as producer:
         producer.send(topic, b"v", partition=0)
@@ -168,8 +170,8 @@ def test_a_login_module_of_a_shaded_client_is_the_same_login(prefix):
     assert (settings.sasl_username, settings.sasl_password) == ("u", "p=;'x")
 
 
-def test_a_principal_that_may_read_the_topic_needs_no_right_on_a_group():
-    """SPARK-40844: look-ups by a consumer group needed a right on groups of random names."""
+def test_a_principal_with_read_on_the_topic_needs_no_acl_on_a_group():
+    """SPARK-40844: look-ups with a consumer group required an ACL on groups with random names."""
     security = Security(users={"admin": "a", "reader": "r"}, authorizer=True)
     with Broker(security=security, config={"super.users": "User:admin"}) as broker:
 

@@ -1,4 +1,4 @@
-"""A task of ``kafka-topic``, read in this process; no JVM."""
+"""A ``kafka-topic`` task, read in this process; without a JVM."""
 
 import json
 import time
@@ -53,7 +53,7 @@ def read(servers, first, end, *, topic="read", **options):
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
 
-def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled_topic):
+def test_a_range_is_read_exactly_and_its_consumer_is_reused(filled_topic):
     rows = read(filled_topic, 17, 60).to_pylist()
     assert [(row["offset"], row["value"]) for row in rows] == [(n, b"v%d" % n) for n in range(17, 60)]
     assert {(row["topic"], row["partition"]) for row in rows} == {("read", 0)}
@@ -62,11 +62,11 @@ def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled_to
     assert [one for _, one in topic_reading._pool._idle] == [pooled_consumer]
 
 
-def test_a_consumer_that_is_kept_asks_for_nothing(filled_topic):
+def test_an_idle_cached_consumer_sends_no_fetches(filled_topic):
     work, options = PartitionRange("read", 0, 0, 200), parse_topic_options(options_of(filled_topic), is_stream=False)
     answers = topic_reading.read_fetched(work, options, lambda batches, memory: [batches.next_offset])
     assert next(answers) <= 100
-    answers.close()  # a LIMIT was met
+    answers.close()  # a LIMIT was reached
     ((_, pooled_consumer),) = topic_reading._pool._idle
     assert not [
         state for state in pooled_consumer._twin._positions.states.values() if state.is_selected or state.is_requested
@@ -77,12 +77,12 @@ def test_a_consumer_that_is_kept_asks_for_nothing(filled_topic):
     ]
 
 
-def test_an_answer_that_opens_to_much_is_handed_on_in_parts(filled_topic, monkeypatch):
+def test_a_response_with_high_compression_is_returned_in_parts(filled_topic, monkeypatch):
     monkeypatch.setattr(topic_reading, "_MAX_BATCH_BYTES", 1)
     assert read(filled_topic, 3, 99)["offset"].to_pylist() == list(range(3, 99))
 
 
-def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
+def test_deleted_records_are_an_error_or_skipped(servers, caplog):
     fill(servers, "deleted")
     with Admin(servers) as admin:
         admin.delete_records({TopicPartition("deleted", 0): 30})
@@ -92,7 +92,7 @@ def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
     assert "the existing records are read" in caplog.text
 
 
-def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(
+def test_an_unreached_end_is_an_error_after_the_poll_timeout_or_at_the_end_of_the_log(
     filled_topic, caplog, monkeypatch
 ):
     fetch, place = topic_reading.Consumer.fetch, TopicPartition("read", 0)
@@ -111,7 +111,7 @@ def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the
     assert "ends at offset 100, but offsets up to 101 were expected" in caplog.text
 
 
-def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled_topic, monkeypatch):
+def test_a_partition_without_responses_is_a_network_error(filled_topic, monkeypatch):
     monkeypatch.setattr(Consumer, "fetch", lambda *_: None)
     with pytest.raises(NetworkError, match="no records arrived from offset 90 on for 10 ms"):
         read(filled_topic, 90, 100, **{"kafkaConsumer.pollTimeoutMs": "10"}, failOnDataLoss="false")
@@ -119,7 +119,7 @@ def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled_
 
 @pytest.fixture
 def compacted_broker(tmp_path):
-    """A broker with a compacted log: it ends at offset 100, and no record is left after offset 0."""
+    """A broker with a compacted log, which ends at offset 100 and has no record after offset 0."""
     record = {"key": b"sink", "value": json.dumps({"batchId": 7}).encode(), "timestamp": 1_760_000_000_000}
     for topic in ("read", MARKER_TOPIC):
         directory = tmp_path / f"{topic}-0"
@@ -130,13 +130,13 @@ def compacted_broker(tmp_path):
         yield broker.bootstrap_servers
 
 
-def test_a_range_ends_where_nothing_is_left_before_its_end(compacted_broker):
+def test_a_range_ends_when_no_record_remains_before_its_end(compacted_broker):
     begin = time.monotonic()
     assert read(compacted_broker, 0, 100)["offset"].to_pylist() == [0]
     assert read(compacted_broker, 1, 100).num_rows == 0
     assert time.monotonic() - begin < 60  # kafkaConsumer.pollTimeoutMs is twice that
 
 
-def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(compacted_broker):
+def test_the_newest_marker_is_found_in_a_compacted_topic(compacted_broker):
     options = parse_topic_write_options({"kafka.bootstrap.servers": compacted_broker, "topic": "t"})
     assert json.loads(read_markers(options)["sink"]) == {"batchId": 7}

@@ -1,4 +1,4 @@
-"""Shares of tasks: each offset belongs to one task, the same whatever the offsets are when it runs."""
+"""Shares of tasks: each offset belongs to one task, even if the end offsets change before it runs."""
 
 import random
 from itertools import pairwise
@@ -20,7 +20,7 @@ def offsets_of(share, bounds):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(seed):
+def test_each_offset_is_read_by_the_same_single_task_in_every_execution(seed):
     dice = random.Random(seed)
     topics = [f"t{n}" for n in range(3)]
     partitions = [partition(n, topic) for topic in topics for n in range(dice.randrange(1, 5))]
@@ -61,14 +61,14 @@ def test_every_range_is_a_task_and_empty_partitions_share_the_cores():
     assert all(share.new is None for share in shares)
 
 
-def test_one_task_reads_what_does_not_exist_yet():
+def test_one_task_reads_new_partitions():
     (share,) = divide_among_tasks([], [], cores=4, can_grow=True)
     assert share.select_ranges({partition(0): (0, 0), partition(1): (3, 5)}) == [PartitionRange("t", 1, 3, 5)]
     (share,) = divide_among_tasks([], [], cores=4, can_grow=False)
     assert share.select_ranges({partition(0): (0, 2)}) == []
 
 
-def test_new_partitions_are_spread_over_tasks():
+def test_new_partitions_are_distributed_over_tasks():
     readers = [NewPartitionShare({"t": 2}, index, 3) for index in range(3)]
     for number in range(2, 40):
         assert sum(reader.reads_partition(partition(number)) for reader in readers) == 1

@@ -1,4 +1,4 @@
-"""Scans of live topics: exactly the offsets of the plan, committed only, over gaps, without a group."""
+"""Scans of live topics: exactly the offsets of the plan, committed records only, across gaps, without a group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = "scanned"
 
 @pytest.fixture(scope="module")
 def servers():
-    """A broker with committed and aborted transactions in the two partitions of a topic; a second per offset."""
+    """A broker with committed and aborted transactions in the two partitions of a topic; one second per offset."""
     with Broker() as broker:
         with kafkaframes.client.Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
@@ -42,7 +42,7 @@ def servers():
         yield broker.bootstrap_servers
 
 
-def test_only_what_is_committed_is_read_and_counted(servers):
+def test_only_committed_records_are_read_and_counted(servers):
     scan = kafkaframes.scan_topic(servers, TOPIC)
     assert scan.count() == scan.to_arrow().num_rows == 200
     every = kafkaframes.scan_topic(servers, TOPIC, isolation="read_uncommitted")
@@ -52,7 +52,7 @@ def test_only_what_is_committed_is_read_and_counted(servers):
     assert not [thread for thread in threading.enumerate() if "kafkaframes scan" in thread.name]
 
 
-def test_an_iterator_with_workers_divides_topics_by_their_number(servers, monkeypatch):
+def test_an_iterator_with_workers_divides_topics_among_them(servers, monkeypatch):
     works, read = [], TopicSource.read_slice
     monkeypatch.setattr(
         TopicSource, "read_slice", lambda self, work, *rest: works.append(work) or read(self, work, *rest)
@@ -64,7 +64,7 @@ def test_an_iterator_with_workers_divides_topics_by_their_number(servers, monkey
     assert rows == scan.to_arrow(workers=1)
 
 
-def test_conditions_and_bounds(servers):
+def test_predicates_and_bounds(servers):
     scan = kafkaframes.scan_topic(servers, [TOPIC[:4] + "*"])
     rows = scan.select("partition", "offset", "timestamp").to_arrow().to_pylist()
     first, last = rows[10]["timestamp"], rows[-10]["timestamp"]
@@ -80,7 +80,7 @@ def test_conditions_and_bounds(servers):
     assert later.select("offset").to_arrow().column(0).to_pylist() == [24, *range(25, 50), 24, *range(25, 50)]
 
 
-def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(servers, caplog):
+def test_one_offset_for_all_partitions_ignores_the_empty_ones(servers, caplog):
     def offsets(**bounds):
         rows = kafkaframes.scan_topic(servers, "uneven", **bounds).select("partition", "offset").to_arrow()
         return [tuple(row.values()) for row in rows.to_pylist()]
@@ -98,17 +98,17 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(servers, c
     assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
     assert "offset 3 of uneven-2 is beyond the log's end 2; the existing records are read" in caplog.text
     with pytest.raises(OptionError, match="offset 3 of uneven-1 is beyond the log's end 0"):
-        offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # specified for this very partition
+        offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # specified for this partition explicitly
 
 
-def test_a_start_where_a_group_has_committed(servers):
+def test_a_scan_starts_at_the_committed_offsets_of_a_group(servers):
     with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
         consumer.commit({TopicPartition(TOPIC, 0): 45})
     scan = kafkaframes.scan_topic(servers, TOPIC, start="group:g").where(partition=0).where(offset=(None, 50))
     assert scan.select("offset").to_arrow().column(0).to_pylist() == [45, 46, 47, 48, 49]
 
 
-def test_the_end_is_that_of_the_plan(servers):
+def test_the_end_offsets_are_those_of_the_plan(servers):
     scan = kafkaframes.scan_topic(servers, TOPIC)
     before = scan.to_batches()
     first = next(before)
@@ -118,7 +118,7 @@ def test_the_end_is_that_of_the_plan(servers):
     assert scan.count() == 201
 
 
-def test_what_is_refused(servers):
+def test_invalid_scans_are_rejected(servers):
     with pytest.raises(OptionError, match="did you mean 'partition'"):
         kafkaframes.scan_topic(servers, TOPIC).select("partitions")
     with pytest.raises(OptionError, match="column 'file' does not exist"):
@@ -133,7 +133,7 @@ def test_what_is_refused(servers):
     assert "hidden" not in repr(secret) + repr(secret.source) + repr(secret.source.options)
 
 
-def test_partitions_and_control_records_of_live_topics_are_selected_as_those_of_logs(servers):
+def test_partitions_and_control_records_are_selected_as_in_logs(servers):
     everything = {"isolation": "read_uncommitted", "control_records": True}
     scan = kafkaframes.scan_topic(servers, TOPIC, partitions=1, **everything)
     columns = scan.select("partition", "offset", "control").to_arrow()
@@ -144,7 +144,7 @@ def test_partitions_and_control_records_of_live_topics_are_selected_as_those_of_
         kafkaframes.scan_topic(servers, TOPIC, partitions=[0, 9]).count()
 
 
-def test_damage_in_an_answer_is_kept_dropped_or_an_error():
+def test_damage_in_a_response_is_kept_dropped_or_an_error():
     batches = [kafkaframes.build_records({"value": [b"v"] * 5}, base_offset=start) for start in (0, 5, 10)]
     damaged_batch = bytearray(batches[1])
     damaged_batch[17] ^= 1  # the CRC
@@ -158,7 +158,7 @@ def test_damage_in_an_answer_is_kept_dropped_or_an_error():
         list(fetched_batches.read(["offset"]))
 
 
-def test_an_open_transaction_that_ends_the_read_is_named(caplog):
+def test_an_open_transaction_that_ends_the_read_is_reported(caplog):
     with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="orders") as producer:
         with Producer(broker.bootstrap_servers) as other:
             other.send("t", b"before", partition=0).result()

@@ -1,8 +1,9 @@
-"""Random pairs of Avro schemas, a writer's and a reader's, with values; and the columns after Java read them.
+"""Random pairs of Avro schemas, a writer's and a reader's, with values, and the columns that correspond to Java's
+results.
 
-A reader's schema is the writer's after some changes: fields added with defaults or removed, numbers promoted, types put
-into unions and taken out, names given up for aliases, symbols and logical types added and removed. In one pair there is
-one logical type of numbers at most: where both schemas name different ones, this package converts and Java does not.
+A reader's schema is the writer's with some changes: fields added with defaults or removed, numbers promoted, types
+moved into and out of unions, renames with aliases, symbols and logical types added and removed. At least one schema of
+a pair has no logical number type: if both have different ones, this package converts and Java does not.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ PROMOTIONS = {
 TEXTS = ("", "a", "id", "é", "ключ", "x" * 70)
 LONGS = (0, 1, -1, 63, -64, 64, 2**31 - 1, -(2**31), 2**31, 2**53 + 1, 16_777_217, 2**63 - 1, -(2**63))
 MOMENTS = (0, 1, -1, 1_700_000_000_123, -62_135_596_800_000, 253_402_300_799_999, 253_402_300_800_000)
-DIGITS = (b"", b"a", b"id", "é".encode(), b"\x04\x52", b"x\0y")  # of bytes, decimals and text: all are UTF-8
+DIGITS = (b"", b"a", b"id", "é".encode(), b"\x04\x52", b"x\0y")  # bytes, decimals and text: all are valid UTF-8
 DOUBLES = (0.0, 0.1, -2.5, 1e300, 3.0)
 
 
 @dataclass
 class SchemaPair:
-    """Two schemas, and values that the first one wrote."""
+    """Two schemas, and values written with the first one."""
 
     writer: Any
     reader: Any
@@ -40,7 +41,7 @@ class SchemaPair:
 
 
 class PairMaker:
-    """Makes pairs of one seed."""
+    """Generates the pairs of a seed."""
 
     def __init__(self, seed: int) -> None:
         self._choose = random.Random(seed)
@@ -123,7 +124,7 @@ class PairMaker:
     # ------------------------------------------------------------------------------------------------------ changes
 
     def _change_schema(self, schema: Any) -> Any:
-        """Return what a later schema has in a type's place."""
+        """Return a later schema's type in place of a type."""
         choose = self._choose
         if isinstance(schema, list):
             result = [self._change_schema(branch) for branch in schema if choose.random() < 0.9]
@@ -214,7 +215,7 @@ class PairMaker:
     # ------------------------------------------------------------------------------------------------------- values
 
     def _bytes(self, schema: Any) -> bytes:
-        """Return a random value as its schema writes it."""
+        """Return a random value, encoded with its schema."""
         choose = self._choose
         if isinstance(schema, list):
             index = choose.randrange(len(schema))
@@ -278,7 +279,7 @@ def sized_bytes(value: bytes) -> bytes:
 
 
 def column_value(schema: Any, datum: Any) -> Any:
-    """Return what a column holds of a datum of Java's, as ``comparable`` has it."""
+    """Return a column's value for a Java datum, in the form of ``comparable``."""
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
         if len(others) > 1:
@@ -303,7 +304,7 @@ def column_value(schema: Any, datum: Any) -> Any:
 
 
 def json_value(schema: Any, datum: Any) -> Any:
-    """Return what the JSON text of a datum says."""
+    """Return the value in the JSON text of a datum."""
     if datum[0] == "null":
         return None
     if isinstance(schema, list):
@@ -377,7 +378,7 @@ def comparable(schema: Any, value: Any) -> Any:
 
 
 def are_equal(ours: Any, javas: Any) -> bool:
-    """Return whether two values are the same; numbers of JSON text are compared as Java's type has them."""
+    """Return whether two values are equal. Numbers in JSON text are compared in Java's type."""
     if isinstance(javas, dict) and isinstance(ours, dict):
         return ours.keys() == javas.keys() and all(are_equal(ours[key], javas[key]) for key in javas)
     if isinstance(javas, list | tuple) and isinstance(ours, list | tuple):
@@ -390,7 +391,7 @@ def are_equal(ours: Any, javas: Any) -> bool:
 
 
 def differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
-    """Return how this package's rows differ from what Java says of a pair's values."""
+    """Return the differences between this package's rows and Java's results for a pair's values."""
     import pyarrow as pa
 
     from kafkaframes.scan.values.avro_values import AvroDecoder
@@ -405,7 +406,7 @@ def differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
             if "error" not in verdict:
                 result.append(f"{value.hex()}: refused ({error}); Java: {verdict['v']}")
             continue
-        for field in decoder.fields:  # the columns take it
+        for field in decoder.fields:  # columns accept it
             pa.array([row[field.name]], field.type)
         if "error" in verdict:
             result.append(f"{value.hex()}: {row}; Java: {verdict['error']}")

@@ -1,6 +1,6 @@
-"""Values of any schema: what a library of the format wrote is what the columns hold; damage is a row or a reason.
+"""Values of random schemas: columns have the values that a library of the format wrote. Damage gives a row or a reason.
 
-Schemas are made, and values with them: each kind is a schema, how values are written, and what a column gives of them.
+Schemas and values are generated. Each kind has a schema, a function that encodes values, and the expected columns.
 """
 
 import io
@@ -33,7 +33,7 @@ DOUBLES = st.floats(allow_nan=False)
 
 
 def unlike(names):
-    """Names of a schema's fields, some of which differ by case only, or are those of other columns."""
+    """Draw names of a schema's fields, some of which differ only by case, or are names of other columns."""
     return st.lists(names, min_size=1, max_size=4, unique=True)
 
 
@@ -101,7 +101,7 @@ AVRO_SCALARS = [
 
 @st.composite
 def avro_kinds(draw, depth=2):
-    """Draw a schema, what writes its values, and what a column gives of them."""
+    """Draw a schema, a function that encodes its values, and the expected columns."""
     numbers = count()
 
     def named(kind: str, **more):
@@ -150,7 +150,7 @@ def avro_bytes(schema, value) -> bytes:
 
 
 def plain_times(schema):
-    """Return a schema without the times of a day: fastavro writes these of values that tables do not have."""
+    """Return a schema without the time-of-day types: fastavro writes such values outside the range of tables."""
     if isinstance(schema, dict):
         return {name: plain_times(one) for name, one in schema.items() if one not in ("time-millis", "no such")}
     return [plain_times(one) for one in schema] if isinstance(schema, list) else schema
@@ -164,14 +164,14 @@ def test_avro(kind, data, damage):
     encoded_values = [avro_bytes(schema, row) for row in rows]
     expected_rows = [by_columns(row_of(row)) for row in rows]
     assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
-    for one in encoded_values:  # neighbours of a damaged value are what they were
+    for one in encoded_values:  # neighbours of a damaged value are unchanged
         result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])
         assert result[0] == result[2] is not None
 
 
 @given(kind=avro_kinds(depth=1), data=st.data())
-def test_avro_that_another_schema_wrote(kind, data):
-    """Fields that the table does not have are left out, those that the writer did not have are their defaults."""
+def test_avro_written_with_another_schema(kind, data):
+    """Fields that the table lacks are ignored, and those that the writer lacked have their defaults."""
     schema, values, row_of = kind
     kept_fields = data.draw(st.lists(st.sampled_from(schema["fields"]), unique_by=lambda field: field["name"]))
     late = {"name": "late", "type": ["null", "int"], "default": None}
@@ -196,7 +196,7 @@ JSON_SCALARS = [
 
 @st.composite
 def json_kinds(draw, depth=2):
-    """Draw a JSON Schema of an object, its values, and what columns give of them."""
+    """Draw a JSON Schema of an object, its values, and the expected columns."""
 
     def kind(depth: int):
         choice = draw(st.integers(0, 2 if depth else 0))
@@ -248,7 +248,7 @@ ONE, MANY = 1, 3
 
 @st.composite
 def protobuf_kinds(draw, depth=2):
-    """Draw a file with a message, values as ``MessageClass(**value)`` takes them, and what columns give of them."""
+    """Draw a file with a message, values as ``MessageClass(**value)`` takes them, and the expected columns."""
     file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3", package="p")
     enum = file.enum_type.add(name="E")
     enum.value.add(name="ZERO", number=0)
@@ -274,7 +274,7 @@ def protobuf_kinds(draw, depth=2):
             if label == MANY:
                 one, values, default = row_of, st.lists(values, max_size=3), []
                 row_of = lambda some, one=one: [*map(one, some)]  # noqa: E731
-            elif kind != 11 and draw(st.booleans()):  # optional: whether it is there is known
+            elif kind != 11 and draw(st.booleans()):  # optional: its presence is known
                 descriptor.oneof_decl.add(name=f"_{name}")
                 options |= {"proto3_optional": True, "oneof_index": len(descriptor.oneof_decl) - 1}
                 default = None

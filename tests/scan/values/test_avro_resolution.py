@@ -1,7 +1,7 @@
-"""Avro values resolve from the schema that wrote them to the table's: by the specification, and as Java's library does.
+"""Avro values resolve from the writer's schema to the table's: by the specification, and as in Java's library.
 
-``tests/data/avro/verdicts.jsonl.gz`` holds what Avro 1.12.1's generic reader made of random pairs of schemas;
-``tests/interop/test_avro_differential.py`` asks it about 5,000 others.
+``tests/data/avro/verdicts.jsonl.gz`` has the results of Avro 1.12.1's generic reader for random pairs of schemas.
+``tests/interop/test_avro_differential.py`` compares 5,000 others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def decimal(precision, scale):
 
 
 def resolve(writer, reader, *values):
-    """Return the column v of values, or the reason, as Arrow gives them back."""
+    """Return the column v of values as Python objects, or the reason."""
     decoder = AvroDecoder(record(("v", reader)), lambda value: (record(("v", writer)), value))
     struct, reasons = decode_to_struct(pa.array(values, pa.binary()), decoder)
     column = struct.field("v").to_pylist()
@@ -79,15 +79,15 @@ def test_verdicts_of_java_on_random_pairs():
         ("double", 3, 3.0),
     ],
 )
-def test_defaults_are_what_the_schema_says(kind, default, expected_value):
-    """fastavro#814, fastavro#869, AVRO-3775: defaults were left as the schema's JSON has them."""
+def test_defaults_have_the_values_of_the_schema(kind, default, expected_value):
+    """fastavro#814, fastavro#869, AVRO-3775: defaults kept their form in the schema's JSON."""
     decoder = AvroDecoder(record(("id", "int"), ("v", kind, default)), lambda value: (record(("id", "int")), value))
     struct, reasons = decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)
     assert reasons == {}
     assert struct.to_pylist() == [{"id": 1, "v": expected_value}]
 
 
-def test_a_default_that_is_not_of_its_type_is_the_reason_of_records_that_need_it():
+def test_a_default_of_a_wrong_type_is_the_reason_of_records_that_need_it():
     decoder = AvroDecoder(record(("id", "int"), ("v", "int", "x")), lambda value: (record(("id", "int")), value))
     _, reasons = decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)
     assert reasons[0].endswith("R: the default of field v is invalid: 'x' is not of type int")
@@ -118,8 +118,10 @@ AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
         ("long", "double", 2**53 + 1, 2.0**53),
     ],
 )
-def test_units_travel_with_numbers(writer, reader, number, expected_value):
-    """A number without a unit gets the reader's; one with a unit keeps it, and no number changes its meaning."""
+def test_units_of_logical_types_are_kept(writer, reader, number, expected_value):
+    """A number without a unit gets the reader's unit. A number with a unit keeps it, so that its meaning does not
+    change.
+    """
     assert resolve(writer, reader, zigzag(number)) == [expected_value]
 
 
@@ -142,7 +144,7 @@ def test_units_travel_with_numbers(writer, reader, number, expected_value):
         ({"type": "array", "items": "null"}, "int", zigzag(2**40), "cannot be read as int"),
     ],
 )
-def test_what_does_not_resolve_is_a_bad_record_with_the_reason(writer, reader, value, message):
+def test_unresolvable_values_are_bad_records_with_a_reason(writer, reader, value, message):
     assert message in resolve(writer, reader, value)[0]
 
 
@@ -154,7 +156,7 @@ def test_decimals_keep_their_value_when_the_scale_grows():
     assert resolve(decimal(6, 2), "bytes", values[0]) == [b"\x04\xd2"]
 
 
-def test_a_decimal_without_precision_is_its_bytes_and_one_of_more_than_38_digits_is_text():
+def test_a_decimal_without_precision_is_bytes_and_one_above_38_digits_is_text():
     assert resolve("bytes", {"type": "bytes", "logicalType": "decimal"}, sized_bytes(b"\x01")) == [b"\x01"]
     wide = decimal(50, 2)
     assert resolve(wide, wide, sized_bytes((10**44 + 5).to_bytes(20, "big"))) == [f"{10**42}.05"]
@@ -184,7 +186,7 @@ def test_unions_of_several_types_are_json_text():
     ]  # fmt: skip
 
 
-def test_recursive_types_are_json_text_to_any_depth_that_python_has():
+def test_recursive_types_are_json_text_to_the_recursion_limit():
     fields = [{"name": "n", "type": "int"}, {"name": "next", "type": ["null", "Node"], "default": None}]
     node = {"type": "record", "name": "Node", "fields": fields}
     decoder = AvroDecoder(node, lambda value: (None, value))
@@ -198,11 +200,11 @@ def test_recursive_types_are_json_text_to_any_depth_that_python_has():
     rows = struct.to_pylist()
     assert rows[:2] == [{"n": 0, "next": None}, {"n": 0, "next": '{"n":1,"next":{"n":2,"next":null}}'}]
     assert rows[2]["next"].count('"n"') == 200
-    assert list(reasons) == [3]  # which ended the process while fastavro read it
+    assert list(reasons) == [3]  # a depth at which fastavro crashed the process
     assert "nested too deeply" in reasons[3]
 
 
-def test_a_recursive_type_that_only_the_writer_has_is_passed_over():
+def test_a_recursive_type_of_the_writer_alone_is_skipped():
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
     writer, reader = record(("gone", node), ("v", "int")), record(("v", "int"))
     decoder = AvroDecoder(reader, lambda value: (writer, value))
@@ -216,7 +218,7 @@ def doubling(levels):
     return {"type": "record", "name": "Top", "fields": inner}
 
 
-def test_schemas_that_double_are_refused_by_the_name_of_the_type():
+def test_exponential_schemas_are_rejected_by_the_name_of_the_type():
     with pytest.raises(OptionError, match=rf"type n\d+, at x\d.*, has more than {MAX_COLUMNS} columns"):
         AvroDecoder(doubling(22), lambda value: (None, value))
     assert len(AvroDecoder(doubling(6), lambda value: (None, value)).fields) == 7
@@ -227,8 +229,8 @@ def test_schemas_that_double_are_refused_by_the_name_of_the_type():
         AvroDecoder(wrapped_schema, lambda value: (None, value))
 
 
-def test_a_writers_schema_that_doubles_costs_nothing():
-    """A reader of one field meets a writer whose types name each other twice, 60 levels deep."""
+def test_an_exponential_writer_schema_has_no_cost():
+    """The reader has one field. The writer's types refer to each other twice, 60 levels deep."""
     writer = doubling(60)
     reader = record(("x0", record(("a", "int"), name="n0")), name="Top")
     decoder = AvroDecoder(reader, lambda value: (writer, value))
@@ -249,7 +251,7 @@ def test_a_writers_schema_that_doubles_costs_nothing():
         ({"name": "x"}, "has no type"),
     ],
 )
-def test_what_is_not_a_schema_is_refused_by_name(schema, message):
+def test_an_invalid_schema_is_rejected_by_name(schema, message):
     with pytest.raises(OptionError, match=message):
         AvroDecoder(schema, lambda value: (None, value))
 

@@ -1,4 +1,4 @@
-"""JSON by columns gives what JSON one by one gives, on any bytes; and answers what is plain."""
+"""JSON parsed by columns gives the same as JSON parsed one by one, for any bytes, and handles all plain values."""
 
 import json
 
@@ -48,7 +48,7 @@ VALUES = st.none() | (OBJECTS | FITTING).map(lambda one: json.dumps(one).encode(
 
 
 class OneByOne:
-    """The decoder without its columns."""
+    """The decoder without its column parser."""
 
     def __init__(self, decoder):
         self.decode, self.fields = decoder.decode, decoder.fields
@@ -65,7 +65,7 @@ class OneByOne:
 @example(values=[b'{"a":1,"a":2}'])
 @example(values=[b'{"s":"\xff"}'])
 @example(values=[b'{"inner":{"a":1},"list":[[{"zz":1,"s":"x"}],null]}', b'{"list":[]}'])
-def test_both_give_the_same(other_fields, values):
+def test_both_parsers_give_the_same(other_fields, values):
     decoder = JsonDecoder(SCHEMA, other_fields=other_fields)
     array = pa.array(values, pa.binary())
     expected_struct, reasons = decode_to_struct(array, OneByOne(decoder))

@@ -1,4 +1,4 @@
-"""JSON values: numbers as they were written, schemas as serializers write them, names that differ by case only."""
+"""JSON values: numbers keep their text, schemas as written by serializers, names that differ only by case."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_numbers_of_json_text_are_as_they_were_written(number):
+def test_numbers_in_json_text_keep_their_form(number):
     schema = {"type": "object", "properties": {"any": {}}}
     value = f'{{"any":{number},"more":{{"deep":[{number}]}}}}'
     rows, reasons = decode(schema, value)
@@ -54,7 +54,7 @@ def test_a_number_column_is_a_double_or_a_reason():
     }
 
 
-def test_half_of_a_surrogate_pair_stays_as_it_was_escaped():
+def test_a_lone_surrogate_keeps_its_escape():
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "any": {}}}
     text = '{"id":1,"any":"\\ud800","more":["\\udfff","é"],"\\udead":"\\ud83d\\ude00"}'
     rows, reasons = decode(schema, text)
@@ -132,7 +132,7 @@ def test_references_to_other_schemas_of_the_registry():
     assert [str(field.type) for field in fields[:2]] == ["struct<x: string>", "string"]
 
 
-def test_schemas_that_double_are_refused_by_the_name_of_the_type():
+def test_exponential_schemas_are_rejected_by_the_name_of_the_type():
     definitions = {"n0": {"title": "n0", "type": "object", "properties": {"a": INTEGER}}}
     for level in range(1, 23):
         inner = {"$ref": f"#/$defs/n{level - 1}"}
@@ -157,7 +157,7 @@ def test_schemas_that_double_are_refused_by_the_name_of_the_type():
         (["camelCase", "snake_case"], ["camelCase", "snake_case"]),
     ],
 )
-def test_columns_have_names_that_no_engine_takes_for_another(fields, expected_names):
+def test_column_names_are_distinct_in_every_engine(fields, expected_names):
     names = column_names(fields)
     columns = list(names.values())
     assert len({name.lower() for name in columns}) == len(fields)
@@ -166,7 +166,7 @@ def test_columns_have_names_that_no_engine_takes_for_another(fields, expected_na
         assert columns == expected_names
 
 
-def test_names_inside_of_structs_and_lists_differ_too():
+def test_names_inside_structs_and_lists_are_distinct_too():
     rows = [b'{"o":{"k":1,"K":2},"l":[{"m":1,"M":{"n":1,"N":2}}]}']
     rows, reasons = decode(infer_schema(rows), rows[0].decode())
     assert reasons == {}

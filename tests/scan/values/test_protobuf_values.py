@@ -1,4 +1,4 @@
-"""Protobuf values: Struct, messages inside themselves, schemas that double, names that differ by case only."""
+"""Protobuf values: Struct, recursive messages, exponential schemas, names that differ only by case."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_struct_and_its_parts_are_json_text():
     assert "google.protobuf.Value cannot be converted to JSON" in reasons[2]
 
 
-def test_a_message_inside_itself_is_json_text():
+def test_a_recursive_message_is_json_text():
     node = {"n": (INT32, "", 1), "next": (MESSAGE, ".p.Node", 1), "others": (MESSAGE, ".p.Node", 3)}
     decoder, message = decoder_of({"Node": node}, "p.Node")
     assert [str(field.type) for field in decoder.fields] == ["int32", "string", "list<element: string>"]
@@ -81,7 +81,7 @@ def test_a_message_inside_itself_is_json_text():
     assert rows[1] == {"n": 0, "next": None, "others": []}
 
 
-def test_messages_that_double_are_refused_by_the_name_of_the_type():
+def test_exponential_messages_are_rejected_by_the_name_of_the_type():
     messages = {"M0": {"l": (INT32, "", 1)}}
     for level in range(1, 23):
         part = (MESSAGE, f".p.M{level - 1}", 1)
@@ -91,7 +91,7 @@ def test_messages_that_double_are_refused_by_the_name_of_the_type():
     assert len(decoder_of(messages, "p.M5")[0].fields) == 2
 
 
-def test_names_that_differ_by_case_only():
+def test_names_that_differ_only_by_case():
     inner = {"k": (INT32, "", 1), "K": (STRING, "", 1)}
     decoder, message = decoder_of(
         {
@@ -104,7 +104,7 @@ def test_names_that_differ_by_case_only():
     assert rows == [{"id": 1, "ID_3843": 2, "value_Offset": 3, "o": {"k": 4, "K_86be": "x"}}]
 
 
-def test_an_instant_beyond_its_column_is_a_bad_record():
+def test_an_instant_outside_its_column_is_a_bad_record():
     decoder, message = decoder_of({"M": {"at": (MESSAGE, ".google.protobuf.Timestamp", 1)}})
     far, near = message(), message()
     far.at.seconds, near.at.seconds = 2**62, 253_402_300_800

@@ -43,7 +43,7 @@ def write_log(root, *records):
 
 
 def avro_log(root, registry):
-    """Write values of two schemas: ids in headers and before the value, as numbers and GUIDs; and what is wrong."""
+    """Write values of two schemas: ids in headers and before the value, as numbers and GUIDs, and invalid ones."""
     old, new = (registry.register("orders-value", json.dumps(schema)) for schema in (OLD, NEW))
     by_number = b"\0" + new.to_bytes(4, "big")
     full = zigzag(2) + sized_bytes(b"x")
@@ -89,11 +89,11 @@ def test_a_table_reads_ids_from_headers(tmp_path, registry):
     dead = ds.dataset(tmp_path / "t-dead-letters", partitioning="hive", exclude_invalid_files=True).to_table()
     dead = dead.sort_by("offset")
     assert all(map(str.startswith, dead.column("reason").to_pylist(), REASONS)), dead.column("reason").to_pylist()
-    assert dead.column("value").to_pylist() == [zigzag(2) + sized_bytes(b"x")] * 3  # as they came
+    assert dead.column("value").to_pylist() == [zigzag(2) + sized_bytes(b"x")] * 3  # unchanged
 
 
 @pytest.mark.parametrize("columns", [(), ("offset", "value"), ("value", "headers"), ("value",)])
-def test_a_scan_reads_ids_from_headers_whichever_columns_it_has(columns, tmp_path, registry):
+def test_a_scan_reads_ids_from_headers_with_any_columns(columns, tmp_path, registry):
     scan = (
         kafkaframes.scan_log(avro_log(tmp_path, registry)).select(*columns)
         if columns

@@ -1,4 +1,4 @@
-"""Values of JSON, Avro and Protobuf: any bytes give a row or a reason; what has no column is refused by name."""
+"""Values of JSON, Avro and Protobuf: any bytes give a row or a reason. Unsupported types are rejected by name."""
 
 import contextlib
 import io
@@ -74,14 +74,14 @@ def rows(decoder, *values):
 
 @pytest.mark.parametrize("name", DECODERS)
 @given(values=st.lists(st.binary(max_size=60) | st.none(), max_size=6))
-def test_any_bytes_make_a_row_or_a_reason(name, values):
+def test_any_bytes_give_a_row_or_a_reason(name, values):
     good, bad = rows(DECODERS[name], *values)
     assert len(good) + len(bad) == len(values)
     assert all(bad)
 
 
 @given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=12))  # fmt: skip  # noqa: E501
-def test_what_a_schema_is_inferred_from_fits_it(value):
+def test_sample_values_fit_the_schema_inferred_from_them(value):
     text = json.dumps(value).encode()
     try:
         decoder = JsonDecoder(infer_schema([text]))
@@ -91,7 +91,7 @@ def test_what_a_schema_is_inferred_from_fits_it(value):
     assert (len(good), bad) == (1, []) or "UTF-8" in bad[0] or "utf-8" in bad[0]
 
 
-def test_json_keeps_what_its_schema_does_not_know_and_refuses_other_types():
+def test_json_ignores_unknown_fields_and_rejects_other_types():
     good, bad = rows(
         DECODERS["json"],
         b'{"n": 3.0, "list": [1, 2.5], "any": {"b": [1]}, "more": {"x": 1}}',
@@ -152,26 +152,26 @@ def test_avro_types():
         ({"type": "nothing"}, "not an Avro schema: unknown type 'nothing'"),
     ],
 )  # fmt: skip
-def test_avro_that_has_no_column_is_refused_by_name(schema, message):
+def test_avro_types_without_a_column_are_rejected_by_name(schema, message):
     with pytest.raises(OptionError, match=message):
         avro(schema)
 
 
-def test_an_int_that_was_written_too_long_is_a_bad_record_and_its_neighbours_are_not():
+def test_an_overlong_int_is_a_bad_record_and_its_neighbours_are_not():
     decoder = avro({"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]})
     good, bad = rows(decoder, b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04")
     assert [row["n"] for row in good] == [1, 2]
     assert bad == ["not an Avro value of its schema: 274877906943 is not an int of 32 bits"]
 
 
-def test_a_registered_avro_schema_takes_in_what_it_names():
+def test_a_registered_avro_schema_includes_its_references():
     line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
     order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "Line"}, {"name": "b", "type": "Line"}]}
     schema = inline_avro_schema(RegisteredSchema("AVRO", json.dumps(order), (("Line", json.dumps(line)),)))
     assert [field.type for field in avro(schema).fields] == [pa.struct([("sku", pa.string())])] * 2
 
 
-def test_protobuf_that_has_no_column_is_refused_by_name():
+def test_protobuf_types_without_a_column_are_rejected_by_name():
     with pytest.raises(OptionError, match=r"message 'p\.Other'"):
         ProtobufDecoder([descriptor_pb2.FileDescriptorProto(name="x").SerializeToString()], "p.Other", bytes)
 
@@ -184,7 +184,7 @@ def test_prefixes_of_any_bytes(value):
             assert value.endswith(rest)
 
 
-def test_a_decoding_travels_and_makes_one_decoder_in_a_process():
+def test_a_pickled_decoding_creates_one_decoder_per_process():
     import pickle
 
     decoding = DecodingOptions("json", json.dumps(JSON_SCHEMA).encode())
