@@ -1,7 +1,7 @@
 """Profiles of hypothesis for the whole suite: `quick` by default, `deep` by KAFKAFRAMES_PROFILE=deep (make deep).
 
-And one Spark session for the whole suite: it costs about eight seconds to the first result. Where the suite runs in
-several processes (``make test``), all tests of that session go to one of them.
+The suite has one Spark session, which takes about eight seconds to the first result. If the suite runs in several
+processes (``make test``), one of them runs all tests of that session.
 """
 
 import gc
@@ -25,11 +25,11 @@ settings.register_profile(
 settings.register_profile("deep", parent=settings.get_profile("quick"), max_examples=1000, derandomize=False)
 settings.load_profile(os.environ.get("KAFKAFRAMES_PROFILE", "quick"))
 
-# Collecting fifteen thousand tests makes objects that stay: to look through them for garbage again and again took 5 of
-# 20 seconds of CPU time, and a tenth of what short tests take afterwards (2026-11-22).
+# Collecting fifteen thousand tests creates permanent objects. Scanning them in every garbage collection took 5 of 20
+# seconds of CPU time, and a tenth of later short tests (2026-11-22).
 gc.disable()
 
-# What a shell starts in the background ignores Ctrl-C, and so does whatever that starts: tests would wait in vain.
+# Background processes of a shell ignore Ctrl-C, and so do their children: tests would wait in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -45,7 +45,7 @@ SMALL_SPARK = {
 
 @pytest.fixture(scope="session")
 def spark():
-    """A session of ours that knows nothing of ``register()``."""
+    """A session of this package in which ``register()`` was not called."""
     import kafkaframes
 
     session = kafkaframes.spark.session("kafkaframes tests", master="local[2]", memory="512m", config=SMALL_SPARK)
@@ -55,11 +55,12 @@ def spark():
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items):
-    """Say what ``--dist loadgroup`` gives to one process together, in the order in which it is to begin.
+    """Assign each test to a group for ``--dist loadgroup``, in the order in which the groups begin.
 
-    All that shares the Spark session, first, as it takes longest: its process waits for Spark most of the time, so
-    ``make test`` starts one more than there are cores. Then file by file, those of few long tests early, so that all
-    processes end at one time. Handing out fifteen thousand tests one by one costs half a minute.
+    The tests with the Spark session come first, as they take longest: their process waits for Spark most of the time,
+    so ``make test`` starts one more process than there are cores. Other tests are grouped by file, and files with few
+    long tests come early, so that all processes end at the same time. Distributing fifteen thousand single tests costs
+    half a minute.
     """
     items.sort(key=_place_in_line)
     for item in items:
@@ -67,7 +68,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """Collect garbage again, but leave out what stays until the end: the tests themselves."""
+    """Enable garbage collection again, without the objects that stay until the end: the tests themselves."""
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -84,7 +85,7 @@ def _place_in_line(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print what each folder of tests took, slowest first: a suite grows slow a folder at a time."""
+    """Print the time of each folder's tests, slowest first."""
     seconds, counts = defaultdict(float), defaultdict(int)
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -100,7 +101,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def require_compiler():
-    """Skip where kernels are numba's and no libraries: there is no C compiler, or Python's headers are missing."""
+    """Skip unless kernels are compiled libraries: the C compiler or Python's headers may be missing."""
     try:
         demand.find_c_compiler()
     except demand.LinkError as error:

@@ -1,7 +1,7 @@
-"""A key distribution centre of Kerberos on the loopback interface, of Debian's packages, for as long as tests need it.
+"""A Kerberos key distribution centre on the loopback interface, from Debian's packages, for the duration of tests.
 
 ``apt-get install krb5-kdc krb5-admin-server``, and for Python's side ``krb5-user libkrb5-dev gcc`` and the extra
-``kerberos``. Everything stands in one folder; nothing of the machine's own settings is read or changed.
+``kerberos``. All files are in one folder; the machine's own settings are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KDC_SETTINGS = """[kdcdefaults]
 
 
 def missing() -> str:
-    """Return which program of a KDC is not installed; empty if all are."""
+    """Return the name of a missing program of the KDC, or an empty string."""
     return ", ".join(name for name in PROGRAMS if shutil.which(name, path=_FOLDERS) is None)
 
 
@@ -86,7 +86,7 @@ class Kdc:
         self._process.wait(30)
 
     def keytab(self, *principals: str) -> str:
-        """Make principals; return the path of a keytab with their keys."""
+        """Create principals. Return the path of a keytab with their keys."""
         path = self.folder / f"{principals[0].replace('/', '-')}.keytab"
         for name in principals:
             self._run("kadmin.local", "-q", f"addprinc -randkey {name}")
@@ -94,7 +94,7 @@ class Kdc:
         return str(path)
 
     def fill_cache(self, principal: str, keytab: str) -> str:
-        """Get a ticket as ``kinit`` does; return the cache."""
+        """Get a ticket as ``kinit`` does. Return the cache."""
         cache = f"FILE:{self.folder}/{principal.replace('/', '-')}.cache"
         self._run("kinit", "-k", "-t", keytab, "-c", cache, principal)
         return cache

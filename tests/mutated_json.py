@@ -1,4 +1,4 @@
-"""JSON documents that are wrong where a reader does not look: values exchanged, taken out, doubled, nested or huge."""
+"""Invalid JSON documents for readers: values exchanged, removed, doubled, nested or made huge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _places(tree: Any) -> list[tuple[Any, Any]]:
 
 
 def mutate(choose: random.Random, text: str | bytes) -> str:
-    """Return a document with one to three of its values changed; text that is no document is returned as it is."""
+    """Return a document with one to three changed values. A text that is not a document is returned unchanged."""
     try:
         tree = json.loads(text)
     except ValueError:
@@ -42,7 +42,7 @@ def mutate(choose: random.Random, text: str | bytes) -> str:
         if how == 0:
             container[key] = deepcopy(choose.choice(ODD))
         elif how == 1:
-            container[key] = json.loads(json.dumps(other[other_key]))  # of another place
+            container[key] = json.loads(json.dumps(other[other_key]))  # from another container
         elif how == 2:
             del container[key]
         elif how == 3 and isinstance(container, list):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """One that is alive, zombies left out."""
+    """A process that is alive and not a zombie."""
 
     pid: int
     parent: int
@@ -19,7 +19,7 @@ class Process(NamedTuple):
 def processes() -> Iterator[Process]:
     """Yield the processes that are alive."""
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process has ended in the meantime
             state, *numbers = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
             arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             if state != "Z":
@@ -27,7 +27,7 @@ def processes() -> Iterator[Process]:
 
 
 def descendants_of(top: int) -> list[Process]:
-    """Return the processes that a process has made, and those that these have made."""
+    """Return the descendants of a process."""
     alive, process_ids = list(processes()), [top]
     for parent in process_ids:
         process_ids += [each.pid for each in alive if each.parent == parent]

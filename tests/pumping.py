@@ -1,9 +1,9 @@
 """Strings that make a backtracking matcher slow, derived from the parse tree of an expression.
 
-A matcher backtracks where it can split the same characters in several ways: inside a repetition, between two
-neighbouring repetitions, or between the starting points of a search. The strings therefore consist of a prefix (a
-sample of what precedes a part of the expression), a long repetition of a short text (a sample of a part, or one
-character of each class that the expression distinguishes), and a suffix that spoils the match.
+A matcher backtracks if it can split the same characters in several ways: inside a repetition, between two neighbouring
+repetitions, or between the starting points of a search. The strings therefore consist of a prefix (a sample of the text
+before a part of the expression), a long repetition of a short text (a sample of a part, or one character of each class
+that the expression distinguishes), and a suffix that prevents the match.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _members(members: Any) -> list[str]:
 
 
 def parts(items: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (sample of what precedes it, items) for an expression and each of its parts."""
+    """Yield (sample of the preceding text, items) for an expression and each of its parts."""
     yield before, items
     for index, (kind, value) in enumerate(items):
         start = before + sample(list(items)[:index])
@@ -164,8 +164,8 @@ _MAX_RATIO = 90
 def grows_faster_than_linear(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
     """Return whether 16 times the text takes clearly more than 16 times the CPU time.
 
-    One measurement says little: a matcher that stores its stack on the heap takes three times as long for a character
-    where the stack leaves the cache, and another process can slow one measurement down. So each is the least of three.
+    Each time is the minimum of three: a matcher with its stack on the heap takes three times as long per character once
+    the stack exceeds the cache, and another process can slow down a measurement.
     """
     if _lasts_long(match, text_of):
         return True

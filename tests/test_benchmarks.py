@@ -1,4 +1,4 @@
-"""Each benchmark can be imported: what it takes from the package is still there."""
+"""Each benchmark can be imported: the names that it uses from the package exist."""
 
 import importlib.util
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 SCRIPTS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of clients that are measured beside ours
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of clients that are measured as well
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_a_benchmark_finds_what_it_imports(script, monkeypatch):
     monkeypatch.syspath_prepend(str(script.parent))

@@ -1,4 +1,4 @@
-"""``tools/check_dist.py`` on libraries and wheels that are made here, with one fault each."""
+"""``tools/check_dist.py`` on generated libraries and wheels with one fault each."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_an_incomplete_library_never_ends_in_another_error() -> None:
 
 
 def write_wheel(path: Path, *, change: Callable[[dict[str, bytes]], None] = lambda contents: None) -> Path:
-    """Write a wheel for macOS on Apple silicon; ``change`` may alter its files after RECORD is made."""
+    """Write a wheel for macOS on Apple silicon. ``change`` may alter its files after RECORD is written."""
     information = "kafkaframes-1.0.0.dist-info"
     contents = dict.fromkeys(REQUIRED_FILES, b"text\n")
     contents["kafkaframes/kernels/compiled/wire._kernels-armv8-a-macos-0123456789abcdef.abi3.so"] = macho()

@@ -1,4 +1,4 @@
-"""The table of clients in docs/clients.md: what a run has tried takes the place of what an older one has."""
+"""The table of clients in docs/clients.md: the trials of a run replace those of an older run."""
 
 from types import SimpleNamespace
 

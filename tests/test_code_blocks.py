@@ -1,7 +1,7 @@
-"""What README and docs show can be typed: each command has the options that are shown, each import and name exists.
+"""The code in README and docs can be typed: each command has the options shown, each import and name exists.
 
-Blocks that need a cluster, a store or a log of the reader's are not run here; those that stand by themselves are run
-where their subject is tested (``test_docs.py``, ``test_guide_pages.py``, ``testing/test_tutorial.py``).
+Blocks that need a cluster, a store or a log of the reader's are not run here. Self-contained ones are run by the tests
+of their subject (``test_docs.py``, ``test_guide_pages.py``, ``testing/test_tutorial.py``).
 """
 
 from __future__ import annotations

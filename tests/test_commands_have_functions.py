@@ -1,4 +1,4 @@
-"""Commands and their public functions: the table in docs/results.md has each command that has one."""
+"""Commands and their public functions: the table in docs/results.md lists each command with a function."""
 
 import runpy
 from operator import attrgetter

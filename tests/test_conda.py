@@ -1,4 +1,4 @@
-"""The recipe of a conda package asks for what the package asks for."""
+"""The recipe of the conda package has the dependencies of the package."""
 
 from __future__ import annotations
 

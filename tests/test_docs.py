@@ -35,7 +35,7 @@ def test_the_examples_of_appending_do_what_they_say():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_a_terminal(name):
-    """The width is that of most terminals; a block that is not wrapped is counted as it stands."""
+    """The maximum is the width of most terminals. The original width of a block that is not wrapped counts."""
     result = CliRunner().invoke(cli, [name, "--help"], terminal_width=80)
     assert result.exit_code == 0
     commands = [name]
@@ -49,12 +49,12 @@ def test_help_fits_a_terminal(name):
 
 @pytest.mark.parametrize("page", ["docs/contributing.md", "docs/constructions.md", "docs/long-tests.md", *FILE_PAGES])
 def test_files_that_a_page_names_are_there(page):
-    """A path with a folder is one of the package or of the checkout; names such as ``_name.py`` stand for any."""
+    """A path with a folder belongs to the package or to the checkout. Names like ``_name.py`` are placeholders."""
     text = (ROOT / page).read_text()
     named_files = {
         one for one in re.findall(r"`((?:src/)?[a-z_][a-z_0-9/.]*/[a-z_0-9.]*)`", text) if not one.startswith("..")
     }
-    examples = ("greet", "_name", "/name.py", "dist/")  # of recipes, or made by a command
+    examples = ("greet", "_name", "/name.py", "dist/")  # from recipes, or created by a command
     missing = [
         file
         for file in named_files

@@ -1,4 +1,4 @@
-"""Every example in a docstring is run: what it shows is what the function returns."""
+"""Every example in a docstring is run: the function returns the result shown."""
 
 import doctest
 import importlib

@@ -1,4 +1,6 @@
-"""The commands as functions: typed, with results that print well, are values for JSON, and say what the commands do."""
+"""The commands as functions: typed, with printable results that convert to JSON and equal the output of the
+commands.
+"""
 
 from __future__ import annotations
 
@@ -113,6 +115,6 @@ def test_errors_names_every_exception():
     inside = (
         "kafkaframes.broker.",
         "kafkaframes.coordination.",
-    )  # the broker answers with codes; nobody outside meets its refusals
+    )  # the broker answers with error codes; callers never receive this exception
     public = {one for one in tree if not one.__name__.startswith("_") and not one.__module__.startswith(inside)}
     assert {one.__name__ for one in public} <= set(errors.__all__)

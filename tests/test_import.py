@@ -1,4 +1,4 @@
-"""``import kafkaframes`` must cost next to nothing: libraries pay for what they use."""
+"""``import kafkaframes`` is cheap: a program pays only for the parts that it uses."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module,
 
 
 def test_the_planner_process_of_a_stream_of_topics_imports_no_decoder_and_no_group_protocol():
-    """Twenty streams are twenty of these processes. They took 260 MB and 9 CPU seconds more than Spark's own part."""
+    """Twenty streams have twenty of these processes. They took 260 MB and 9 CPU seconds more than Spark's own part."""
     pytest.importorskip("pyspark.sql.streaming.datasource")
     code = (
         "import sys, kafkaframes.spark.sources.topic_stream, kafkaframes.spark.options\n"

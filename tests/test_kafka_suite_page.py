@@ -1,4 +1,4 @@
-"""docs/kafka-suite.md is made from the results of the last run, in which each failure has a reason."""
+"""docs/kafka-suite.md is generated from the results of the last run, in which each failure has a reason."""
 
 from tests.interop.kafka_suite import page
 from tests.interop.kafka_suite.differences import DIFFERENCES, classify, difference_of

@@ -1,7 +1,7 @@
 """Every public function and method accepts all its arguments as keywords, at run time and for mypy.
 
-The calls that mypy checks are made of the signatures at run time. A parameter that type checkers see under another
-name, or by position only, is therefore an error of mypy.
+The calls that mypy checks are generated from the signatures at run time. A parameter that type checkers see under
+another name, or by position only, is therefore an error of mypy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pages in ``docs/kips`` name only what exists, and their counts are counted again."""
+"""The pages in ``docs/kips`` name only existing things, and their numbers are computed again."""
 
 import importlib
 import json
@@ -26,15 +26,15 @@ TEXT = "".join(page.read_text() for page in sorted((ROOT / "docs/kips").glob("*.
 SENTENCES = " ".join(TEXT.split())
 NAMES = sorted(set(re.findall(r"`([^`]+)`", TEXT)))
 CAPTURE = "tests/data/captures/mangled-loss.pcapng.zst"
-#: Quoted from the documents and from Kafka: not names of ours.
+#: Quoted from the documents and from Kafka: names outside this package.
 QUOTED = {"FooResponse", "UserAgent", "sizeOfLong(int)", "wrapper - last inner + inner", "ac 02", "n >> 31", "none"}
-#: Words of the language of specs and of the API, of which a reader looks up the meaning, not the place.
+#: Terms of the spec language and of the API, which a reader looks up by meaning, not by location.
 KEYS = {"flexibleVersions", "taggedVersions", "versions", "zeroCopy", "records", "reference", "strict", "headers"}
 HEADINGS = {"flexible since"}
 
 
 def commands():
-    """Return every command as it is typed, with its options."""
+    """Return every command as typed, with its options."""
     commands_by_name = {}
     for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)
@@ -84,7 +84,7 @@ def sources():
 
 
 def is_field(name):
-    """Whether it is a message of the catalog, or a field of one."""
+    """Return whether the name is a message of the catalog, or a field of one."""
     spec, _, field = name.rpartition(".")
     if spec:
         return spec in catalog.list_names() and field in {field.name for field in catalog.load_spec(spec).struct.fields}
@@ -94,7 +94,7 @@ def is_field(name):
 
 
 def is_setting(name):
-    """Whether it is a topic's setting, an argument, a class or a function of ours."""
+    """Return whether the name is a topic's setting, or an argument, a class or a function of this package."""
     word = re.match(r"[\w.]+", name)
     return word is not None and re.search(rf"\b{re.escape(word[0])}\b", sources()) is not None
 
@@ -114,7 +114,7 @@ def test_what_the_page_names_is_there(name):
 
 
 def test_modules_with_dots_are_modules():
-    """Not only words that stand somewhere in the sources."""
+    """Words must be names, not just occur in the sources."""
     for name in NAMES:
         if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", name) and not name.startswith("message.format"):
             assert is_module(name), name
@@ -198,7 +198,7 @@ LENGTH_INPUTS = (
 
 
 def lengths():
-    """Return the counts of arrays and of one-byte lengths in the inputs that the page on KIP-636 uses."""
+    """Return the counts of arrays and of one-byte lengths in the inputs of the page on KIP-636."""
     page = (ROOT / "docs/kip-636-traffic.md").read_text()
     assert all(f"| `tests/data/{path}` |" in page for path in LENGTH_INPUTS)
     rows = [
@@ -221,7 +221,7 @@ def bytes_lost_from(length):
 
 
 def powers():
-    """Return the powers of two from which on the draft loses two bytes, and three."""
+    """Return the powers of two from which on the draft loses two bytes, and three bytes."""
     return tuple(next(bits for bits in range(32) if bytes_lost_from(1 << bits) == lost_bytes) for lost_bytes in (2, 3))
 
 
@@ -260,14 +260,14 @@ COUNTED = {
     r"([\d,]+) of [\d,]+ arrays have at most 100 elements; .* one byte in all of these, in ([\d,]+) of ([\d,]+) "
     r"strings, (\d+) of (\d+) byte fields and (\d+) of (\d+) record sets": lambda: (lengths()[0], *lengths()[3:]),
 }
-#: Bounds that other tests hold (tests/wire, tests/protocol/spec), numbers of the documents, releases.
+#: Limits that other tests check (tests/wire, tests/protocol/spec), numbers in the documents, releases.
 BOUNDS = {"100", "95", "3.0", "300", "128", "15", "2047", "1023", "2048", "127", "1024", "126", "4.4", "10", "32", "64"}
 
 
 @pytest.mark.parametrize("sentence", COUNTED)
 def test_what_the_page_counts_is_counted_again(sentence):
     match = re.search(sentence, SENTENCES)
-    assert match is not None, "the sentence is another one: change it here, too"
+    assert match is not None, "the sentence has changed: change it here as well"
     assert match.groups() == tuple(f"{one:,}" if isinstance(one, int) else one for one in COUNTED[sentence]())
 
 

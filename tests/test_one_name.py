@@ -1,4 +1,4 @@
-"""A number of the protocol has one name in the package, and a package logs under its name."""
+"""A protocol number has one name in the package, and a package logs under its own name."""
 
 import ast
 import re

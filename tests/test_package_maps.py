@@ -1,4 +1,4 @@
-"""``broker`` and ``spark`` can be seen in one look: few entries at the top, few arrows between them, none back."""
+"""``broker`` and ``spark`` have a simple structure: few top-level entries, few imports between them, no cycles."""
 
 import ast
 from collections.abc import Iterator

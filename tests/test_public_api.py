@@ -1,4 +1,4 @@
-"""The public API is what its snapshot says, and a package exports the classes that its methods return."""
+"""The public API equals its snapshot, and a package exports the classes that its methods return."""
 
 import difflib
 import re

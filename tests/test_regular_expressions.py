@@ -1,4 +1,4 @@
-"""No expression of the package takes more than linear time, whatever text it meets.
+"""No regular expression of the package takes more than linear time on any text.
 
 The test finds every use of ``re`` in the sources, so that a new one is covered without being listed. A use whose
 expression is not a constant has to be listed in ``PATTERNS_OF_USERS`` or ``TABLES``. Expressions that clients send are

@@ -1,4 +1,4 @@
-"""What mypy reports for a few lines of Python that use this package."""
+"""Mypy's errors for a few lines of Python that use this package."""
 
 import subprocess
 import sys

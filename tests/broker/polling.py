@@ -32,5 +32,5 @@ def poll_with_librdkafka(consumer: Any) -> Any:
     """Return the next record of a ``confluent_kafka.Consumer``."""
     deadline = time.monotonic() + SECONDS
     while (record := consumer.poll(0.2)) is None:
-        assert time.monotonic() < deadline, "no record came"
+        assert time.monotonic() < deadline, "no record arrived"
     return record

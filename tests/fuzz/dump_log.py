@@ -22,7 +22,7 @@ SLOWEST_SECONDS = 10.0
 
 
 def damage(choose: random.Random, raw: bytes) -> bytes:
-    """Flip some bytes, cut the end off, or append something."""
+    """Flip some bytes, truncate the end, or append something."""
     changed_bytes = bytearray(raw)
     for _ in range(choose.choice([0, 1, 1, 2, 8]) if changed_bytes else 0):
         changed_bytes[choose.randrange(len(changed_bytes))] = choose.randrange(256)

@@ -1,4 +1,5 @@
-"""Feed damaged record sets to the reader for a while: a result or nothing, never a crash, kernels as their twins.
+"""Feed damaged record sets to the reader for a while: a result or none, never a crash, and kernels equal their
+references.
 
 Run: python tests/fuzz/fuzz_records.py [--seconds 60] [--seed 1]
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 from kafkaframes.records.scan import FILE, MEMORY
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT))  # the tests' own comparisons are what is run here
+sys.path.insert(0, str(ROOT))  # the comparisons of the tests run here
 
 from tests.records.test_columns import assert_same  # noqa: E402
 from tests.records.test_twins import assert_same_records  # noqa: E402
@@ -23,7 +24,7 @@ VECTORS = sorted((ROOT / "tests" / "data" / "records").glob("*.bin"))
 
 
 def damage(raw: bytearray, random_: random.Random) -> bytes:
-    """Change, drop, repeat or insert a few bytes."""
+    """Change, remove, repeat or insert a few bytes."""
     for _ in range(random_.randrange(6)):
         if not raw:
             break
@@ -41,7 +42,7 @@ def damage(raw: bytearray, random_: random.Random) -> bytes:
 
 
 def main() -> None:
-    """Fuzz until the time is over; on a failure the seed and the bytes are in the traceback's last lines."""
+    """Fuzz until the time is over. After a failure, the traceback's last lines have the seed and the bytes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Damage the files of a real partition for a minute: every reader gives a value or an error, every command an answer.
+"""Damage the files of a real partition for a minute: every reader returns a value or an error, every command a result.
 
 Run: python tests/fuzz/log_files.py [seconds] [seed]
 """
@@ -35,7 +35,7 @@ SLOWEST_SECONDS = 20.0
 
 
 def damage(choose: random.Random, path: Path) -> None:
-    """Flip, cut, lengthen, empty, swap with another file, or remove one file."""
+    """Flip bits of, truncate, extend, empty, swap or remove one file."""
     raw = bytearray(path.read_bytes())
     kind = choose.choice(["flip", "flip", "flip", "cut", "grow", "zeros", "empty", "remove", "other"])
     if kind == "remove":
@@ -57,7 +57,7 @@ def damage(choose: random.Random, path: Path) -> None:
 
 
 def ask_everything(path: Path) -> bool:
-    """Ask every question about a partition; return whether all were answered without an error of ours."""
+    """Use every reader on a partition. Return whether all of them succeeded."""
     try:
         directories = discover(str(path))
         for directory in directories:

@@ -1,9 +1,10 @@
-"""Feed every message's decoder with damaged and random bytes: a value or a DecodeError, soon, and the twin agrees.
+"""Feed every message decoder with damaged and random bytes: a value or a DecodeError, quickly, equal to the reference.
 
     python tests/fuzz/messages.py [SECONDS] [SEED]
 
-Also: what `strict` accepts is what we write, decoding is bounded in memory, and a frame decoder never does anything but
-give a frame or a DecodeError. Prints the seed; a failure prints the message, the version and the bytes.
+A message accepted in mode `strict` is encoded to the same bytes, decoding is bounded in memory, and a frame decoder
+returns a frame or raises a DecodeError. The command prints the seed, and after a failure the message, the version and
+the bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, decode_metadata_record
 from kafkaframes.protocol.messages.headers import decode_request
 
-MAX_BYTES_PER_INPUT_BYTE = 2000  # of memory for a byte of input: a struct of two bytes is an object with many fields
+MAX_BYTES_PER_INPUT_BYTE = 2000  # memory per byte of input: a struct of two bytes is an object with many fields
 
 
 def outcome(read):
@@ -55,7 +56,7 @@ def one_message(name: str, version: int, rng: random.Random) -> None:
         fast = outcome(partial(cls.decode_prefix, bad, version, mode=mode))
         slow = outcome(partial(codec.interpret, bad, 0, strict=mode == "strict"))
         assert fast == slow, (name, version, mode, bad.hex(), fast, slow)
-    # A NaN equals nothing; tag 2147483647 can be read and not be written, as in Kafka.
+    # A NaN equals nothing; tag 2147483647 can be decoded but not encoded, as in Kafka.
     if not fast.startswith(("DecodeError", "TruncatedError")) and "nan" not in fast and "(2147483647," not in fast:
         value, end = cls.decode_prefix(bad, version, mode="strict")
         assert value.encode(version) == bad[:end], (name, version, bad.hex())

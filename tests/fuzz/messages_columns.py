@@ -23,7 +23,7 @@ MODES = ("reference", "strict")
 
 
 def expected_row(cls, data, version, mode):
-    """Return the row that columns must give, by the objects."""
+    """Return the expected row of the columns, from the objects."""
     plan = cls.codec(version).plan.root
     try:
         return row_of(cls.decode(data, version, mode=mode), plan)
@@ -32,7 +32,7 @@ def expected_row(cls, data, version, mode):
 
 
 def encode_again(cls, columns, version):
-    """Return the bytes of each row, or None where it cannot be written."""
+    """Return the bytes of each row, or None if it cannot be encoded."""
     for index in range(len(columns)):
         try:
             yield cls.encode_columns(columns.slice(index, 1), version)[0].as_py()

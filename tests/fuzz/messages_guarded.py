@@ -1,8 +1,9 @@
-"""Feed the kernels of messages between forbidden pages with damaged messages for a minute: no byte beyond, one answer.
+"""Feed the message kernels with damaged messages between protected pages for a minute: no access outside, equal
+results.
 
-What they read, the block that they decode into, and what they encode into each end at a page that may not be touched.
-The rows must be those of the same call in ordinary memory, by the table and, where there is one, by the straight-line
-decoder; rows that were read strictly must be written as the bytes they came from.
+Their input, the block into which they decode, and their output each end at a protected page. The rows must equal those
+of the same call in ordinary memory, with the table and, if it exists, with the straight-line decoder. Rows decoded in
+strict mode must be encoded to the same bytes.
 
 Run: python tests/fuzz/messages_guarded.py [seconds] [seed]
 """
@@ -33,12 +34,12 @@ MODES = ("reference", "strict")
 
 
 def allocate_guarded(size: int) -> pa.Buffer:
-    """Give what ``pa.allocate_buffer`` gives, before a forbidden page; it may begin at an odd address."""
+    """Allocate like ``pa.allocate_buffer``, before a protected page, perhaps at an odd address."""
     return pa.py_buffer(Guarded(size).at_end(size))
 
 
 def guard() -> None:
-    """Have the messages' room take its memory from here."""
+    """Make the message kernels allocate their memory from here."""
     memory, input_arrays = GuardedMemory(), columns._join_messages
 
     def zeros(size: int, dtype: Any = np.float64) -> np.ndarray:
@@ -58,7 +59,7 @@ def guard() -> None:
 
 
 def run_unguarded(before: tuple[Any, ...], work: Any) -> Any:
-    """Do something in ordinary memory."""
+    """Run a function in ordinary memory."""
     now = columns._join_messages, columns.np, _arena.pa
     columns._join_messages, columns.np, _arena.pa = before
     try:
@@ -68,12 +69,12 @@ def run_unguarded(before: tuple[Any, ...], work: Any) -> Any:
 
 
 def row_text(row: dict[str, Any]) -> str:
-    """Write a row; which of several faults is met first is each decoder's own affair, the objects word it."""
+    """Format a row without the text of its error: decoders may meet several faults in a different order."""
     return repr(row | {"_error": row["_error"] is not None})
 
 
 def some_messages(choose: random.Random, cls: type, version: int) -> list[bytes]:
-    """Make sound messages, and many that are not."""
+    """Create valid messages, and many invalid ones."""
     good = [make_value(cls, version, choose.random(), unknown_tags=True).encode(version) for _ in range(4)]
     messages = [*good, b"", choose.randbytes(choose.randrange(60))]
     while len(messages) < MESSAGES:
@@ -85,7 +86,7 @@ def some_messages(choose: random.Random, cls: type, version: int) -> list[bytes]
 
 
 def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...]) -> int:
-    """Compare all answers about some messages of a kind."""
+    """Compare all results for some messages of a kind."""
     cls = message(name)
     plan, messages, mode = plan_message(cls.spec, version), some_messages(choose, cls, version), choose.choice(MODES)
 

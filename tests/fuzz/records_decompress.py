@@ -1,6 +1,6 @@
 """Feed ``decompress`` with damaged streams for a minute: a value or a reason, within its limit, and quickly.
 
-The quick way (``native``) gets the same streams between forbidden pages: no other verdict, no byte beyond.
+The fast path (``native``) gets the same streams between protected pages: the same verdict, no access outside.
 
 Run: python tests/fuzz/records_decompress.py [seconds] [seed]
 """

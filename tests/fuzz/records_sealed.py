@@ -1,9 +1,8 @@
-"""Read batches that are wrong inside under right CRCs for a minute: one verdict whatever the columns, no byte beyond.
+"""Read batches with damaged contents and matching CRCs for a minute: one verdict for any columns, no access outside.
 
-Bytes of the records of sound batches are changed and the batches sealed again, some hundred at a time. Each log lies
-before a forbidden page, and so does every array that the reader makes; the columns asked for, the size of a chunk, the
-budget and the bounds change from read to read, and all answers must agree with those for all columns, which are made
-the long way.
+The record bytes of valid batches are changed and the batches get new CRCs, some hundred at a time. Each log ends at a
+protected page, and so does every array of the reader. The requested columns, the chunk size, the budget and the bounds
+change from read to read. All results must agree with those for all columns on the general path.
 
 Run: python tests/fuzz/records_sealed.py [seconds] [seed]
 """
@@ -48,7 +47,7 @@ def change_section(choose: random.Random, section: bytearray) -> None:
 
 
 def mutant(choose: random.Random, batch: bytes) -> bytes:
-    """Change the records of a batch and give it the CRC of its bytes; of compressed ones, mostly, their content."""
+    """Change the records of a batch, mostly the content of compressed ones, and compute its CRC again."""
     if batch[16] != 2:
         out = bytearray(batch)
         section = out[18:]
@@ -70,7 +69,7 @@ def mutant(choose: random.Random, batch: bytes) -> bytes:
 
 
 def pool_of(choose: random.Random) -> list[bytes]:
-    """Make sound batches, and some that are not; half of them uncompressed."""
+    """Create valid batches, and some invalid ones; half of them uncompressed."""
     batches = []
     while len(batches) < 200:
         raw = mutations.some_batch_v2(choose, len(batches) * 100, damage=0.02)
@@ -87,7 +86,7 @@ def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **option
 
 
 def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None:
-    """Compare the answers about one log."""
+    """Compare the results for one log."""
     raw = b"".join(mutant(choose, choose.choice(pool)) for _ in range(BATCHES))
     data = Guarded(len(raw)).at_end(len(raw))
     data[:] = as_array(raw)

@@ -1,12 +1,12 @@
-"""Put a secret into every field that holds text or bytes, of every message at every version; redact; search for it.
+"""Put a secret into every text or bytes field of every message at every version, redact, and search for it.
 
     python tests/fuzz/redaction.py [--seconds 60] [--seed 1]
 
-Each request and response of the catalog goes on a connection of its own, in frames that are whole, cut by the snap
-length, cut by their own size, after a gap, and on connections whose start is unseen; records of all formats and codecs,
-cut anywhere; SASL tokens, bytes that are no frame, addresses. The secret is three bytes, repeated, so that any five
-bytes that leak are seen. The same capture with another secret, redacted with pseudonyms that hide the difference, must
-give the same bytes: what is neither the secret nor depends on it cannot tell it, compressed or as a checksum.
+Each request and response of the catalog has its own connection, with frames that are complete, truncated by the snap
+length, truncated by their own size, after a gap, or on a connection without its start. There are records of all formats
+and codecs, truncated anywhere, SASL tokens, bytes that are not a frame, and addresses. The secret is three bytes,
+repeated, so that any five leaked bytes are found. The same capture with another secret, redacted with pseudonyms that
+hide the difference, must give the same bytes. This also finds leaks in compressed form or as a checksum.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kafkaframes.records.build import build_records
 MARK, OTHER_MARK = b"!Zq", b"?Yw"
 PORT, START = 9092, 1_700_000_000_000_000_000
 SASL_HANDSHAKE = 17
-SMALL = 300  # bytes of a frame that is cut at every byte
+SMALL = 300  # bytes of a frame that is truncated at every byte
 KINDS = ("whole", "snapped", "short", "after a gap", "unseen start")
 CODECS = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 CODECS[2] = (*CODECS[1], "zstd")
@@ -50,7 +50,7 @@ CODECS[2] = (*CODECS[1], "zstd")
 
 @dataclass
 class Secrets:
-    """Makes values that are secrets, and counts them."""
+    """Creates secret values, and counts them."""
 
     rng: random.Random
     mark: bytes = MARK
@@ -95,7 +95,7 @@ class Secrets:
         return makers[plan.type]()
 
     def records(self) -> bytes:
-        """Return some batches of any format and codec, and perhaps one more that is cut, or bytes that are none."""
+        """Return some batches of any format and codec, and perhaps a truncated one, or bytes that are not a batch."""
         if not self._sets:
             self._sets = list(self._every_set())
         self.count += 1
@@ -201,10 +201,10 @@ def every_api() -> list[tuple[int, int]]:
 
 
 class Hidden:
-    """Pseudonyms that do not differ, so that two captures that differ in their secrets alone become the same."""
+    """Pseudonyms without differences, so that two captures that differ only in their secrets become equal."""
 
     def pseudonym(self, text: bytes) -> bytes:
-        """Return as many letters."""
+        """Return a text of the same length."""
         return b"x" * len(text)
 
     def address(self, address: str) -> str:
@@ -213,7 +213,7 @@ class Hidden:
 
 
 def redact_capture(raw: bytes, folder: Path, pseudonyms: Any = None) -> tuple[bytes, int]:
-    """Return what becomes of a capture, and how many calls it has."""
+    """Return a redacted capture, and the number of its calls."""
     path, out = folder / "x.pcapng", io.BytesIO()
     path.write_bytes(raw)
     report = redact([str(path)], out, ports=(PORT,), pseudonyms=pseudonyms)
@@ -221,7 +221,7 @@ def redact_capture(raw: bytes, folder: Path, pseudonyms: Any = None) -> tuple[by
 
 
 def check(make: Callable[[Traffic], None], seed: int, folder: Path) -> tuple[int, int]:
-    """Make a capture, redact and search it; return how many secrets were searched, and in how many calls."""
+    """Create a capture, redact it and search it. Return the numbers of searched secrets and of calls."""
     secrets = Secrets(random.Random(seed))
     traffic = Traffic(secrets)
     make(traffic)
@@ -243,7 +243,7 @@ def check(make: Callable[[Traffic], None], seed: int, folder: Path) -> tuple[int
 
 
 def _check_rows(out: bytes, folder: Path) -> None:
-    """Search what the reader makes of a redacted capture: it decompresses."""
+    """Search the rows of a redacted capture: the reader decompresses."""
     path = folder / "redacted.pcapng"
     path.write_bytes(out)
     for table in ("calls", "records"):
@@ -270,17 +270,17 @@ def calls_of(apis: list[tuple[int, int]], cuts: Callable[[int, random.Random], I
 
 
 def some_cuts(size: int, rng: random.Random) -> Iterator[int]:
-    """Yield a few of the bytes at which a frame may be cut."""
+    """Yield some of the sizes to which a frame may be truncated."""
     yield from {rng.randrange(4, size), rng.randrange(4, min(size, 60))}
 
 
 def all_cuts(size: int, rng: random.Random) -> Iterator[int]:
-    """Yield every byte at which a small frame may be cut, and some of a large one."""
+    """Yield every size to which a small frame may be truncated, and some of a large one."""
     yield from range(4, size) if size <= SMALL else rng.sample(range(4, size), 60)
 
 
 def main() -> None:
-    """Search until the time is over, every API in turn; on a failure the seed and the API are printed."""
+    """Search until the time is over, every API in turn. After a failure, the seed and the API are printed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Damage the files of a real partition for a minute: repairing and recovering gives a log that verifies, or an error.
+"""Damage the files of a real partition for a minute: repair and recovery give a log that verifies, or an error.
 
 Run: python tests/fuzz/repair.py [seconds] [seed]
 """
@@ -33,8 +33,8 @@ def repair_log(log: Path, target: Path, *, as_kafka: bool) -> bool:
         return False
     report = verify(discover(str(target)))
     errors = (finding for finding in report.findings if finding.severity is Severity.ERROR)
-    wrong = [str(error) for error in errors if error.check != "leader-epoch"]  # outside the CRC, and kept as it is
-    if wrong and not as_kafka:  # a broker does not look below the recovery point, nor at the order of offsets
+    wrong = [str(error) for error in errors if error.check != "leader-epoch"]  # outside the CRC, and kept unchanged
+    if wrong and not as_kafka:  # a broker checks nothing below the recovery point, nor the order of offsets
         raise SystemExit(f"{log} was repaired, and is damaged: {wrong[:3]}")
     return True
 

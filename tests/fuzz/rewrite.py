@@ -1,4 +1,4 @@
-"""Rewrite made-up and damaged segments for a minute: every record is still there, or the error gives the reason.
+"""Rewrite random and damaged segments for a minute: every record is kept, or the error gives the reason.
 
 Run: python tests/fuzz/rewrite.py [seconds] [seed]
 """

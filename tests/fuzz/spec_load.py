@@ -44,7 +44,7 @@ WORDS = [
 
 
 def damage_spec(choose: random.Random, texts: list[str]) -> str:
-    """Return a real spec with a few words replaced, cut out, doubled or put in."""
+    """Return a real spec with a few words replaced, removed, doubled or inserted."""
     words = choose.choice(texts).split(" ")
     for _ in range(choose.randrange(1, 3)):
         place = choose.randrange(len(words))

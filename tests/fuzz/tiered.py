@@ -1,4 +1,4 @@
-"""Damage a tiered store for a minute: every reader returns a value or an error of ours, and invents nothing.
+"""Damage a tiered store for a minute: every reader returns a value or an error of this package, and invents nothing.
 
 Manifests, chunk indexes, names and records of the metadata topic as bytes; then whole stores with damaged objects.
 
@@ -46,7 +46,7 @@ SLOWEST_SECONDS = 20.0
 
 
 def damage_bytes(choose: random.Random, raw: bytes) -> bytes:
-    """Flip, cut, double or replace some bytes."""
+    """Flip, truncate, double or replace some bytes."""
     out = bytearray(raw)
     for _ in range(choose.randint(1, 6)):
         kind, at = choose.choice(["flip", "flip", "digit", "cut", "double", "random"]), choose.randrange(len(out) + 1)

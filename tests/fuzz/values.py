@@ -1,6 +1,6 @@
 """Decode values with random schemas, valid and damaged: a row or a reason for each, equal to those of other libraries.
 
-The tests' own properties are what is run here, against fastavro, protobuf and Python's json, each time by another seed.
+The properties of the tests run here, against fastavro, protobuf and Python's json, each time with another seed.
 
 Run: python tests/fuzz/values.py [--seconds 60] [--seed 1]
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hypothesis import seed, settings
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests' own comparisons are what is run here
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the comparisons of the tests run here
 
 from tests.scan.values import test_any_schema, test_json_columns
 
@@ -32,7 +32,7 @@ ARGUMENTS = {"JSON in columns": {"other_fields": True}}
 
 
 def main() -> None:
-    """Fuzz until the time is over; print a failure with the smallest case and its seed."""
+    """Fuzz until the time is over. Print a failure with the smallest case and its seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""A broker's controls over HTTP: everything that a test in another language needs."""
+"""A broker's HTTP controls: everything that a test in another language needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkaframes.testing import Control
 
 
 class ControlClient:
-    """As small as a test in another language would write it."""
+    """A minimal client, as in a test in another language."""
 
     def __init__(self, url, token=None):
         self.url, self.token = url, token

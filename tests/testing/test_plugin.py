@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own; seeding; snapshots."""
+"""The pytest plugin in a separate pytest; seeding; snapshots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_that_fails(kafka_broker):
 def run(directory, *arguments):
     (directory / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory)]
-    if "kafkaframes" not in entry_points(group="pytest11").names:  # a checkout that was installed before it had one
+    # a checkout that was installed before it had a plugin
+    if "kafkaframes" not in entry_points(group="pytest11").names:
         command += ["-p", "kafkaframes.testing.plugin"]
     process = subprocess.run(
         [*command, "-p", "no:cacheprovider", *arguments, str(directory)], capture_output=True, text=True, timeout=120

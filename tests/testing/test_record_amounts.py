@@ -1,4 +1,4 @@
-"""Each way to give records to a broker: ordinary amounts, values of all sizes, and columns that are misspelt."""
+"""Each way to write records to a broker: ordinary amounts, values of all sizes, and misspelt columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def control(broker):
 
 
 class RefusedError(Exception):
-    """What a command or an HTTP request that was refused has said."""
+    """The error of a rejected command or HTTP request."""
 
 
 def as_text(row):
@@ -210,7 +210,7 @@ def test_a_row_without_key_and_value_is_refused():
 
 
 def test_json_lines_have_one_meaning(broker, control, tmp_path, topic):
-    """What ``consume`` and HTTP give is what ``produce``, ``seed`` and HTTP take."""
+    """``produce``, ``seed`` and HTTP accept the output of ``consume`` and HTTP."""
     values = [b"paid", b"\xff\x00", b"", None, "h\u00e9\u2028".encode(), b"aGk="]
     rows = [{"key": value, "value": value, "headers": [("h", value)], "timestamp": 5} for value in values]
     broker.append(topic, rows)

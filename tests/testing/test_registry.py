@@ -1,4 +1,4 @@
-"""The schema registry in memory speaks as serializers expect."""
+"""The schema registry in memory responds as serializers expect."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_versions_and_subjects_are_deleted(call):
     assert call("GET", "/subjects/a/versions") == [2]
     assert call("DELETE", "/subjects/a") == [2]
     assert call("GET", "/subjects/a/versions")[0] == 404
-    assert call("GET", "/schemas/ids/2") == {"schema": '"long"'}  # ids are for ever
+    assert call("GET", "/schemas/ids/2") == {"schema": '"long"'}  # ids never change
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A fault that never happened fails its test by name, and failures show the test's own line.
 
 pytest_httpx fails such a test in its teardown, which some editors do not show (pytest_httpx#178); respx#224 and
-pytest_httpx#17 are about names that nobody can read.
+pytest_httpx#17 are about unreadable names.
 """
 
 from __future__ import annotations
@@ -143,14 +143,15 @@ def failures(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run")
     (directory / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--rootdir", str(directory), "-p", "no:cacheprovider"]
-    if "kafkaframes" not in entry_points(group="pytest11").names:  # a checkout that was installed before it had one
+    # a checkout that was installed before it had a plugin
+    if "kafkaframes" not in entry_points(group="pytest11").names:
         command += ["-p", "kafkaframes.testing.plugin"]
     process = subprocess.run([*command, str(directory)], capture_output=True, text=True, timeout=240, cwd=directory)
     return process.stdout
 
 
 def section(output, name):
-    """Return what pytest shows of a failed test."""
+    """Return pytest's output about a failed test."""
     _, _, text = output.partition(f" {name} __")
     assert text, output
     return text.partition("\n____")[0].partition("\n====")[0]

@@ -1,4 +1,4 @@
-"""Vectors for other libraries: complete, stable, and true by judges that are not ours."""
+"""Vectors for other libraries: complete, stable, and correct according to independent libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kafkaframes.testing.vectors import write, write_vectors
 from kafkaframes.testing.vectors.messages import catalog_specs, generate_value_rows
 from kafkaframes.testing.vectors.records import generate_record_files
 
-# Kafka's own UtilsTest has these.
+# From Kafka's own UtilsTest.
 HASHES = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
 
 
@@ -109,7 +109,7 @@ def test_whole_batches_read_the_same_by_another_library(vectors):
             continue
         if (
             name.startswith(("v0-", "mixed")) or "far" in name
-        ):  # format 0 has no timestamps; aiokafka fails at the others
+        ):  # format 0 has no timestamps; aiokafka fails at the other vectors
             continue
         records = MemoryRecords((vectors / "records" / f"{name}.bin").read_bytes())
         read_rows = []

@@ -1,4 +1,4 @@
-"""The kernels of `wire` answer as their plain twins do, on any bytes."""
+"""The kernels of `wire` return the same as their plain references, for any bytes."""
 
 import google_crc32c
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every primitive goes through its pair; the odd bytes read as Kafka reads them."""
+"""Every primitive is encoded and decoded; invalid bytes are decoded as by Kafka."""
 
 import doctest
 import sys
@@ -78,7 +78,7 @@ def test_any_bytes_give_a_value_or_an_error(raw, name, compact):
 
 @pytest.mark.parametrize(
     ("raw", "text"),
-    [  # what Java's new String(bytes, UTF_8) makes of it
+    [  # the result of Java's new String(bytes, UTF_8)
         ("61ff62", "a�b"),
         ("eda080", "�"),
         ("eda0", "�"),
@@ -119,7 +119,7 @@ def test_no_step_of_python_is_taken_for_a_bad_byte():
     finally:
         sys.settrace(before)
     assert text == "\ufffd" * 32767
-    assert steps < 20  # one for each byte, and a look at all that follow it, were quadratic
+    assert steps < 20  # one error per byte, each with a scan of all later bytes, was quadratic
 
 
 def test_a_lone_surrogate_is_written_as_a_question_mark_and_a_pair_as_one_character():

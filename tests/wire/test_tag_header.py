@@ -1,4 +1,4 @@
-"""The two tag headers: the seed documents' numbers, the table of sizes, and what is written is read."""
+"""The two tag headers: the numbers of the seed documents, the table of sizes, and a round trip."""
 
 import pytest
 from hypothesis import given

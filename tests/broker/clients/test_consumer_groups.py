@@ -45,7 +45,7 @@ def consumer(broker: Broker, group: str, *topics: str, **config: Any) -> conflue
 def wait_for(condition: Callable[[], bool], *polled_consumers: confluent.Consumer) -> None:
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < SECONDS, "it does not come"
+        assert time.monotonic() - began < SECONDS, "the condition did not become true"
         for one in polled_consumers:
             one.poll(0.02)
         if not polled_consumers:

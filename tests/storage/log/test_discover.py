@@ -1,4 +1,4 @@
-"""Discovery: each shape in which people have a log, and what is broken in one."""
+"""Discovery: each layout of log directories, and the faults in one."""
 
 import os
 import pickle
