@@ -23,7 +23,7 @@ _SKIPPABLE_MAGIC: Final = (
 _READ_BYTES: Final = 256 << 10  # bytes per read from the file
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # bytes per call of the decompressor
 _FIRST_OUTPUT_BYTES: Final = 512
-_ZSTD_INPUT_BYTES: Final = 64 << 10  # small, because a call that fails loses its output
+_ZSTD_INPUT_BYTES: Final = 64 << 10  # input of a call; small, because a call that fails loses its output
 _MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # window size of ``zstd --long``
 
 

@@ -353,7 +353,7 @@ class PacketReader:
             self._filling = self._start_window(walk)
         filling = self._filling
         rest_bytes = len(walk.unread_bytes)
-        if filling.end + rest_bytes > filling.end_limit:  # large enough for the header of another file in this window
+        if filling.end + rest_bytes > filling.end_limit:  # the window must have space for the header of another file
             filling.end_limit = filling.end + rest_bytes
         filling.buf[filling.end : filling.end + rest_bytes] = walk.unread_bytes
         position = filling.end + rest_bytes

@@ -231,7 +231,7 @@ class RecordIterator:
         self.partition = partition
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
-        self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
+        self._unread = iter(self._offsets)  # iterates over the records that the caller has not taken
         self._taken_before_drop: int | None = None  # number of taken records when the remaining records were dropped
         self._counted_records = 0
         self._restart_iteration()
@@ -332,7 +332,7 @@ class BufferedBatches:
     )
 
     def __init__(self, fetched_batches: FetchedBatches) -> None:
-        self._fetched_batches = fetched_batches  # all batches, for their leader epochs
+        self._fetched_batches = fetched_batches  # contains all batches, because their leader epochs are needed
         self._undecoded: FetchedBatches | None = fetched_batches  # the batches that are not decoded yet
         self._opened_records: deque[RecordIterator] = deque()
         self.is_opened = False

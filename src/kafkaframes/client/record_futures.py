@@ -283,7 +283,7 @@ class LoopResults:
         self.set_error(error)
         for future in self._futures:
             if not future.cancelled():
-                future.exception()  # otherwise asyncio logs the exception
+                future.exception()  # marks the exception as retrieved, so that asyncio does not log it
 
 
 BatchResults = ThreadResults | LoopResults  # the results of the records of one batch

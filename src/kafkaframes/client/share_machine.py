@@ -767,7 +767,8 @@ class ShareMachine:
         """Process a request without a result. It is unknown whether the node has processed it."""
         state.request = None
         renewal, state.renewal = state.renewal, None
-        if renewal is not None and isinstance(error, OptionError):  # not sent: the broker does not support renewals
+        # The renewal was not sent: the broker does not support renewals.
+        if renewal is not None and isinstance(error, OptionError):
             renewal.completion.error = error
             renewal.completion.node_ids.discard(state.node.node_id)
             return

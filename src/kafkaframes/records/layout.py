@@ -91,7 +91,7 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by number; 5, 6 and 7 are unknown to Kafka
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # codec names by number; 5, 6 and 7 are unknown to Kafka
 ZSTD = CODECS.index("zstd")
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 

@@ -33,7 +33,7 @@ def row_filter_of_expression(expression: pl.Expr, polars: Any) -> RowFilter:
     """Return conditions that hold for every row for which the expression is true."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
-    except Exception:  # not serializable as JSON (a Python function): only Polars applies it
+    except Exception:  # a Python function cannot be serialized as JSON: only Polars applies it
         return NO_CONDITIONS
     row_filter = NO_CONDITIONS
     for part in _split_conjuncts(tree):

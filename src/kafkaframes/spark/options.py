@@ -69,7 +69,7 @@ class Option:
     default: str = ""
 
 
-OptionTable = Mapping[str, Option]  # by name in lower case
+OptionTable = Mapping[str, Option]  # option name in lower case -> option
 VALUE_COLUMN: Final = "value"
 ERROR_COLUMN: Final = "_error"
 DECODE_MODES: Final = ("json", "avro", "protobuf")

@@ -139,7 +139,7 @@ class Acceptor:
             self.opening.discard(task)
             if task.cancelled():
                 client_socket.close()
-            elif (error := task.exception()) is not None:  # for example, the TLS handshake failed
+            elif (error := task.exception()) is not None:  # the connection failed, for example in the TLS handshake
                 _LOGGER.debug("a connection was not established: %s", error)
                 client_socket.close()
 

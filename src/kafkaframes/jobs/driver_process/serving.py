@@ -104,7 +104,8 @@ def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lamb
                 break
             if not handler.must_end():
                 continue
-            with hold_lock(path, waits=False) as is_ours:  # otherwise a caller is sending a question
+            # If another process holds the lock, a caller is sending a question.
+            with hold_lock(path, waits=False) as is_ours:
                 if is_ours and handler.must_end():
                     handler.end()
                     path.unlink(missing_ok=True)

@@ -81,7 +81,7 @@ def list_files_to_dump(
         filesystem = filesystem_for(path, options=options)
         for match in expand_pattern(filesystem, path):
             files = _list_files_at(filesystem, match, kinds, temporary=temporary, options=options)
-            if files is None:  # not a partition: a tiered store, or a directory without a log
+            if files is None:  # the directory is not a partition: it is a tiered store, or has no log
                 files = _list_store_files(path_list, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
                 raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)

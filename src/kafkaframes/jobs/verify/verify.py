@@ -352,7 +352,7 @@ def _find_open_transactions(
     try:
         state = TransactionState(tuple(aborted_transactions), dict(transaction_state.first_offsets), end)
         hidden_records = find_hidden_records(filesystem, partition, state)
-    except LogDirError:  # already reported as unreadable
+    except LogDirError:  # the segment is already reported as unreadable
         hidden_records = None
     paths = [(entry.base_offset, entry.path) for entry in facts]
     for producer, first in sorted(transaction_state.first_offsets.items(), key=lambda item: item[1]):

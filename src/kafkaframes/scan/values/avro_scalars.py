@@ -186,7 +186,7 @@ def create_text_conversion(reader: AvroType, unit: TimeUnit | None, scale: int) 
         return _float_text if reader.kind == FLOAT else _double_text
     if reader.kind == BOOLEAN:
         return lambda value: "true" if value else "false"
-    if reader.kind in (BYTES, FIXED):  # as in Avro's JSON encoding: code points 0 to 255
+    if reader.kind in (BYTES, FIXED):  # Avro's JSON encoding also writes each byte as a code point from 0 to 255
         return lambda value: quote_json_text(value.decode("latin-1"))
     return quote_json_text
 
