@@ -290,7 +290,7 @@ def test_several_copies_are_served_as_one_log(copies):
 
 
 def test_copies_that_are_not_to_be_merged_are_refused(copies):
-    with pytest.raises(OptionError, match="several copies of orders-0"):
+    with pytest.raises(OptionError, match="orders-0 has several copies"):
         Broker(serve=ServedLogs(copies, replicas="all")).start()
     with Broker(serve=ServedLogs(copies[1], replicas="all")) as served_broker:
         assert served_broker.topics["orders"].end_offsets[0] > 0

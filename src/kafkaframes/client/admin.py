@@ -781,7 +781,7 @@ class AsyncAdmin(
         to_request: Callable[[list[TopicItem]], Any],
         get_rows: Callable[[Any], Iterable[Any]],
     ) -> None:
-        """Send a change of topics to the controller, again for topics that exceed its quota of changes (KIP-599).
+        """Send a topic change to the controller. Send it again for topics that exceed the mutation quota (KIP-599).
 
         Args:
             items: topic names or topic ids.

@@ -340,7 +340,7 @@ class SharePartition:
         delivery.end(state)
 
     def _create_lock(self, *flights: InFlightRun) -> object:
-        """Return a new lock for records of some runs.
+        """Return a new lock for records of the given runs.
 
         When the lock expires, records that still have it are released.
         """

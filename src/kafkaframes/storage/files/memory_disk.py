@@ -192,7 +192,7 @@ class DescriptorFileSystem(Protocol):
 
 
 class _ReaderCache:
-    """A cache of open files of the other file system, so that each chunk from a store serves many reads."""
+    """A cache of open files of the base file system, so that each chunk from a store serves many reads."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
@@ -210,7 +210,7 @@ class _ReaderCache:
 
 
 class _BackedFile(MemoryFile):
-    """A file whose content is in the other file system until it is first written to."""
+    """A file whose content is in the base file system until the file is first written to."""
 
     __slots__ = ("_base", "_path")
 
@@ -301,7 +301,7 @@ class OverlayDisk(_DurabilityNoOps):
                 yield read_at
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths of the other file system that match ``pattern``, sorted."""
+        """Return the paths of the base file system that match ``pattern``, sorted."""
         return [path for path in self._base.glob(pattern) if path not in self._deleted_paths]
 
     def _writable_file(self, path: str) -> MemoryFile:
@@ -364,5 +364,5 @@ class OverlayDisk(_DurabilityNoOps):
         self._deleted_paths.add(path)
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Return a lock that always succeeds, because the other file system is not changed."""
+        """Return a lock that always succeeds, because the base file system is not changed."""
         return lambda: None
