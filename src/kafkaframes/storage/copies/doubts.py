@@ -95,7 +95,7 @@ def _is_followed_by_valid_block(
 
 
 def _begins_after(index: int, blocks: BlockTable, row: int, inspector: BlockInspector) -> bool:
-    """Return whether a block starts at the expected offset (``reach``). Read it if its header lacks the first offset."""
+    """Return whether a block starts at the expected offset (``reach``). The block is read if its header lacks it."""
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
     return inspector.read_first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])

@@ -433,7 +433,7 @@ class _Merger:
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
     def _find_alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
-        """Yield the ranges of other copies that contain offsets of a span. Compacted parts may have different batches."""
+        """Yield the ranges of other copies that contain offsets of a span. Compacted parts may differ in batches."""
         for index in self.order:
             if index == owner:
                 continue
