@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAID = {
     "a_log": ("sound: 13 partitions", "orders-0: 2,000 offsets", "customers"),
     "client": ("1,000 records", "nothing new", "'celsius_mean': 70.0"),
-    "into_a_database": ("the program ends here", "500 rows, 500 different"),
+    "into_a_database": ("the program stops here", "500 rows, 500 different"),
     "traffic": ("client-of-0.10", "new-client", "removed"),
     "live_topics": ("|customer-0|  143|", "|  1000| 999000|"),
     "pipeline/run": ("orders 1000 rows", "backup 2 rows", "calls 4 rows", "large orders 100 records"),
