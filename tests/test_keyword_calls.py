@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.annotations import exported_values
-from tests.under_mypy import run_mypy_on
+from tests.under_mypy import run_mypy_on, set_mypy_option
 
 _BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -66,11 +66,8 @@ def test_mypy_accepts_each_public_call_with_all_arguments_as_keywords(tmp_path):
     lines.append("kafkaframes.verify_log(path=value)")
     module = tmp_path / "keyword_calls.py"
     module.write_text("\n".join(lines) + "\n")
-    errors = [
-        line
-        for line in run_mypy_on([module], "--disable-error-code", "unused-coroutine")
-        if "keyword_calls.py:" in line and " error: " in line
-    ]
+    set_mypy_option([module], 'disable-error-code="unused-coroutine"')
+    errors = [line for line in run_mypy_on([module]) if "keyword_calls.py:" in line and " error: " in line]
     numbers = [int(line.rpartition("keyword_calls.py:")[2].split(":")[0]) for line in errors]
     assert len(lines) in numbers, "mypy does not see the wrong call in the last line"
     assert [calls[number] for number in numbers if number < len(lines)] == [], errors

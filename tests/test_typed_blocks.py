@@ -1,7 +1,7 @@
 """mypy --strict accepts each Python block of README and docs. Pyright: ``tests/interop/test_pyright.py``."""
 
 from tests.typed_blocks import describe_errors, write_modules
-from tests.under_mypy import run_mypy_on
+from tests.under_mypy import run_mypy_on, set_mypy_option
 
 
 def test_mypy_accepts_the_blocks_of_the_documents(tmp_path):
@@ -9,7 +9,8 @@ def test_mypy_accepts_the_blocks_of_the_documents(tmp_path):
     assert len(places) > 60
     paths = sorted(tmp_path.glob("*.py"))
     # PySpark's decorators are untyped here, because the settings of `make check` do not follow imports of PySpark.
-    output = run_mypy_on(paths, "--allow-untyped-decorators")
+    set_mypy_option(paths, "allow-untyped-decorators")
+    output = run_mypy_on(paths)
     assert any("Success" in line or "error" in line for line in output), output
     assert describe_errors(output, places) == []
 
