@@ -114,8 +114,8 @@ def reassemble_with_dpkt(path: Path) -> int:
 def measure_capture(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
     from kafkaframes.jobs.analyze.proposals import ProposalSettings
+    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
     from kafkaframes.jobs.analyze.traffic import TrafficTask
-    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 
     name = str(path)
     megabytes = path.stat().st_size / 1e6
@@ -128,10 +128,10 @@ def measure_capture(path: Path) -> list[tuple[str, float, str]]:
         (
             "spec propose kip-636",
             lambda: sum(
-                weight.messages
-                for group, weight in weigh_share(
-                    WeighingTask(TrafficTask((name,)), ProposalSettings("kip-636"))
-                ).weights.items()
+                size_totals.messages
+                for group, size_totals in compare_share_sizes(
+                    ComparisonTask(TrafficTask((name,)), ProposalSettings("kip-636"))
+                ).totals_by_group.items()
                 if group.kind != "raised"
             ),
         ),

@@ -113,7 +113,7 @@ NOT_EXPORTED = {
     "client.record_futures.ThreadResults": "only producers create futures",
     "client.settings.ClientSettings": "users pass settings by keyword or as properties",
     "client.settings.ConsumerSettings": "users pass settings by keyword or as properties",
-    "jobs.analyze.outcome.WeighingResult": _PART,
+    "jobs.analyze.outcome.SizeComparison": _PART,
     "jobs.analyze.proposals.ProposalSettings": _PART,
     "jobs.analyze.records.RecordSizes": _PART,
     "jobs.audit.audit.AuditVerdict": _PART,

@@ -73,11 +73,11 @@ def test_operations_are_written_as_in_kafkas_tools(run, operation):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("acls create --allow-principal User:a", "name a resource"),
-        ("acls create --topic a", "name a principal"),
+        ("acls create --allow-principal User:a", "specify a resource"),
+        ("acls create --topic a", "specify a principal"),
         ("acls create --topic a --allow-principal User:a --operation reed", "operation 'reed' does not exist"),
         ("acls delete --yes", "all access rules would be deleted"),
-        ("quotas set producer_byte_rate=1", "name an entity"),
+        ("quotas set producer_byte_rate=1", "specify an entity"),
         ("quotas set producer_byte_rate=many --user a", "is not a number"),
         ("quotas set producer_byte_rate=inf --user a", "is not a finite number"),
         ("quotas set producer_byte_rate=1 producer_byte_rate=2 --user a", "producer_byte_rate is given twice"),
@@ -87,18 +87,21 @@ def test_operations_are_written_as_in_kafkas_tools(run, operation):
         ("acls delete --principal User: --yes", "principal 'User:' has no type"),
         ("acls create --topic a --allow-principal User:a --consumer", "--consumer needs --topic and --group"),
         ("acls create --group a --allow-principal User:a --producer", "--producer needs --topic or --transactional-id"),
-        ("acls create --topic a --group g --allow-principal User:a --producer", "no rules of type group"),
+        (
+            "acls create --topic a --group g --allow-principal User:a --producer",
+            "cannot be combined with resources of type group",
+        ),
         ("acls create --topic a --allow-principal User:a --idempotent", "--idempotent needs --producer"),
-        ("acls create --topic a --allow-principal User:a --producer --operation read", "leave --operation"),
-        ("acls create --topic a --allow-principal User:a --deny-principal User:b --producer", "--deny-principal out"),
+        ("acls create --topic a --allow-principal User:a --producer --operation read", "omit --operation"),
+        ("acls create --topic a --allow-principal User:a --deny-principal User:b --producer", "and --deny-principal"),
         ("topics reassign a:0=1 --cancel a:0", "a:0 has a new assignment and --cancel"),
         ("topics reassign a:0=1 a:0=2", "a:0 is given twice"),
         ("topics create a --config b=1 --config b=2", "b is given twice"),
         ("quotas delete --user nobody --yes", "user nobody has no quota at all"),
-        ("users set bob", "give --password-file"),
-        ("topics elect --type unclean", "can lose records: name the partitions"),
+        ("users set bob", "specify --password-file"),
+        ("topics elect --type unclean", "can lose records; specify the partitions"),
         ("topics reassign a:0=one", "must be node ids"),
-        ("transactions abort missing:0 --start-offset 0", "without a terminal, --yes"),
+        ("transactions abort missing:0 --start-offset 0", "without a terminal, confirm with --yes"),
     ],
 )
 def test_what_is_missing_or_unknown_is_named(run, words, message):
@@ -154,7 +157,7 @@ def test_an_open_transaction_is_shown_and_is_not_taken_for_a_hanging_one(run, se
         (row,) = rows_of(run, "transactions producers tx-topic:0")
         assert row["transaction_start_offset"] == 0
         assert rows_of(run, "transactions find-hanging tx-topic") == []
-        with pytest.raises(OptionError, match="it does not hang"):
+        with pytest.raises(OptionError, match="it is not hanging"):
             run("transactions abort tx-topic:0 --start-offset 0 --yes")
         with pytest.raises(OptionError, match="no open transaction that starts at offset 7"):
             run("transactions abort tx-topic:0 --start-offset 7 --yes")

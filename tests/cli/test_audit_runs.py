@@ -19,7 +19,7 @@ CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
 def test_the_old_logs_tell_removed_versions_with_guesses():
     result = ask("audit", LOGS / "broker-3.9.1-info-old-clients.log.gz", "--target", "4.0.1")
     assert re.search(r"^removed +billing-v09 .*\(Produce 1\)$", result.output, re.MULTILINE)
-    assert "one at level INFO has deprecated calls only" in result.output
+    assert "a request log at level INFO only has deprecated calls" in result.output
 
 
 def test_a_page_that_escapes_what_clients_say(tmp_path):

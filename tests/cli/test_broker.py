@@ -15,7 +15,7 @@ def test_an_address_is_a_port_or_a_host_and_a_port():
     assert _parse_address("8080", "--control") == ("127.0.0.1", 8080)
     assert _parse_address("[::1]:0", "--control") == ("::1", 0)
     for text in ("", "host:", "host:x", "65536", "host:٣"):
-        with pytest.raises(OptionError, match="--control takes PORT or HOST:PORT"):
+        with pytest.raises(OptionError, match="--control must be PORT or HOST:PORT"):
             _parse_address(text, "--control")
 
 
@@ -24,23 +24,25 @@ def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
     file.write_text("num.partitions=3\nlog.dirs=/data\nzookeeper.connect=z:2181\n")
     settings, unknown = _parse_settings(str(file), ("num.partitions=5",))
     assert (settings["num.partitions"], settings["log.dirs"], unknown) == ("5", "/data", ("zookeeper.connect",))
-    with pytest.raises(OptionError, match="a key that has a meaning here"):
+    with pytest.raises(OptionError, match="a supported broker setting"):
         _parse_settings(None, ("no.such.key=1",))
 
 
 def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
     broker_options = {"serve": (), "data_dir": str(tmp_path)}
-    assert "gone when it stops" in _describe_broker(Broker(), broker_options)[0]
+    assert "lost when the broker stops" in _describe_broker(Broker(), broker_options)[0]
     broker = Broker(data_dir=str(tmp_path / "own"), durability="fsync")
     lines = _describe_broker(broker, broker_options)
     assert f"data in {tmp_path}" in lines[0]
-    assert "on the disk" in lines[1]
-    assert _list_remarks(broker, ("zookeeper.connect",))[-1] == "without a meaning here: zookeeper.connect"
+    assert "flushed to disk" in lines[1]
+    assert (
+        _list_remarks(broker, ("zookeeper.connect",))[-1] == "settings without effect in this broker: zookeeper.connect"
+    )
 
 
 def test_an_address_that_is_none_is_refused_before_anything_listens():
     result = ask("broker", "--port", "0", "--control", "nowhere")
-    assert "--control takes PORT or HOST:PORT" in str(result.exception)
+    assert "--control must be PORT or HOST:PORT" in str(result.exception)
 
 
 def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):

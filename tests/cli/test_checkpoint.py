@@ -34,7 +34,7 @@ def test_where_a_query_stands(checkpoint):  # noqa: F811
 
 def test_a_first_micro_batch_in_flight_says_what_must_be_given(first_in_flight):  # noqa: F811
     assert read_checkpoint(first_in_flight).is_first_batch_in_flight
-    assert 'give startingOffsets={"in": {"0": 0, "1": 0}}' in call("show", str(first_in_flight))
+    assert 'set startingOffsets={"in": {"0": 0, "1": 0}}' in call("show", str(first_in_flight))
     assert json.loads(call("show", str(first_in_flight), "--json"))["done"] == -1
 
 

@@ -22,8 +22,8 @@ def test_a_format_is_a_target_too(tmp_path):
     assert "done before" in run("convert", old, "--record-format", "v2", "--to", tmp_path / "out").output
     for wrong, message in (
         (("--to", tmp_path / "new"), "give --record-format: v0, v1, v2"),
-        (("--to", "v2"), "give --to DIR"),
-        (("--to", "v2", "--to", "a", "--to", "b"), "give --to DIR once, not a, b"),
+        (("--to", "v2"), "specify --to DIR"),
+        (("--to", "v2", "--to", "a", "--to", "b"), "specify --to DIR once, not a, b"),
     ):
         with pytest.raises(OptionError, match=message):
             run("convert", old, *wrong)

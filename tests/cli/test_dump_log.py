@@ -53,14 +53,14 @@ def test_what_is_wanted(log_dir, arguments, offsets):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "no files are named"),
+        ([], "the files are missing"),
         (["/no/such/place"], "no such file"),
         ([str(LOGS), "-f", "%q"], "unknown '%q'"),
         ([str(LOGS), "--offset", "later"], "no offset"),
         ([str(LOGS), "--start", "soon"], "not a time"),
         ([str(LOGS), "--key-regex", "("], "not a regular expression"),
-        ([str(LOGS), "-J", "--format", "csv"], "one of --format, -f and -J"),
-        ([str(LOGS), "--style", "latest"], "no Kafka version"),
+        ([str(LOGS), "-J", "--format", "csv"], "--format, -f and -J cannot be combined"),
+        ([str(LOGS), "--style", "latest"], "is not a Kafka version"),
         ([str(LOGS), "--output", "/no/such/place"], "cannot be written"),
     ],
 )
@@ -102,7 +102,7 @@ def test_internal_topics_in_words():
     assert "key: transaction_metadata::transactionalId=" in output
     output = run(str(case / "__cluster_metadata-0"), "--cluster-metadata-decoder")
     assert 'LeaderChange: {"version":0,"leaderId":1,' in output
-    with pytest.raises(OptionError, match="one decoder"):
+    with pytest.raises(OptionError, match="decoders cannot be combined"):
         run(str(case), "--offsets-decoder", "--cluster-metadata-decoder")
 
 

@@ -15,7 +15,7 @@ def test_it_says_what_it_has_written_and_refuses_a_directory_in_use(tmp_path, mo
     assert output.splitlines() == [
         "  12,345  messages.jsonl.gz",
         "       7  varints.jsonl",
-        f"written into {tmp_path / 'out'}: README.md explains them",
+        f"the vectors were written to {tmp_path / 'out'}; its README.md describes them",
     ]
     (tmp_path / "mine").write_text("")
     assert isinstance(ask("vectors", tmp_path).exception, OptionError)

@@ -29,7 +29,7 @@ def test_filters_and_options(tmp_path):
         ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "topic order does not exist"),
         ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
         ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "not a time"),
-        ([SHOP, "--to", "{tmp}"], "holds other files"),
+        ([SHOP, "--to", "{tmp}"], "the directory has other files"),
     ],
 )
 def test_mistakes_are_told(arguments, message, tmp_path):

@@ -41,8 +41,8 @@ def test_resets_as_kafka_consumer_groups_has_them(run, tmp_path):
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("groups reset g --to-earliest", "choose topics: --topic TOPIC or --all-topics"),
-        ("groups reset g --all-topics", "choose one of"),
+        ("groups reset g --to-earliest", "specify topics with --topic TOPIC or --all-topics"),
+        ("groups reset g --all-topics", "specify one of"),
         ("groups reset g", "nothing to reset"),
         ("groups reset g t=1", "TOPIC:PARTITION"),
     ],

@@ -22,13 +22,13 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
         ("infos", "did you mean info"),
         ("Verfy", "did you mean verify"),
         ("dumplog", "did you mean dump-log?"),
-        ("xyzzy", "there are info"),
+        ("xyzzy", "expected one of info"),
     ],
 )
 def test_a_misspelt_command_is_answered_with_the_nearest(typed_command, hint):
     result = CliRunner().invoke(cli, [typed_command, "x"])
     assert result.exit_code == 2
-    assert f"no command {typed_command}: " in result.stderr
+    assert f"unknown command {typed_command}: " in result.stderr
     assert hint in result.stderr
 
 

@@ -19,7 +19,7 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 def test_a_file_that_is_none_of_a_logs_is_an_error():
     result = CliRunner().invoke(cli, ["dump-log", "/etc/passwd"])
     assert result.exit_code != 0
-    assert "neither a segment, an index nor a snapshot" in str(result.exception)
+    assert "is not a segment, an index or a snapshot" in str(result.exception)
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "report"])

@@ -37,7 +37,7 @@ def test_records_in_the_format_of_old_clients(run):
         ("produce t -K :", b"no key\n", "line 1 has no ':' .*; nothing is written"),
         ("produce t --format jsonl", b"{]\n", "line 1 is not a record"),
         ("produce t --format jsonl", b'{"value": 5}\n', "line 1 is not a record"),
-        ("produce t --format parquet", None, "name it"),
+        ("produce t --format parquet", None, "requires a file"),
         ("produce t -X linger.mss=1", b"", "did you mean linger.ms"),
     ],
 )

@@ -178,7 +178,7 @@ def test_reset_of_a_group_whose_members_are_at_work_says_what_to_do(broker, prot
         while not consumer.poll(60_000):
             pass
         consumer.commit()
-        with pytest.raises(OptionError, match=rf"group {group} is active .*billing.*stop its consumers"):
+        with pytest.raises(OptionError, match=rf"group {group} is active .*billing.*Stop its consumers"):
             run(broker, "groups", "reset", group, "money:0=0")
         assert consumer.committed([TopicPartition("money", 0)])[TopicPartition("money", 0)].offset > 0
         assert "would be at 0" in run(broker, "groups", "reset", group, "money:0=0", "--dry-run")

@@ -32,7 +32,7 @@ def log(tmp_path):
 def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
     result = run(log, "--to", tmp_path / "out", "--index-interval-bytes", 1024)
     assert result.exit_code == 0, result.output
-    assert "no records left of the offsets 419 to 428" in result.output
+    assert "the offsets 419 to 428 have no records after the repair" in result.output
     report = verify(discover(str(tmp_path / "out")))
     assert (report.is_sound, report.batches) == (True, 198)  # one of 199 is gone; Kafka keeps 192
     assert not (tmp_path / "out" / ".kafka_cleanshutdown").exists()
@@ -42,7 +42,7 @@ def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
 def test_the_records_that_were_read_and_written_are_counted(log, tmp_path, how):
     result = run(log, "--to", tmp_path / "out", *how)
     record_count = verify(discover(str(tmp_path / "out"))).records
-    assert f"{record_count:,} records read, {record_count:,} written: those of all good batches" in result.output
+    assert f"{record_count:,} records read, {record_count:,} written from all valid batches" in result.output
     again = json.loads(run(log, "--to", tmp_path / "out", *how, "--json").output)
     assert sum(one["records_written"] for one in again["partitions"]) == record_count
 
@@ -94,7 +94,7 @@ def test_a_directory_that_a_broker_has_open_is_refused(log):
         broker.stdout.readline()
         result = run(log, "--dry-run")
         broker.communicate("stop\n")
-    assert "a broker has this directory open" in str(result.exception)
+    assert "a broker is using this directory" in str(result.exception)
     assert run(log, "--dry-run").exit_code == 0
 
 

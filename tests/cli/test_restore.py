@@ -36,7 +36,7 @@ def test_a_plan_is_shown_and_nothing_written(tmp_path):
     assert "nothing was written" in result.output
     assert ran(EXAMPLE, "--dry-run").output == result.output
     assert list(tmp_path.iterdir()) == []
-    assert "give --to DIR" in str(ran(EXAMPLE).exception)
+    assert "specify --to DIR" in str(ran(EXAMPLE).exception)
 
 
 def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):

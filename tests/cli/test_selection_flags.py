@@ -132,7 +132,7 @@ def test_consume_reads_several_topics_by_name_and_pattern():
             ((), "no topics; expected TOPIC or --topic"),
             (("order-*",), r"no topic order-\*: did you mean orders-"),
             (("orders-*", "-p", "7"), "no selected topic has the partition 7"),
-            (("users", "-p", "7"), "topic users has no partition 7, it has 1"),
+            (("users", "-p", "7"), "topic users does not have partition 7; it has 1"),
         ):
             with pytest.raises(OptionError, match=message):
                 consume(*flags)

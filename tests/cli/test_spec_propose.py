@@ -19,12 +19,12 @@ def test_kip_636_by_client():
     text = ask("spec", "propose", "kip-636", CAPTURE, "--by", "client").output
     assert "Metadata 13 response" in text
     assert "Persister-client-1" in text
-    assert "79 sizes checked against the wire, 0 differ" in text
+    assert "79 sizes compared with the recorded bytes, 0 differ" in text
 
 
 def test_a_request_log_has_no_sizes_and_the_command_says_so():
     text = ask("spec", "propose", "kip-636", LOG).output
-    assert "0 sizes checked against the wire" in text
+    assert "0 sizes compared with the recorded bytes" in text
     assert "not raised: 2 messages\n  2 x field nodeId" in text
 
 
@@ -61,7 +61,7 @@ def test_without_traffic_the_specs_are_compared():
     ("arguments", "reason"),
     [
         (["nowhere", CAPTURE], "no such file or directory"),
-        (["kip-636", CAPTURE, "--value", "A.B=1"], "kip-636 adds no field"),
+        (["kip-636", CAPTURE, "--value", "A.B=1"], "kip-636 does not add fields"),
         (["kip-636", CAPTURE, "--ports", "x"], "must be numbers"),
         (["kip-636", CAPTURE, "--scale", "nowhere.csv"], "--scale: no such file or directory (at nowhere.csv)"),
     ],

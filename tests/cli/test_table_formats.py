@@ -83,10 +83,10 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("form", "flags", "message"),
     [
-        ("delta", ("--catalog", "x"), "--catalog is for an Iceberg table"),
-        ("delta", ("--table", "a.b"), "--table is for an Iceberg table"),
-        ("delta", ("--continuous", "--overwrite"), "cannot be set with --continuous"),
-        ("delta", ("--mode", "latest", "--overwrite"), "cannot be set with --mode latest"),
+        ("delta", ("--catalog", "x"), "--catalog requires the format iceberg"),
+        ("delta", ("--table", "a.b"), "--table requires the format iceberg"),
+        ("delta", ("--continuous", "--overwrite"), "cannot be combined with --continuous"),
+        ("delta", ("--mode", "latest", "--overwrite"), "cannot be combined with --mode latest"),
         ("iceberg", ("--table", "noname"), "NAMESPACE.NAME"),
         ("iceberg", ("--catalog", "not-configured"), "--catalog not-configured"),
         ("delta", ("--start", "latest"), "cannot start at latest"),
@@ -113,9 +113,9 @@ def test_overwrite_replaces_the_content_in_one_commit(tmp_path):
 def test_a_directory_with_other_files_is_refused(form, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("")
-    assert "holds other files, and no table" in refusal_of(SHOP, "--to", form, tmp_path / "mine")
+    assert "the directory has other files, but no table" in refusal_of(SHOP, "--to", form, tmp_path / "mine")
     kafkaframes.export_log(SHOP, tmp_path / "files", topics="payments")
-    assert "holds other files" in refusal_of(SHOP, "--to", form, tmp_path / "files")
+    assert "the directory has other files" in refusal_of(SHOP, "--to", form, tmp_path / "files")
 
 
 def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
@@ -125,7 +125,7 @@ def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
     stray = place / "topic=payments" / "partition=0" / f"{0:020}-aa-feedbeef.parquet"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"half")
-    assert "1 file of runs that were killed" in ask(SHOP, "--to", "delta", place).output
+    assert "1 file of killed runs" in ask(SHOP, "--to", "delta", place).output
     assert not stray.exists()
 
 

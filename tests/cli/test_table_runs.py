@@ -51,15 +51,15 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
     [
         (("--mode", "avro"), "--schema FILE or --registry URL"),
         (("--mode", "protobuf"), "--schema FILE or --registry URL"),
-        (("--registry", "http://x"), "mode raw keeps values as they are"),
+        (("--registry", "http://x"), "cannot be combined with raw values"),
         (("--mode", "json", "--registry", "ftp://x"), "http://HOST:PORT"),
-        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "only one of"),
-        (("--mode", "json", "--subject", "y"), "--subject is for --registry"),
-        (("--mode", "json", "--message", "y"), "--message is for protobuf"),
-        (("--mode", "json", "--value", "json"), "--value is for --mode latest"),
+        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "--schema and --registry cannot be combined"),
+        (("--mode", "json", "--subject", "y"), "--subject requires --registry"),
+        (("--mode", "json", "--message", "y"), "--message requires --mode=protobuf"),
+        (("--mode", "json", "--value", "json"), "--value requires --mode=latest"),
         (("--mode", "json", "--schema", "nowhere.json"), "--schema: no such file or directory (at nowhere.json)"),
         (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
-        (("--catalog", "c"), "--catalog is for an Iceberg table"),
+        (("--catalog", "c"), "--catalog requires the format iceberg"),
         (("--topic", "x"), "--topic is for a log directory"),
         (("--internal-topics",), "--internal-topics is for a log directory"),
         (("--key-file", "k.pem"), "--key-file is for a log directory"),
@@ -101,7 +101,7 @@ def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monk
 
 def test_parquet_files_have_no_latest(tmp_path):
     message = run_refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
-    assert "those of Delta and Iceberg tables can" in message
+    assert "requires the format delta or iceberg" in message
 
 
 def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
@@ -112,7 +112,7 @@ def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
 
 
 def test_a_second_run_without_the_mode_names_the_option(broker, topic, tmp_path):
-    """Previously the error said that the table has lost the column value."""
+    """Previously the error said that the column value was removed from the table."""
     send(broker, topic, as_json(ORDERS[:2]))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
     run_json(*flags, "--mode", "json")

@@ -128,5 +128,5 @@ def test_pieces_that_end_within_a_character_are_shown_whole(monkeypatch):
 
 
 def test_an_arrow_stream_is_not_written_to_a_terminal(log, monkeypatch):
-    with pytest.raises(OptionError, match="no text for a terminal"):
+    with pytest.raises(OptionError, match="cannot be printed on a terminal"):
         on_a_terminal(monkeypatch, lambda: cli.main(["dump-log", str(log), "--format", "arrow"], standalone_mode=False))

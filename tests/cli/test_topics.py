@@ -33,7 +33,7 @@ def test_an_offset_that_is_not_one_is_refused(run):
 
 def test_without_a_terminal_a_deletion_names_the_flag(run):
     run("topics create kept --partitions 1")
-    with pytest.raises(OptionError, match="nothing is deleted: without a terminal, --yes confirms it"):
+    with pytest.raises(OptionError, match="nothing was deleted; without a terminal, confirm with --yes"):
         run("topics delete kept", stdin=b"")
     assert "kept" in run("topics list").output
     run("topics delete kept", stdin=b"y\n")

@@ -15,5 +15,5 @@ def test_settings_are_shown_and_changed(run):
 
 def test_a_topic_without_settings_of_its_own_has_defaults_only(run):
     run("topics create plain --partitions 1")
-    assert run("configs show topic plain").output == "topic plain has defaults only; --all shows them\n"
+    assert run("configs show topic plain").output == "topic plain only has default settings; use --all to show them\n"
     assert json.loads(run("configs show topic plain --json").output) == []

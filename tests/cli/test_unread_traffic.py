@@ -82,7 +82,7 @@ def test_an_audit_of_nothing_is_never_fine(name, tmp_path):
     assert as_json.stdout.splitlines()[1] == ' "judged": "nothing",'
     text = ask("audit", path)
     assert text.exit_code == 5
-    assert text.stdout.splitlines()[0].startswith("Judged: nothing. No request or record in the input could be read")
+    assert text.stdout.splitlines()[0].startswith("Judged: nothing. No request or record of the input could be read")
     assert "fine" not in text.stdout
     page = tmp_path / "x.html"
     assert ask("audit", path, "-o", page).exit_code == 5
@@ -95,7 +95,7 @@ def test_redact_and_report_of_nothing_have_the_status_of_damage(name, tmp_path):
     path, out, page = write(tmp_path, NOTHING[name]), tmp_path / "out.pcapng", tmp_path / "out.html"
     redact_result = ask("redact", path, "-o", out)
     assert (redact_result.exit_code, out.exists()) == (1, True)
-    assert "no call of Kafka's was found" in redact_result.stderr
+    assert "the input has no Kafka calls" in redact_result.stderr
     report_result = ask("report", path, "-o", page)
     assert report_result.exit_code == 1
     assert "Judged: nothing." in report_result.stdout
@@ -150,7 +150,7 @@ def test_a_verdict_keeps_its_status_where_only_part_was_judged(tmp_path):
 
 def test_other_packets_are_a_note(tmp_path):
     text = ask("audit", write(tmp_path, ALL["other protocols"])).stdout
-    assert "note: not read, and not needed: 1 packet: ethertype 0x0806 (ARP)" in text
+    assert "note: not read, because the verdict does not depend on it: 1 packet: ethertype 0x0806 (ARP)" in text
     assert "1 connection: another protocol over TCP" in text
 
 

@@ -65,7 +65,7 @@ def test_the_sizes_of_a_proposal_are_those_of_the_command(tmp_path):
     )
     assert page.read_text().lower().startswith("<!doctype html")
     assert len(result.lines) > 0
-    with pytest.raises(OptionError, match="`values`: kip-636 adds no field"):
+    with pytest.raises(OptionError, match="`values`: proposal kip-636 does not add fields"):
         kafkaframes.measure_proposal("kip-636", values=["MetadataResponse.X=1"])
     with pytest.raises(OptionError, match=r"no such|does not exist"):
         kafkaframes.measure_proposal(tmp_path / "missing", CAPTURE)

@@ -30,7 +30,7 @@ def first_in_flight(checkpoint):
     ("settings", "message"),
     [
         ({"target": "delta"}, "unknown format 'delta'; expected kafka, kafka-topic"),
-        ({"target": "kafka", "topics": {"other": "x"}}, "no topic other in the checkpoint; there are in"),
+        ({"target": "kafka", "topics": {"other": "x"}}, "unknown topic other; the checkpoint has in"),
     ],
 )
 def test_checkpoints_that_cannot_be_converted_are_rejected(checkpoint, tmp_path, settings, message):

@@ -115,9 +115,9 @@ def test_a_dump_is_limited_to_a_selection(two_partitions, settings, offsets):
         ({"pattern": "%x"}, "unknown '%x' in the format"),
         ({"offsets": ["5"], "start": 1}, "`offsets` cannot be combined with `start` and `end`"),
         ({"offsets": ["x"]}, "no offset: 'x'"),
-        ({"decoder": "offset"}, "`decoder` is offsets, transaction-log"),
+        ({"decoder": "offset"}, "`decoder` must be one of offsets, transaction-log"),
         ({"kinds": ["logs"]}, "`kinds` is 'logs'; expected log or checkpoint"),
-        ({"style": "old"}, "no Kafka version: 'old'"),
+        ({"style": "old"}, "'old' is not a Kafka version"),
         ({"max_bytes": -1}, "`max_bytes` must be at least 0, not -1"),
         ({"topics": "x"}, "no topic x"),
         ({"start": {"t": {0: 1}}}, "`start` requires an offset for t-1"),
@@ -135,7 +135,7 @@ def test_paths_without_a_log_are_rejected_by_the_call(tmp_path):
     for paths, message in (
         (tmp_path / "missing", "no such"),
         (tmp_path / "empty", "contains no Kafka log directory"),
-        ([tmp_path / "notes.txt"], "neither a segment, an index nor a snapshot"),
+        ([tmp_path / "notes.txt"], "is not a segment, an index or a snapshot"),
     ):
         with pytest.raises(LogDirError, match=message):
             kafkaframes.dump_log(paths)
@@ -230,7 +230,7 @@ def test_a_followed_log_returns_appended_records_and_can_be_closed(two_partition
 def test_a_key_is_proven_gone_only_if_every_record_was_read(two_partitions):
     result = kafkaframes.prove_key_gone(two_partitions, b"k9")
     assert (result.report.is_gone, result.report.files, str(result)) == (
-        True, 2, "gone: no record has the key; 2 files were read"
+        True, 2, "proven gone: no record has the key; 2 files were read"
     )  # fmt: skip
     proof = kafkaframes.prove_key_gone([two_partitions / "t-0", two_partitions / "t-1"], b"k3")
     assert [offset for _, offset in proof.report.records] == [3, 3]

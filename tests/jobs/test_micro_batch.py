@@ -30,12 +30,12 @@ def change_mark(**values) -> StreamBatch:
         ({"batch_id": 9, "begins": (line(p0=20, p1=7, p2=0),), "ends": (line(p0=30),)}, None),
         ({"query_id": "new", "batch_id": 0}, "query q has written micro-batch 4 from the same checkpoint"),
         ({"batch_id": 3}, "micro-batch 4 was written after it"),
-        ({"ends": (line(p0=25, p1=7),)}, r"ends elsewhere \(in-0: offset 20 there, 25 here\)"),
-        ({"ends": (line(p0=20),)}, r"ends elsewhere \(in-1: offset 7 there, none here\)"),
-        ({"begins": (line(p0=11),)}, "begins elsewhere"),
-        ({"ends": (*MARK.ends, line(p0=1))}, "ends elsewhere"),
+        ({"ends": (line(p0=25, p1=7),)}, r"ends at other offsets \(in-0: offset 20, and 25 in this run\)"),
+        ({"ends": (line(p0=20),)}, r"ends at other offsets \(in-1: offset 7, and none in this run\)"),
+        ({"begins": (line(p0=11),)}, "begins at other offsets"),
+        ({"ends": (*MARK.ends, line(p0=1))}, "ends at other offsets"),
         ({"ends": None}, "are unknown"),
-        ({"sink": "sink, topic other"}, "was written to sink, topic out, and this one is for sink, topic other"),
+        ({"sink": "sink, topic other"}, "was written to sink, topic out, but this one is for sink, topic other"),
         ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins in in-0 at offset 19, .* up to 20"),
     ],
 )
@@ -59,7 +59,7 @@ def test_offsets_of_very_many_partitions_are_stored_as_digests():
     stored_mark = StreamBatch.from_json("q", large.as_json())
     assert len(json.dumps(large.as_json())) < 1_000
     assert explain_conflict(stored_mark, large) is None
-    assert "ends elsewhere" in explain_conflict(
+    assert "ends at other offsets" in explain_conflict(
         stored_mark, change_mark(begins=(line(p0=1),), ends=(many.replace("1000000000", "7", 1),))
     )
 

@@ -67,7 +67,7 @@ def test_a_redacted_capture_has_the_calls_without_names(tmp_path):
     assert 0 < after <= before
     assert b"raw-client" in CAPTURE.read_bytes()
     assert b"raw-client" not in target.read_bytes()
-    with pytest.raises(OptionError, match=r"`to` .*shared\.pcapng: exists already"):
+    with pytest.raises(OptionError, match=r"`to` .*shared\.pcapng: already exists"):
         kafkaframes.redact_capture(CAPTURE, target)
     kept_names = tmp_path / "names.pcapng"
     kafkaframes.redact_capture(CAPTURE, kept_names, keep_client_ids=True)

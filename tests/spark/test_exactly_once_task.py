@@ -117,7 +117,7 @@ def test_a_task_killed_while_it_holds_a_lease_fails_the_batch(broker, options):
         task.wait(60)
         is_killed.set()
     with pytest.raises(
-        KafkaframesError, match=r"task 0 was lost while it wrote to .*: it is not known how much was written"
+        KafkaframesError, match=r"task 0 was lost while it wrote to .*: the number of written records is unknown"
     ):
         ledger.verify_acknowledged({})
     write_again(options)

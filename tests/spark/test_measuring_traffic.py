@@ -8,8 +8,8 @@ import pytest
 
 from kafkaframes.jobs.analyze.outcome import merge_outcomes
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 from kafkaframes.jobs.analyze.traffic import TrafficTask, measure_records
-from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.spark.runtime.jobs import run_on_spark
 
 DATA = Path(__file__).parent.parent / "data"
@@ -33,7 +33,7 @@ def test_shares_measured_by_workers_add_up(spark):
 @pytest.mark.parametrize("name", ["kip-636", "tag-header"])
 def test_shares_weighed_by_workers_add_up(spark, name):
     question = ProposalSettings(name, by=("client",))
-    work = [WeighingTask(TrafficTask(FILES, share, 2), question) for share in range(2)]
-    whole = weigh_share(WeighingTask(TrafficTask(FILES), question))
-    assert len(whole.weights) > 40
-    assert merge_outcomes(run_on_spark(spark, weigh_share, work)) == whole
+    work = [ComparisonTask(TrafficTask(FILES, share, 2), question) for share in range(2)]
+    whole = compare_share_sizes(ComparisonTask(TrafficTask(FILES), question))
+    assert len(whole.totals_by_group) > 40
+    assert merge_outcomes(run_on_spark(spark, compare_share_sizes, work)) == whole

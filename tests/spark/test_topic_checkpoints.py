@@ -49,7 +49,7 @@ def test_a_checkpoint_restored_from_an_older_copy(spark, servers, tmp_path):  # 
     rows += produce(servers, 40, 60)
     shutil.rmtree(tmp_path / "checkpoint")
     copy.rename(tmp_path / "checkpoint")
-    check_refusal(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
+    check_refusal(spark, servers, tmp_path / "checkpoint", "ends at other offsets")
     run(spark, servers, tmp_path / "checkpoint", onForeignMarker="skip")
     assert sorted(values(servers, "out")) == sorted(rows)
     with pytest.raises(kafkaframes.errors.OptionError, match="Aggregate in the query keeps state"):
@@ -78,7 +78,7 @@ def test_a_checkpoint_copied_to_two_queries(spark, servers, tmp_path):  # noqa: 
     rows += produce(servers, 40, 60)
     run(spark, servers, copy)
     rows += produce(servers, 60, 80)
-    check_refusal(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
+    check_refusal(spark, servers, tmp_path / "checkpoint", "ends at other offsets")
 
 
 def test_source_options_changed_between_restarts(spark, servers, tmp_path):  # noqa: F811
@@ -89,7 +89,7 @@ def test_source_options_changed_between_restarts(spark, servers, tmp_path):  # n
         (checkpoint / "commits" / name).unlink()
     changes = {"maxOffsetsPerTrigger": "7", "startingOffsets": "latest", "minPartitions": "4"}
     check_refusal(
-        spark, servers, checkpoint, "was written to sink, topic out, and this one is for sink, topic in", topic="in"
+        spark, servers, checkpoint, "was written to sink, topic out, but this one is for sink, topic in", topic="in"
     )
     rows += produce(servers, 40, 60)
     run(spark, servers, checkpoint, reading=changes)

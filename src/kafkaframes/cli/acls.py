@@ -61,14 +61,14 @@ _pattern_option = click.option(
     type=click.Choice(("literal", "prefixed")),
     default="literal",
     show_default=True,
-    help="literal: names are complete. prefixed: names are prefixes.",
+    help="literal: the names are complete names; prefixed: the names are prefixes.",
 )
 _filter_pattern_option = click.option(
     "--resource-pattern-type",
     type=click.Choice(("any", "match", "literal", "prefixed")),
     default="any",
     show_default=True,
-    help="Pattern type of the rules. match: all rules that apply to the resource.",
+    help="Pattern type of the rules to select; match: all rules that apply to the resource.",
 )
 
 
@@ -106,10 +106,14 @@ def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
 @click.option(
     "--operation", "operations", multiple=True, metavar="NAME", help="read, write, describe, ...  [default: all]"
 )
-@click.option("--producer", is_flag=True, help="The operations that a producer needs on --topic, --transactional-id.")
-@click.option("--consumer", is_flag=True, help="The operations that a consumer needs on --topic and --group.")
 @click.option(
-    "--idempotent", is_flag=True, help="With --producer: idempotent writes, which only brokers before 2.8 check."
+    "--producer", is_flag=True, help="Allow the operations that a producer needs on --topic and --transactional-id."
+)
+@click.option("--consumer", is_flag=True, help="Allow the operations that a consumer needs on --topic and --group.")
+@click.option(
+    "--idempotent",
+    is_flag=True,
+    help="With --producer: also allow idempotent writes, which only brokers before 2.8 check.",
 )
 @_principals_option("--allow-principal", "allowed_principals", "Principal to allow.")
 @_principals_option("--deny-principal", "denied_principals", "Principal to deny.")
@@ -131,9 +135,9 @@ def create_acls(connect: Connect, **flags: Any) -> None:
         (name, "deny") for name in flags["denied_principals"]
     ]
     if not resources:
-        raise OptionError("name a resource: --topic, --group, --cluster, --transactional-id, ...")
+        raise OptionError("specify a resource: --topic, --group, --cluster, --transactional-id, ...")
     if not principals:
-        raise OptionError("name a principal: --allow-principal or --deny-principal")
+        raise OptionError("specify a principal: --allow-principal or --deny-principal")
     rules = [
         AclBinding(kind, name, principal, operation, permission, host, pattern)
         for kind, name, operation, pattern in _list_operations(resources, flags)
@@ -163,7 +167,7 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
         return [(kind, name, operation, pattern) for (kind, name), operation in product(resources, operations)]
     if flags["operations"] or flags["denied_principals"]:
         raise OptionError(
-            "--producer and --consumer choose operations to allow; leave --operation, --deny-principal out"
+            "--producer and --consumer select the operations to allow; omit --operation and --deny-principal"
         )
     kinds = {kind for kind, _ in resources}
     if "consumer" in roles and not {"topic", "group"} <= kinds:
@@ -172,7 +176,9 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
         raise OptionError("--producer needs --topic or --transactional-id")
     unused_flags = kinds - {kind for role in roles for kind in _OPERATIONS_BY_ROLE[role]}
     if unused_flags:
-        raise OptionError(f"--{' and --'.join(roles)} need no rules of type {', '.join(sorted(unused_flags))}")
+        raise OptionError(
+            f"--{' and --'.join(roles)} cannot be combined with resources of type {', '.join(sorted(unused_flags))}"
+        )
     rules = [
         (kind, name, operation, pattern)
         for role in roles
@@ -199,7 +205,7 @@ def _to_operation(text: str) -> str:
 @_filter_pattern_option
 @_principals_option("--principal", "principals", "Select the rules of this principal.")
 @click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")
-@add_confirmation("Delete the access rules that match?")
+@add_confirmation("Delete the matching access rules?")
 @as_json_option
 def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """Delete the access rules that match, and print them. A resource or a principal is required."""

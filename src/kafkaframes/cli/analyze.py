@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
 @ports_option
 @specs_option
-@make_json_option("One JSON object for each source: log, produced, fetched.")
+@make_json_option("Print one JSON object for each source: log, produced, fetched.")
 @spark_option
 @workers_option
 @add_budget_option
@@ -46,14 +46,14 @@ def print_record_sizes(
     on_spark: bool,
     jobs: int | None,
 ) -> None:
-    """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
+    """Print the bytes of each field of records in the record formats 0, 1 and 2.
 
-    INPUT is a log, a partition directory, segments, or a capture: then records produced and records fetched have a
-    table each. Records of every format are measured, uncompressed; those of formats 0 and 1 are laid out in format 2 as
-    `convert` writes them. Formats 0 and 1 write each length in four bytes, format 2 as a varint; it has one header a
-    batch instead of fields in each message.
+    INPUT is a log, a partition directory, segments, or a capture. For a capture, produced and fetched records have
+    separate tables. Records of all formats are measured without compression. Records of formats 0 and 1 are measured in
+    format 2 as `convert` writes them. Formats 0 and 1 write each length in four bytes. Format 2 writes lengths as
+    varints, and has one header per batch instead of fields in each message.
 
-    Exit status: 0, 1 when part of a capture could not be read (see standard error).
+    Exit status: 0, or 1 if a part of a capture could not be read (see standard error).
     """
     from kafkaframes.jobs.analyze.measure import measure_records, split_sources
 
@@ -91,30 +91,32 @@ def _format_row(name: str, sizes: list[int], records: int) -> list[str]:
 def _summary_text(totals: list[int], records: int, batches: int, left_out: int) -> str:
     if not records:
         return (
-            f"no record can be measured; {count_text(left_out, 'batch', 'batches')} "
-            "left out (control batches, LogAppendTime, damage)"
+            f"no records can be measured; {count_text(left_out, 'batch', 'batches')} omitted (control batches, "
+            "LogAppendTime, damage)"
         )
     saved_texts = [
-        f"{100 * (older_format_bytes - totals[2]) / older_format_bytes:.1f} % against format {number}"
+        f"{100 * (older_format_bytes - totals[2]) / older_format_bytes:.1f} % compared to format {number}"
         for number, older_format_bytes in enumerate(totals[:2])
     ]
     return (
         f"{count_text(records, 'record')} in {count_text(batches, 'batch', 'batches')}: "
-        f"format 2 saves {' and '.join(saved_texts)}, uncompressed; "
-        f"{count_text(left_out, 'batch', 'batches')} left out (control batches, LogAppendTime, damage)"
+        f"format 2 saves {' and '.join(saved_texts)}, without compression; "
+        f"{count_text(left_out, 'batch', 'batches')} omitted (control batches, LogAppendTime, damage)"
     )
 
 
 @click.command("tag-header")
-@click.option("--length", "lengths", type=int, multiple=True, help="Length of a value in bytes (may be repeated).")
-@click.option("--tag", "tags", type=int, multiple=True, help="Number of a tag (may be repeated).")
-@click.option("--message", "names", multiple=True, help="Only this message (may be repeated); default: the catalog.")
+@click.option("--length", "lengths", type=int, multiple=True, help="Length of a value, in bytes; repeatable.")
+@click.option("--tag", "tags", type=int, multiple=True, help="Number of a tag; repeatable.")
+@click.option(
+    "--message", "names", multiple=True, help="Message to measure; repeatable. Default: all messages of the catalog."
+)
 @click.option(
     "--text-bytes",
     type=click.IntRange(0, 2**20),
-    help="How long strings and bytes are taken to be; arrays have one element. Default: as in other examples, 10.",
+    help="Assumed length of strings and bytes; arrays have one element. Default: 10.",
 )
-@make_json_option("One JSON object a line.")
+@make_json_option("Print one JSON object per line.")
 def print_tag_header_sizes(
     lengths: tuple[int, ...],
     tags: tuple[int, ...],
@@ -122,11 +124,12 @@ def print_tag_header_sizes(
     text_bytes: int | None,
     as_json: bool,
 ) -> None:
-    """Print the sizes of the draft's interleaved tag header beside the two varints that were adopted.
+    """Compare the size of KIP-482's header of tagged fields, two varints, with the interleaved header of its draft.
 
-    Three tables: the header for chosen lengths and tags; every tagged field of the catalog at its newest
-    version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
-    no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
+    The first table shows the header for chosen lengths and tags, the second all tagged fields of the catalog at their
+    newest versions, and the third whole messages. The third table also has the alternatives that KIP-482 rejects:
+    escape bytes (an empty tag section takes no byte), and tagging all fields. For recorded traffic, use kafkaframes
+    spec propose tag-header.
     """
     from kafkaframes.jobs.analysis_functions import analyze_tag_headers
     from kafkaframes.jobs.analyze import scale
@@ -142,7 +145,7 @@ def print_tag_header_sizes(
 
 
 def _print_headers(headers: Sequence[HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:
-    click.echo("Header in bytes, interleaved/adopted (* the draft's is smaller)\n")
+    click.echo("Size of the header in bytes, interleaved/adopted (* the draft's header is smaller)\n")
     cells = iter(headers)
     rows = [[str(length), *(_pair(next(cells)) for _ in tags)] for length in lengths]
     print_table(["length", *(f"tag {tag}" for tag in tags)], rows)
@@ -178,7 +181,7 @@ def _print_tagged_fields(fields: Sequence[TaggedField]) -> None:
 def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> None:
     from kafkaframes.jobs.analyze.scale import SCHEMES
 
-    click.echo("\nWhole messages in bytes, one element in each array\n")
+    click.echo("\nSize of whole messages in bytes, with one element in each array\n")
     rows = [
         [f"{message_size.message} {message_size.version}", has_tags, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
         for message_size in (sizes if is_each_printed else ())

@@ -15,19 +15,22 @@ from kafkaframes.jobs.settings import AuditSettings
 @click.command("audit")
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
 @add_settings_flags(AuditSettings)
-@click.option("-o", "--output", metavar="FILE", help="Write to a file: a page (.html), JSON (.json), else text.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="File to write: a page (.html), JSON (.json), or text (other names)."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, as_json: bool, **flags: Any) -> None:
-    """Audit clients and logs before an upgrade: which API versions and record formats the new release removed.
+    """Find the clients and logs that use API versions or record formats which a new Kafka release has removed.
 
-    INPUT is a capture (pcap, pcapng), a broker's request log, a directory of these, or a log directory. Several make
-    one audit. Verdicts: fine, unknown, deprecated, removed; a line for each client that is not fine.
+    INPUT is a capture (pcap, pcapng), a broker's request log, a directory of these, or a log directory. Several inputs
+    are audited together. The verdicts are fine, unknown, deprecated and removed; the output has a line for each client
+    that is not fine.
 
-    If part of the input could not be read, the first line says what (JSON: judged and unread).
+    If a part of the input could not be read, the first line describes it (in JSON: judged and unread).
 
-    Exit status: 0 when the upgrade breaks nothing, 3 when something is deprecated, 4 when something is removed, 5 when
-    no request could be read (with --strict: or not everything), 2 when an input cannot be opened.
+    Exit status: 0 if the upgrade breaks nothing, 3 if a used version is deprecated, 4 if one is removed, 5 if no
+    request could be read (with --strict: if any part could not be read), 2 if an input cannot be opened.
 
     Example: kafkaframes audit trace.pcap request.log --target 4.0.1
     """

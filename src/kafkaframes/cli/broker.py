@@ -30,15 +30,15 @@ MAX_PRINTED_REMARKS = 20  # largest number of printed remarks about copies and s
 
 
 @click.command("broker")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="The port to listen on; 0 takes a free one.",
+    help="Port to listen on; 0 chooses a free port.",
 )
-@click.option("--data-dir", metavar="DIR", help="Where to keep the data, as a Kafka log directory. Default: in memory.")
+@click.option("--data-dir", metavar="DIR", help="Kafka log directory to store the data in. Default: in memory.")
 @click.option(
     "--serve",
     multiple=True,
@@ -47,69 +47,85 @@ MAX_PRINTED_REMARKS = 20  # largest number of printed remarks about copies and s
 )
 @replicas_option
 @add_settings_flags(SourceSettings)
-@click.option("--adopt", is_flag=True, help="Write to a --data-dir that another broker has made.")
+@click.option("--adopt", is_flag=True, help="Write to a --data-dir that another broker has created.")
 @click.option(
     "--durability",
     type=click.Choice(("memory", "log", "fsync")),
-    help="What an ack means: in memory; written (survives kill -9; with --data-dir); on the disk.",
+    help="When a batch is acknowledged: in memory, written to a file (survives kill -9), or flushed to disk.",
 )
-@click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True, help="Virtual nodes, a port each.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Number of virtual nodes; each has its own port.",
+)
 @click.option(
     "--config",
     metavar="FILE",
     type=ExistingPath(dir_okay=False),
-    help="Read settings from a server.properties file.",
+    help="server.properties file with broker settings.",
 )
-@click.option("--kafka-defaults", is_flag=True, help="Use Kafka's defaults, not the shorter waits that suit tests.")
-@click.option("--broker-release", metavar="RELEASE", help="Serve exactly what a release of Kafka does: 0.8.2 ... 4.3.")
+@click.option(
+    "--kafka-defaults", is_flag=True, help="Use Kafka's default settings instead of the shorter waits for tests."
+)
+@click.option(
+    "--broker-release", metavar="RELEASE", help="Serve only the API versions of a Kafka release: 0.8.2 ... 4.3."
+)
 @click.option(
     "--specs",
     metavar="DIR",
     type=ExistingPath(),
-    help="Serve these message specs, such as those of kafkaframes spec rewrite.",
+    help="Message specs to serve, such as the output of kafkaframes spec rewrite.",
 )
 @click.option(
     "--metrics-port",
     "metrics",
     metavar="ADDR",
-    help="Serve Prometheus metrics on /metrics: [HOST:]PORT; port 0 takes a free one.",
+    help="Serve Prometheus metrics on /metrics at [HOST:]PORT; port 0 chooses a free port.",
 )
-@click.option("--control", metavar="ADDR", help="Serve controls for tests (faults, clock, ...) over HTTP: [HOST:]PORT.")
+@click.option(
+    "--control",
+    metavar="ADDR",
+    help="Serve the control interface for tests (faults, clock, ...) over HTTP at [HOST:]PORT.",
+)
 @click.option(
     "--control-token-file",
     metavar="FILE",
-    help="The token for --control, in a file that only you can read, made if missing; or set "
-    "KAFKAFRAMES_CONTROL_TOKEN. Default: a new one, printed.",
+    help="File with the token for --control, readable only by you; created if missing. Or set "
+    "KAFKAFRAMES_CONTROL_TOKEN. Default: a new token, which is printed.",
 )
-@click.option("--schema-registry", metavar="ADDR", help="Run a schema registry in memory, for tests: [HOST:]PORT.")
+@click.option("--schema-registry", metavar="ADDR", help="Run an in-memory schema registry for tests at [HOST:]PORT.")
 @click.option(
-    "--request-log", metavar="FILE", help="Append each request to FILE as a line of JSON, like Kafka's request log."
+    "--request-log", metavar="FILE", help="Append each request to FILE as a JSON line, like Kafka's request log."
 )
 @click.option(
     "--sasl",
     metavar="MECHANISMS",
-    help="SASL mechanisms, separated by commas. Default: PLAIN,SCRAM-SHA-256,SCRAM-SHA-512, if there are users.",
+    help="SASL mechanisms, separated by commas. Default with users: PLAIN,SCRAM-SHA-256,SCRAM-SHA-512.",
 )
 @click.option(
     "--sasl-users-file",
     metavar="FILE",
-    help="Require SASL: lines NAME=PASSWORD, in a file that only you can read; or set KAFKAFRAMES_SASL_USERS.",
+    help="Require SASL; file with lines NAME=PASSWORD, readable only by you. Or set KAFKAFRAMES_SASL_USERS.",
 )
 @click.option(
     "--sasl-user",
     "users",
     multiple=True,
     metavar="NAME=PASSWORD",
-    help="Use --sasl-users-file instead: other users may see this one. Repeatable.",
+    help="SASL user; repeatable. Prefer --sasl-users-file, because other users can see command lines.",
 )
-@click.option("--tls-cert", "certificate", metavar="FILE", help="Require TLS, with the certificate in this PEM file.")
-@click.option("--tls-key", "key", metavar="FILE", help="The certificate's key, a PEM file. Default: in --tls-cert.")
+@click.option("--tls-cert", "certificate", metavar="FILE", help="Require TLS; PEM file with the certificate.")
+@click.option(
+    "--tls-key", "key", metavar="FILE", help="PEM file with the certificate's key. Default: the --tls-cert file."
+)
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"A broker setting; repeatable. {HELP_TEXT}",
+    help=f"Broker setting; repeatable. {HELP_TEXT}",
 )
 def command(
     config: str | None,
@@ -130,8 +146,8 @@ def command(
 ) -> None:
     """Run a Kafka broker on this machine: for development, tests, replays and migrations.
 
-    Every API version from 0 on, record formats 0, 1 and 2. Its first line on standard error says where it listens.
-    SIGTERM and Ctrl-C stop it cleanly, with exit status 0.
+    The broker supports all API versions from 0 on, and record formats 0, 1 and 2. Its first line on standard error has
+    its address. SIGTERM and Ctrl-C stop it cleanly, with exit status 0.
 
     \b
     kafkaframes broker
@@ -211,7 +227,7 @@ def _parse_settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator or not is_known(key):
-            raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {key!r}")
+            raise OptionError(f"--set must be KEY=VALUE with a supported broker setting, not {key!r}")
         known_settings[key] = value
     return resolve_placeholders(known_settings), unknown
 
@@ -262,7 +278,7 @@ def _start_schema_registry(stack: ExitStack, address: str) -> str:
 def _parse_address(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-        raise OptionError(f"{option} takes PORT or HOST:PORT, not {text!r}")
+        raise OptionError(f"{option} must be PORT or HOST:PORT, not {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -290,15 +306,15 @@ def _print_to_stderr(line: str) -> None:
 
 def _describe_broker(broker: Broker, flags: dict[str, Any]) -> list[str]:
     meanings = {
-        "log": "an acknowledged record is written: it survives kill -9, not a power cut",
-        "fsync": "an acknowledged record is on the disk",
+        "log": "acknowledged records are written to files: they survive kill -9, but not a power failure",
+        "fsync": "acknowledged records are flushed to disk",
     }
     ends = "for development and tests; SIGTERM or Ctrl-C stops it"
     if flags["serve"]:
-        return [f"serving {', '.join(flags['serve'])}: only read", "consumers may commit, in memory", ends]
+        return [f"serving {', '.join(flags['serve'])}: read-only", "committed offsets are stored in memory", ends]
     durability = broker.durability
     if durability == "memory":
-        return ["data in memory: gone when it stops", ends]
+        return ["data is stored in memory, and is lost when the broker stops", ends]
     return [f"data in {flags['data_dir']}", f"durability {durability}: {meanings[durability]}", ends]
 
 
@@ -307,5 +323,5 @@ def _list_remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
     if len(broker.remarks) > MAX_PRINTED_REMARKS:
         lines.append(f"and {len(broker.remarks) - MAX_PRINTED_REMARKS:,} more (kafkaframes verify names them)")
     if unknown:
-        lines.append(f"without a meaning here: {', '.join(unknown)}")
+        lines.append(f"settings without effect in this broker: {', '.join(unknown)}")
     return lines

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group("checkpoint")
 def command() -> None:
-    """Look at and convert checkpoints of Spark's streaming queries over topics."""
+    """Show and convert checkpoints of Spark's streaming queries over topics."""
 
 
 @command.command("show")
@@ -27,8 +27,8 @@ def command() -> None:
 def show_checkpoint(path: str, as_json: bool) -> None:
     """Show how far a query has read, and what another source needs to continue.
 
-    Spark's own Kafka connector, kafka-topic and kafka-log share one form of checkpoint: a query can continue with any
-    of the three, with its state.
+    Spark's own Kafka connector, kafka-topic and kafka-log have the same checkpoint format: a query can continue with
+    any of these sources, and keeps its state.
     """
     from kafkaframes.jobs.checkpoint import read_checkpoint
 
@@ -39,17 +39,25 @@ def show_checkpoint(path: str, as_json: bool) -> None:
 @command.command("convert")
 @click.argument("path", type=ExistingPath(file_okay=False))
 @click.argument("to", type=click.Path())
-@click.option("--for", "target", required=True, metavar="FORMAT", help="kafka (Spark's own), kafka-topic or kafka-log.")
-@click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic is called NEW now.")
-@click.option("--begins", "begins", multiple=True, metavar="JSON", help="Where a source's first micro-batch begins.")
+@click.option(
+    "--for",
+    "target",
+    required=True,
+    metavar="FORMAT",
+    help="Source that continues the query: kafka (Spark's connector), kafka-topic or kafka-log.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="New name of a topic; repeatable.")
+@click.option(
+    "--begins", "begins", multiple=True, metavar="JSON", help="Start offsets of a source's first micro-batch."
+)
 def convert_checkpoint_command(
     path: str, to: str, target: Any, topics: tuple[str, ...], begins: tuple[str, ...]
 ) -> None:
     """Copy a checkpoint so that a query with another source can continue from it.
 
-    Usually you do not need this: stop the query, change the format, and start it on the same checkpoint. Make a copy if
-    topics have new names, if Spark's own connector has to repeat the first micro-batch, or to keep the original. No
-    query may be running on it.
+    Usually this is not necessary: stop the query, change the format, and start it on the same checkpoint. A copy is
+    necessary if topics have new names, if Spark's own connector has to repeat the first micro-batch, or if you want to
+    keep the original. No query may be running on the checkpoint.
     """
     from kafkaframes.jobs.checkpoint import convert_checkpoint
 
@@ -57,7 +65,7 @@ def convert_checkpoint_command(
     conversion = convert_checkpoint(
         path, to, target=target, topics=new_names, begins=dict(enumerate(map(_parse_offsets, begins)))
     )
-    print_text(f"{to}: query {conversion.query_id} goes on after micro-batch {conversion.committed_batch}")
+    print_text(f"{to}: query {conversion.query_id} continues after micro-batch {conversion.committed_batch}")
     for line in conversion.advice if target != "kafka" else ():
         print_text(line)
 
@@ -67,5 +75,5 @@ def _parse_offsets(text: str) -> Offsets:
 
     result = parse_offsets(text)
     if result is None:
-        raise OptionError(f'--begins {text}: must be JSON such as {{"orders": {{"0": 23}}}}')
+        raise OptionError(f'--begins {text}: expected JSON such as {{"orders": {{"0": 23}}}}')
     return result

@@ -31,7 +31,7 @@ timeout_option = click.option(
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the first answer of a broker.",
+    help="Maximum wait for the first response of a broker.",
 )
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 _PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
@@ -65,7 +65,7 @@ def add_connection_options(function: Function) -> Function:
         multiple=True,
         callback=_prepend_group_values,
         metavar="KEY=VALUE",
-        help=f"A property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {HELP_TEXT}",
+        help=f"Property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {HELP_TEXT}",
     )
     servers = click.option(
         "-b",
@@ -160,7 +160,7 @@ def add_confirmation(question: str) -> Callable[[Function], Function]:
         except click.Abort:
             if sys.stdin.isatty():
                 raise
-            raise OptionError("nothing is deleted: without a terminal, --yes confirms it") from None
+            raise OptionError("nothing was deleted; without a terminal, confirm with --yes") from None
         if not has_agreed:
             raise click.Abort
 
@@ -175,7 +175,7 @@ def topic_partition_of(text: str) -> tuple[str, int]:
     """
     topic, colon, number = text.rpartition(":")
     if not colon or not number.isdecimal() or not topic:
-        raise OptionError(f"not a topic partition: {text!r}; must be TOPIC:PARTITION")
+        raise OptionError(f"{text!r} is not a topic partition; expected TOPIC:PARTITION")
     return topic, int(number)
 
 

@@ -12,6 +12,7 @@ from kafkaframes.cli.connecting import add_connection_options, is_specified, rea
 from kafkaframes.cli.options import add_budget_option, add_click_options, isolation_option, range_options
 from kafkaframes.cli.text import open_record_output
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
@@ -42,7 +43,9 @@ Writer = Callable[[Row], bytes]
 
 @click.command("consume")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@click.option("-t", "--topic", "topics", multiple=True, help="The same as TOPIC: a name or pattern; repeatable.")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, help="Topic to print: a name or pattern; repeatable. Equivalent to TOPIC."
+)
 @add_connection_options
 @click.option(
     "-p",
@@ -50,7 +53,7 @@ Writer = Callable[[Row], bytes]
     "partitions",
     multiple=True,
     type=click.IntRange(0),
-    help="Only this partition of each topic; repeatable.",
+    help="Partition of each topic to print; repeatable.",
 )
 @add_click_options(*range_options)
 @click.option(
@@ -58,21 +61,22 @@ Writer = Callable[[Row], bytes]
     "offsets",
     multiple=True,
     default=("beginning",),
-    help="Where to start, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
+    help="Start position, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
 )
-@click.option("-c", "count", type=click.IntRange(0), help="Stop after this many records.")
+@click.option("-c", "count", type=click.IntRange(0), help="Maximum number of records to print.")
 @click.option("-e", "--exit", "ends", is_flag=True, help="Stop at the current end instead of waiting for new records.")
-@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
+@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat format: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(("values", "jsonl", "arrow")),
     default="values",
     show_default=True,
-    help='values: one on each line; jsonl: an object on each line, bytes that are not UTF-8 as {"base64": "..."}; '
+    help="values: one value per line; jsonl: one JSON object per line, with bytes "
+    'that are not UTF-8 as {"base64": "..."}; '
     "arrow: an Arrow stream.",
 )
-@click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
+@click.option("-g", "--group", metavar="GROUP", help="Group to read as a member of, from its committed offsets.")
 @isolation_option
 @add_budget_option
 def command(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
@@ -124,7 +128,7 @@ def select_range(flags: dict[str, Any]) -> KcatOffsetRange:
     if is_specified("offsets"):
         raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     if flags["start"] is not None and flags["group"] is not None:
-        raise OptionError("--start cannot be combined with -g: a group continues at its committed offsets")
+        raise OptionError("--start cannot be combined with -g, because a group continues at its committed offsets")
     start, end = (to_log_bound(name, flags[name], unset=is_unset) for name, is_unset in _DEFAULT_RANGE.items())
     start_offset = _MAX_OFFSET if start == LATEST else offset_of_bound(start)
     return KcatOffsetRange(start_offset, time_of_bound(start), time_of_bound(end))
@@ -141,7 +145,7 @@ def _start_of(settings: ConsumerSettings) -> KcatOffsetRange:
     if settings.reset_duration_ms is not None:
         return parse_offsets((f"s@{int(time.time() * 1000) - settings.reset_duration_ms}",))
     if settings.auto_offset_reset == "none" and settings.group_id is None:
-        raise OptionError("auto.offset.reset=none needs committed offsets; add -g GROUP, or --offset")
+        raise OptionError("auto.offset.reset=none requires committed offsets; add -g GROUP, or --offset")
     return parse_offsets(("end" if settings.auto_offset_reset == "latest" else "beginning",))
 
 
@@ -188,7 +192,10 @@ def _partitions_of(consumer: Consumer, topics: list[str], numbers: tuple[int, ..
     existing_partitions = consumer.partitions_for(*topics)
     missing = sorted(set(numbers) - {partition.partition for partition in existing_partitions})
     if missing and len(topics) == 1:
-        raise OptionError(f"topic {topics[0]} has no partition {missing[0]}, it has {len(existing_partitions)}")
+        raise OptionError(
+            f"topic {topics[0]} does not have partition {missing[0]}; it has "
+            f"{count_text(len(existing_partitions), 'partition')}"
+        )
     check_partitions(numbers, {partition.partition for partition in existing_partitions})
     return [partition for partition in existing_partitions if not numbers or partition.partition in numbers]
 

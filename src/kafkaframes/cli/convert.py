@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 in_place_options = add_click_options(
-    click.option("--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new one."),
-    click.option("--backup", metavar="DIR", help="With --in-place: where to move the old one."),
+    click.option(
+        "--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new directory."
+    ),
+    click.option("--backup", metavar="DIR", help="Path to move the old directory to, with --in-place."),
 )
 
 
@@ -111,11 +113,11 @@ def run_conversion(
     from kafkaframes.jobs.convert.job import convert, convert_in_place
 
     if in_place != (backup is not None) or in_place == (to is not None):
-        raise OptionError("give --to DIR, or --in-place --backup DIR")
+        raise OptionError("specify --to DIR, or --in-place --backup DIR")
     with workers.open_runner(master, jobs, label="rewriting") as run:
         if backup is not None:
             if len(sources) > 1:
-                raise OptionError("--in-place rewrites one directory: give only that one")
+                raise OptionError("--in-place rewrites a single directory; specify only one SRC")
             report = convert_in_place(sources[0], backup, settings, run=run)
         else:
             report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=settings.storage)
@@ -145,7 +147,7 @@ def _print_conversion(report: JobReport, *, warn: bool) -> None:
         print_text(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
     for partition in report.partitions:
         for file, position, reason in partition.damaged:
-            print_text(f"kept as it was: {file}, byte {position}: {reason}", err=True)
+            print_text(f"copied unchanged: {file}, byte {position}: {reason}", err=True)
     print_text(report.ending)
 
 
@@ -159,7 +161,7 @@ def _split_target_values(flags: dict[str, Any]) -> None:
         flags["record_format"] = next((number for number in formats if f"v{number}" in directories), None)
         directories = [value for value in directories if value != f"v{flags['record_format']}"]
     if len(directories) > 1:
-        raise OptionError(f"give --to DIR once, not {', '.join(directories)}")
+        raise OptionError(f"specify --to DIR once, not {', '.join(directories)}")
     flags["to"] = directories[0] if directories else None
 
 
@@ -177,9 +179,8 @@ def _split_target_values(flags: dict[str, Any]) -> None:
 def command(sources: tuple[str, ...], settings: ConvertSettings, **options: Any) -> None:
     """Write a log in another record format, with the same offsets, order, timestamps, keys and values.
 
-    SRC is a log directory, a topic partition's directory or a segment; several are one log:
-    copies are merged. Kafka 4 reads formats v0 and v1 as before (it only stopped writing them), so no upgrade needs
-    this.
+    SRC is a log directory, a topic partition's directory or a segment. Several SRC are read as one log, with copies
+    merged. Kafka 4 reads formats v0 and v1 as before (it only stopped writing them), so upgrades do not require this.
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
@@ -192,11 +193,10 @@ def command(sources: tuple[str, ...], settings: ConvertSettings, **options: Any)
 @in_place_options
 @add_run_options(RecompressSettings, "index_interval_bytes")
 def recompress_command(sources: tuple[str, ...], settings: RecompressSettings, **options: Any) -> None:
-    """Compress a log with another codec or level; each batch keeps its format, its header and its records.
+    """Compress a log with another codec or level. Each batch keeps its format, its header and its records.
 
-    SRC is a log directory, a topic partition's directory or a segment; several are one
-    log:
-    copies are merged. zstd needs format v2 (see convert).
+    SRC is a log directory, a topic partition's directory or a segment. Several SRC are read as one log, with copies
+    merged. zstd requires format v2 (see convert).
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
@@ -209,9 +209,13 @@ EXIT_KEY_FOUND = 1
 @click.command("compact")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @to_option
-@click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
-@click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")
-@click.option("--prove-gone", metavar="KEY", help="Afterwards, or alone: read every file and search for this key.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and why; write nothing.")
+@click.option("--scratch", metavar="DIR", help="Directory in which workers exchange files, with --dry-run.")
+@click.option(
+    "--prove-gone",
+    metavar="KEY",
+    help="Key to search for in every file, after the compaction or (without --to) instead of it.",
+)
 @add_run_options(CompactSettings)
 def compact_command(
     sources: tuple[str, ...],
@@ -226,13 +230,13 @@ def compact_command(
 ) -> None:
     """Compact topics as a broker's cleaner does: keep the last record of each key.
 
-    Without --topic, compacts the topics in SRC's cleaner-offset-checkpoint and Kafka's own compacted ones. The active
-    (last) segment of a partition is never compacted. Several SRC are read as one log, with copies merged; --prove-gone
-    reads them all. With --prove-gone alone SRC is only searched. KEY is text, or 0x and hexadecimal digits. Exit status
-    1: the key is still there, or something could not be read.
+    Without --topic, the topics in SRC's cleaner-offset-checkpoint and Kafka's compacted internal topics are compacted.
+    The active (last) segment of a partition is never compacted. Several SRC are read as one log, with copies merged;
+    --prove-gone reads them all. With only --prove-gone, SRC is searched and not compacted. KEY is text, or 0x and
+    hexadecimal digits. Exit status: 1 if a record still has the key, or a part could not be read.
 
-    Large partitions are divided by segments. Workers exchange files beside DIR, about 18 bytes a record, which every
-    worker must see (with --dry-run: in --scratch, by default the directory for temporary files).
+    Large partitions are divided by segments. Workers exchange files of about 18 bytes per record next to DIR, or with
+    --dry-run in --scratch (default: the directory for temporary files). All workers must have access to this directory.
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
@@ -240,7 +244,7 @@ def compact_command(
     from kafkaframes.storage.files.atomic import reject_nested_destination
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
-        raise OptionError("give --to DIR, or --dry-run, or --prove-gone KEY alone")
+        raise OptionError("specify --to DIR, --dry-run, or only --prove-gone KEY")
     if scratch is not None:
         reject_nested_destination(Path(scratch), sources)
     report, proof = None, None
@@ -273,7 +277,7 @@ def _parse_key(text: str) -> bytes:
     try:
         return bytes.fromhex(text[2:])
     except ValueError:
-        raise OptionError(f"--prove-gone {text}: no hexadecimal digits") from None
+        raise OptionError(f"--prove-gone {text}: expected hexadecimal digits after 0x") from None
 
 
 def _print_compaction_result(report: CompactionReport | None, proof: KeySearchResult | None, *, as_json: bool) -> None:
@@ -300,7 +304,7 @@ def _print_compaction(report: CompactionReport) -> None:
     for partition in report.partitions:
         reason_text = "; ".join(f"{number:,} {reason}" for reason, number in sorted(partition.dropped.items()))
         if not partition.cleaned:
-            reason_text = f"nothing to clean ({partition.reason})"
+            reason_text = f"nothing to compact ({partition.reason})"
         span = f"{partition.first_dirty_offset:,} to {partition.end_offset:,}"
         cleaned_text = f"{partition.records_read - partition.records_kept:,} of {partition.records_read:,}"
         rows.append(

@@ -27,7 +27,7 @@ def read_bytes(source: str) -> bytes:
     except OSError:
         pass  # hex digits can be too long for a file name
     if not set(source.encode()) <= _HEX_CHARACTERS:
-        raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {source[:60]}), and not hex digits")
+        raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {source[:60]}); expected a file or hex digits")
     return _decode_hex(source)
 
 
@@ -39,19 +39,21 @@ def _decode_hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text.replace(":", " ").replace(",", " "))
     except ValueError as error:
-        raise OptionError(f"not hex digits: {error}") from None
+        raise OptionError(f"expected hex digits: {error}") from None
 
 
 def add_message_options(command: Command) -> Command:
     """Add the options that specify the message of the bytes."""
     return add_click_options(
-        click.option("--api", help="API name or key: the bytes are a response (with its header) of this API"),
-        click.option("--message", help="a message's name: the bytes are its body, without header"),
-        click.option("--version", type=int, help="version of the API or the message"),
-        click.option("--body", is_flag=True, help="with --api: the response's body, without header"),
-        click.option("--request", is_flag=True, help="with --api: a request's body, without header"),
+        click.option("--api", help="Name or key of the API whose response (with header) the bytes are."),
+        click.option("--message", help="Name of the message whose body (without header) the bytes are."),
+        click.option("--version", type=int, help="Version of the API or the message."),
+        click.option("--body", is_flag=True, help="With --api: the bytes are the response's body, without header."),
+        click.option("--request", is_flag=True, help="With --api: the bytes are a request's body, without header."),
         specs_option,
-        click.option("--names-of", metavar="RELEASE", help="also the name that a field had in this release: 2.8"),
+        click.option(
+            "--names-of", metavar="RELEASE", help="Also print the name that a field had in this release, such as 2.8."
+        ),
         click.option("--mode", type=click.Choice(["reference", "strict"]), default="reference", show_default=True),
     )(command)
 
@@ -60,7 +62,7 @@ def add_message_options(command: Command) -> Command:
 @click.argument("left", metavar="HEX|FILE")
 @click.argument("right", metavar="HEX|FILE")
 @add_message_options
-@click.option("--all", "show_all", is_flag=True, help="also what is equal")
+@click.option("--all", "show_all", is_flag=True, help="Also print equal fields.")
 def diff_messages(left: str, right: str, show_all: bool, **which: Any) -> None:
     """Compare two encodings of a message and print the fields that differ; exit 1 if any does.
 
@@ -75,21 +77,22 @@ def diff_messages(left: str, right: str, show_all: bool, **which: Any) -> None:
 @click.command("decode")
 @click.argument("source", metavar="HEX|FILE|-")
 @add_message_options
-@make_json_option("Print JSON instead: of messages Kafka's form, with unknown tags; of records a list of batches.")
-@click.option("--all", "show_all", is_flag=True, help="every byte of long values")
-@click.option("--records", is_flag=True, help="the bytes are batches or a message set, as in a segment")
+@make_json_option("Print JSON: messages in Kafka's JSON form with unknown tags, records as a list of batches.")
+@click.option("--all", "show_all", is_flag=True, help="Print every byte of long values.")
+@click.option("--records", is_flag=True, help="The bytes are batches or a message set, as in a segment.")
 @click.option(
     "--depth",
     type=click.IntRange(0, 2),
-    help="records: 1 draws the headers of batches, 2 the records in them; default: 2, inside messages 0",
+    help="Detail of records: 1 for the headers of batches, 2 also for their records. "
+    "Default: 2, and 0 for records inside messages.",
 )
 def command(source: str, as_json: bool, show_all: bool, records: bool, depth: int | None, **which: Any) -> None:
     """Explain each byte of a frame, a message or a batch of records.
 
-    A request is recognised (with or without its size). A response needs --api and --version, a body --message and
-    --version. Batches and message sets are recognised by magic and CRC (damaged ones: --records). Each varint is shown
-    with its value, its zig-zag number and its bits. --depth also shows the batches inside Produce and Fetch. Broken
-    bytes are shown up to the break; the exit status is then 2.
+    A request is recognized with or without its size. For a response, specify --api and --version, and for a body
+    --message and --version. Batches and message sets are recognized by magic and CRC; specify --records if they are
+    damaged. Each varint is shown with its value, its zig-zag number and its bits. --depth also shows the batches inside
+    Produce and Fetch. Invalid bytes are explained up to the error, and the exit status is then 2.
     """
     from kafkaframes.records.annotate import are_records
 
@@ -129,16 +132,19 @@ def _print_records(data: bytes, *, as_json: bool, show_all: bool, depth: int | N
 @click.argument("version", type=int)
 @click.argument("source", metavar="JSON|FILE|-")
 @specs_option
-@click.option("--header", "with_header", is_flag=True, help="a request or response with its header")
-@click.option("--frame", "with_size", is_flag=True, help="with header and size, as it goes to a socket")
+@click.option("--header", "with_header", is_flag=True, help="Print the request or response with its header.")
+@click.option(
+    "--frame",
+    "with_size",
+    is_flag=True,
+    help="Print the message with header and size, as it is sent over a connection.",
+)
 @click.option("--correlation-id", type=int, default=0)
 @click.option("--client-id", default=None)
-@click.option(
-    "--tag", "tags", multiple=True, metavar="NUMBER=HEX", help="a raw tagged field of the message; repeatable"
-)
-@click.option("--raw", is_flag=True, help="write bytes, not hex")
+@click.option("--tag", "tags", multiple=True, metavar="NUMBER=HEX", help="Raw tagged field of the message; repeatable.")
+@click.option("--raw", is_flag=True, help="Write bytes instead of hex digits.")
 def encode_command(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...], **options: Any) -> None:
-    """Print the bytes of the message NAME at VERSION, given in Kafka's JSON form."""
+    """Encode the message NAME at VERSION from Kafka's JSON form, and print the bytes."""
     data = encode_message(
         name,
         version,
@@ -164,7 +170,7 @@ def _read_json(source: str) -> Any:
         try:
             text = Path(source).read_text()
         except OSError as error:
-            raise OptionError(f"{format_path_error(error, source[:60])}, and not JSON") from None
+            raise OptionError(f"{format_path_error(error, source[:60])}; expected a file or JSON") from None
     try:
         return json.loads(text)
     except ValueError as error:
@@ -176,21 +182,21 @@ def _parse_tag(text: str) -> tuple[int, bytes]:
     try:
         return int(number), bytes.fromhex(payload)
     except ValueError as error:
-        raise OptionError(f"--tag {text}: must be NUMBER=HEX ({error})") from None
+        raise OptionError(f"--tag {text}: expected NUMBER=HEX ({error})") from None
 
 
 @click.command("vectors")
 @click.argument("directory", metavar="DIR")
 @specs_option
 def write_vectors_command(directory: str, specs: str | None) -> None:
-    """Write test vectors for other libraries, bytes with their meaning, into DIR (new or empty).
+    """Write test vectors for other libraries (encoded messages with their meaning) to DIR, which is new or empty.
 
-    Every message at every version with its headers, whole and damaged; batches of every format and codec; varints; keys
-    with their hash and partition. JSON lines, and a README.md that explains them. The same version of kafkaframes
-    writes the same bytes. With --specs the messages are those of a proposal.
+    The vectors are JSON lines: all messages at all versions with their headers, valid and damaged; batches of all
+    formats and codecs; varints; keys with their hash and partition. A README.md describes them. The same version of
+    kafkaframes writes the same bytes. With --specs, the vectors have the messages of a proposal.
     """
     from kafkaframes.testing.vectors import write_vectors
 
     for name, count in write_vectors(directory, specs=specs).items():
         print_text(f"{count:>8,}  {name}")
-    print_text(f"written into {directory}: README.md explains them")
+    print_text(f"the vectors were written to {directory}; its README.md describes them")

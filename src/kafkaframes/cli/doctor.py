@@ -47,7 +47,7 @@ def check_python() -> Iterator[CheckResult]:
     """Check the version of the interpreter."""
     result = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < OLDEST_PYTHON:
-        yield CheckResult("Python", "bad", result, "Python 3.11 or later is needed")
+        yield CheckResult("Python", "bad", result, "install Python 3.11 or later")
     else:
         yield CheckResult("Python", "ok", result)
     yield CheckResult("kafkaframes", "ok", __version__)
@@ -67,10 +67,13 @@ def check_decompression() -> Iterator[CheckResult]:
     slow_libraries = ", ".join(library.codec for library in LIBRARIES if not library.load_addresses())
     if slow_libraries:
         yield CheckResult(
-            "decompression", "note", f"{slow_libraries}: library without C functions, slower", "take PyPI's wheels"
+            "decompression",
+            "note",
+            f"{slow_libraries}: the library lacks C functions, so decompression is slower",
+            "install the wheel from PyPI",
         )
     else:
-        yield CheckResult("decompression", "ok", "by the libraries' C functions")
+        yield CheckResult("decompression", "ok", "uses the C functions of the libraries")
 
 
 def check_spark() -> Iterator[CheckResult]:
@@ -79,7 +82,7 @@ def check_spark() -> Iterator[CheckResult]:
     if version is None:
         yield CheckResult("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
     elif version not in _compat.SUPPORTED_JAVA:
-        yield CheckResult("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tried with PySpark 4.0 to 4.3 only")
+        yield CheckResult("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tested with PySpark 4.0 to 4.3 only")
     else:
         yield CheckResult("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
     search = java.find_java(_compat.supported_java_versions(version))
@@ -90,7 +93,7 @@ def check_spark() -> Iterator[CheckResult]:
         yield CheckResult(
             "Java",
             "note",
-            "; ".join(search.refused) or "none in JAVA_HOME or on PATH",
+            "; ".join(search.refused) or "Java was not found in JAVA_HOME or on PATH",
             f"Spark needs {fit_versions}: {_java_advice(version)}",
         )
 
@@ -111,14 +114,21 @@ def check_workers() -> Iterator[CheckResult]:
     subject, worker_python = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
     interpreter = worker_python or shutil.which("python3")
     if interpreter is not None and os.path.realpath(interpreter) == os.path.realpath(sys.executable):
-        yield CheckResult(subject, "ok", "will run this Python")
+        yield CheckResult(subject, "ok", "run this Python")
     elif worker_python:
         yield CheckResult(
-            subject, "note", f"PYSPARK_PYTHON={worker_python}", "unset it, or see that kafkaframes is installed there"
+            subject, "note", f"PYSPARK_PYTHON={worker_python}", "unset it, or install kafkaframes for that Python"
         )
     else:
-        advice = f"kafkaframes.spark.session(), or PYSPARK_PYTHON={sys.executable} before another session starts"
-        yield CheckResult(subject, "ok", f"this Python; of a session that is not ours: {interpreter or 'none'}", advice)
+        advice = (
+            f"use kafkaframes.spark.session(), or set PYSPARK_PYTHON={sys.executable} before you start another session"
+        )
+        yield CheckResult(
+            subject,
+            "ok",
+            f"this Python with kafkaframes.spark.session(); {interpreter or 'none'} with other sessions",
+            advice,
+        )
 
 
 def check_kernels() -> Iterator[CheckResult]:
@@ -135,7 +145,9 @@ def check_kernels() -> Iterator[CheckResult]:
         location = sorted({str(unit.file.parent) for unit in is_ready if unit.file is not None})
         yield CheckResult("kernels", "ok", f"{result}, in {', '.join(location)}")
     else:
-        advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
+        advice = (
+            "the first use compiles the kernels that it needs; run kafkaframes kernels warm to compile all of them now"
+        )
         if not workers.has_numba():
             advice = f"the others run as plain Python, several hundred times slower; {workers.NUMBA_INSTALL_COMMAND}"
         yield CheckResult("kernels", "note", result, advice)
@@ -144,9 +156,10 @@ def check_kernels() -> Iterator[CheckResult]:
             yield CheckResult("kernels", "note", f"{entry.folder} is not used", entry.distrust)
     if directories.cache_folder() is None and len(is_ready) < len(units):
         advice = (
-            f"set {directories.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"
+            f"set {directories.CACHE_VARIABLE} to a folder that only you can write to; otherwise each process "
+            "compiles its kernels"
         )
-        yield CheckResult("kernels", "note", "no safe folder can be written", advice)
+        yield CheckResult("kernels", "note", "no safe folder is writable", advice)
 
 
 CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
@@ -166,16 +179,16 @@ def run_checks() -> list[CheckResult]:
 
 @click.command()
 @make_json_option("Print the findings as JSON.")
-@click.option("--only", metavar="WHAT", help="Look at one thing (Java, Spark, zstd); exit 1 unless it is well.")
+@click.option("--only", metavar="WHAT", help="Check a single component (Java, Spark, zstd); exit 1 if it is not ok.")
 def command(as_json: bool, only: str | None) -> None:
-    """Check the installation (Python, Java, Spark, codecs, kernel cache) and show how to fix what is wrong.
+    """Check the installation (Python, Java, Spark, codecs, kernel cache) and show how to fix its problems.
 
     Exit status: 1 if something that every command needs is missing.
     """
     findings = [finding for finding in run_checks() if only is None or finding.what.lower() == only.lower()]
     if only is not None and not findings:
         raise click.BadParameter(
-            f"no finding is called {only}; run `kafkaframes doctor` for the list", param_hint="--only"
+            f"unknown component {only}; run `kafkaframes doctor` for the list", param_hint="--only"
         )
     if as_json:
         rows = [{"what": row.what, "state": row.state, "found": row.result, "advice": row.advice} for row in findings]

@@ -34,69 +34,74 @@ OUTPUT_FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.command("dump-log")
 @click.argument("paths", nargs=-1)
 @click.option(
-    "--files", "named", multiple=True, metavar="FILE[,FILE]", help="The same as PATHS, under Kafka's name for it."
+    "--files",
+    "named",
+    multiple=True,
+    metavar="FILE[,FILE]",
+    help="Files to print, as in kafka-dump-log. Equivalent to PATHS.",
 )
-@click.option("--deep-iteration", is_flag=True, help="Text: print the records under each batch.")
-@click.option("--print-data-log", is_flag=True, help="Text: print keys and payloads (and the records).")
-@click.option("--skip-record-metadata", is_flag=True, help="Text: print only key and payload of a record.")
-@click.option("--index-sanity-check", is_flag=True, help="Indexes: only what a broker checks when it starts.")
-@click.option("--verify-index-only", is_flag=True, help="Indexes: compare with the segment, print no entries.")
-@click.option("--max-bytes", type=click.IntRange(0), help="Read only batches in the first N bytes of a segment.")
+@click.option("--deep-iteration", is_flag=True, help="Text: print the records of each batch.")
+@click.option("--print-data-log", is_flag=True, help="Text: print the records with keys and payloads.")
+@click.option("--skip-record-metadata", is_flag=True, help="Text: print only the key and payload of records.")
+@click.option("--index-sanity-check", is_flag=True, help="Indexes: only run the checks of a starting broker.")
+@click.option(
+    "--verify-index-only", is_flag=True, help="Indexes: compare entries with the segment, without printing them."
+)
+@click.option("--max-bytes", type=click.IntRange(0), help="Only read batches in the first N bytes of a segment.")
 @click.option(
     "--max-message-size",
     type=click.IntRange(1),
     default=MAX_CHECKED_BATCH_BYTES,
     show_default=True,
-    help="Indexes: how many bytes of the segment are read after each entry.",
+    help="Indexes: number of bytes to read from the segment for each entry.",
 )
-@click.option("--offsets-decoder", is_flag=True, help="Text output: decode the records of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Text output: decode the records of __transaction_state.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Text output: decode the records of __cluster_metadata.")
+@click.option("--offsets-decoder", is_flag=True, help="Text: decode keys and payloads of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Text: decode keys and payloads of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Text: decode keys and payloads of __cluster_metadata.")
 @click.option(
-    "--remote-log-metadata-decoder", is_flag=True, help="Text output: decode the records of __remote_log_metadata."
+    "--remote-log-metadata-decoder", is_flag=True, help="Text: decode keys and payloads of __remote_log_metadata."
 )
 @click.option(
-    "--share-group-state-decoder", is_flag=True, help="Text output: decode the records of __share_group_state."
+    "--share-group-state-decoder", is_flag=True, help="Text: decode keys and payloads of __share_group_state."
 )
 @click.option(
     "--style",
     default=NEWEST_STYLE,
     show_default=True,
-    help=f"Text: as this release prints: {', '.join(STYLE_NAMES)}, or another.",
+    help=f"Text: output style of this Kafka release: {', '.join(STYLE_NAMES)}, or another.",
 )
 @click.option(
     "--format", "form", type=click.Choice(OUTPUT_FORMATS), default="text", show_default=True, help="See above."
 )
-@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
-@click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one on each line.")
+@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat format: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
+@click.option("-J", "envelopes", is_flag=True, help="JSON envelopes of kcat, one per line.")
 @click.option(
     "--offset",
     "offsets",
     multiple=True,
     metavar="OFFSET",
-    help="Where to start, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
+    help="Start position, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
 )
-@click.option("-c", "count", type=click.IntRange(0), help="Stop after this many records.")
+@click.option("-c", "count", type=click.IntRange(0), help="Maximum number of records to print.")
 @add_click_options(*selection_options, *range_options, *key_options)
 @click.option(
     "--kind",
     "kinds",
     type=click.Choice((*FILE_KINDS, "all")),
     multiple=True,
-    help="Which files of a directory; default: segments and KRaft snapshots, with an index flag the indexes.",
+    help="Kinds of files to print from directories. Default: segments and KRaft "
+    "snapshots, or indexes with an index flag.",
 )
+@click.option("--full-values", is_flag=True, help=f"JSON lines: print values above {MAX_PRINTED_VALUE_BYTES} bytes.")
 @click.option(
-    "--full-values", is_flag=True, help=f"JSON lines: no digests for values above {MAX_PRINTED_VALUE_BYTES} bytes."
-)
-@click.option(
-    "--base64", is_flag=True, help="CSV: write keys, values and header values in base64, so that no byte is lost."
+    "--base64", is_flag=True, help="CSV: write keys, values and header values in base64, which preserves every byte."
 )
 @replicas_option
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="File to write instead of standard output.")
 @add_budget_option
 @add_log_settings("paths", "named", kind=SourceSettings)
 def command(**flags: Any) -> None:
-    """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
+    """Print the segments, indexes and snapshots of Kafka logs, without a broker and without Java.
 
     PATHS are files, partition directories, log directories, patterns, or URLs such as s3://bucket/logs.
 
@@ -110,11 +115,11 @@ def command(**flags: Any) -> None:
                      timestamp, timestampType, headers
     --format arrow   the same as an Arrow IPC stream, the bytes as they are
 
-    If directories hold a partition more than once (brokers, disks), its copies are printed as one log, each offset
-    once, and standard error lists the decisions. Files named in PATHS are printed as they are.
+    If the directories have several copies of a partition (brokers, disks), they are merged and printed as one log, and
+    standard error lists the decisions. Files among the PATHS are printed unmerged.
 
-    Damaged batches are reported on standard error with file and position; everything readable is printed, and the exit
-    status is 1. Control records are left out of csv, arrow, -f and -J.
+    Damaged batches are reported on standard error with file and position. All readable data is printed, and the exit
+    status is 1. Control records are omitted from csv, arrow, -f and -J.
 
     \b
     kafkaframes dump-log --print-data-log /logs/orders-0

@@ -31,7 +31,7 @@ def run_dump(flags: dict[str, Any]) -> None:
     """Print the requested files. The exit status is 1 if one is damaged."""
     paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
     if not paths:
-        raise OptionError("no files are named: give PATHS or --files")
+        raise OptionError("the files are missing; specify PATHS or --files")
     if flags["output"] is not None:
         reject_nested_destination(Path(flags["output"]), paths)
     settings = flags["settings"]
@@ -53,14 +53,14 @@ def run_dump(flags: dict[str, Any]) -> None:
 
 def _format(flags: dict[str, Any]) -> Any:
     if sum((flags["pattern"] is not None, flags["envelopes"], flags["form"] != "text")) > 1:
-        raise OptionError("one of --format, -f and -J can be given")
+        raise OptionError("--format, -f and -J cannot be combined")
     return "envelopes" if flags["envelopes"] else flags["form"]
 
 
 def _find_decoder(flags: dict[str, Any]) -> Any:
     decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
     if len(decoders) > 1:
-        raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(decoders)}-decoder")
+        raise OptionError(f"decoders cannot be combined: --{'-decoder and --'.join(decoders)}-decoder")
     return decoders[0] if decoders else None
 
 
@@ -76,7 +76,7 @@ def _open_output(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 def _print(dump: LogDump, out: BinaryIO) -> None:
     for line in dump.decisions:
         print_text(f"kafkaframes: {line}", err=True)
-    notes = errors = 0  # numbers of printed notes and errors
+    notes = errors = 0  # number of printed notes and errors
     for part in dump:
         notes, errors = _print_messages(dump, notes, errors, out)
         out.write(part)

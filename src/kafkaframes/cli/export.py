@@ -39,14 +39,17 @@ _FLAGS_NOT_FROM_SETTINGS = (
     "key_regex",
     "storage",
     "single_file",
-)  # have flags of another form, or none
+)  # settings whose flags differ from the setting, or that have no flag
 
 
 @click.command("export")
 @click.argument("sources", nargs=-1, required=True, metavar="TOPIC|LOGDIR...")
-@click.option("--to", metavar="DIR", help="The folder to write to: topic=T/partition=P/OFFSET.FORMAT.")
+@click.option("--to", metavar="DIR", help="Folder to write to, as topic=T/partition=P/OFFSET.FORMAT.")
 @click.option(
-    "-o", "--output", metavar="FILE.parquet", help="Write everything to one file, with topic and partition as columns."
+    "-o",
+    "--output",
+    metavar="FILE.parquet",
+    help="Parquet file to write all records to, with topic and partition as columns.",
 )
 @add_connection_options
 @add_click_options(*key_options, master_option, workers_option, json_option)
@@ -64,16 +67,16 @@ def command(
     as_json: bool,
     **connection: Any,
 ) -> None:
-    """Export the records of live topics or Kafka logs to files, one for each range of offsets or segment.
+    """Export the records of live topics or Kafka logs to files, one for each offset range or segment.
 
-    Run it again to continue an interrupted export, or to add what was appended since. A file appears when it is
-    complete, _SUCCESS when all files are there.
+    Run it again to continue an interrupted export, or to add the records that were appended since. A file appears when
+    it is complete, and _SUCCESS when all files are complete.
 
     With -b, sources are topics. Otherwise a source is a log directory if such a path exists, else a topic of the
     cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
     Exit status: 0 complete and undamaged; 1 the log is damaged or an open transaction hides records (see standard
-    error; the rest is exported), or a segment could not be read (then there is no _SUCCESS); 2 nothing could be done.
+    error; the rest is exported), or a segment could not be read (then _SUCCESS is not written); 2 the export failed.
 
     \b
     kafkaframes export /var/lib/kafka/data --to out
@@ -89,7 +92,7 @@ def command(
     )
     target = to if output is None else output
     if target is None:
-        raise OptionError("the destination is missing: --to DIR, or -o FILE.parquet")
+        raise OptionError("the destination is missing; specify --to DIR, or -o FILE.parquet")
     job = _plan(sources, settings, target, connection)
     if master is not None and not as_json:
         print_note(f"starting Spark at {master} ...")
@@ -123,11 +126,13 @@ def _plan(
 def _check_single_file(output: str, to: str | None, form: str, master: str | None) -> None:
     """Reject a file of ``-o`` that is not Parquet, and flags that do not apply to it."""
     if not output.endswith(".parquet"):
-        raise OptionError(f"-o {output}: must end in .parquet; --to DIR writes the other formats")
+        raise OptionError(f"-o {output}: must end in .parquet; use --to DIR for other formats")
     if to is not None or form != "parquet":
-        raise OptionError(f"-o {output}: is one Parquet file; --to DIR and --format {form} do not go with it")
+        raise OptionError(
+            f"-o {output} is a single Parquet file, and cannot be combined with --to DIR or --format {form}"
+        )
     if master is not None:
-        raise OptionError(f"-o {output}: is written by this machine; --master goes with --to DIR")
+        raise OptionError(f"-o {output} is written by this machine; use --to DIR with --master")
 
 
 def _print_outcome(outcome: Outcome, *, part: str) -> None:
@@ -135,7 +140,7 @@ def _print_outcome(outcome: Outcome, *, part: str) -> None:
     out = make_console(width=PIPED_TABLE_WIDTH)
     for table in build_tables(summary):
         out.print(table)
-    resumed_text = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
+    resumed_text = f", {outcome.resumed:,} were exported by earlier runs" if outcome.resumed else ""
     out.print(
         f"{count_text(summary.records, 'record')}, of {outcome.records_read:,} read, "
         f"{format_size(outcome.output_bytes)}, in {escape_unprintable(str(summary.output))}; "
@@ -147,4 +152,4 @@ def _print_outcome(outcome: Outcome, *, part: str) -> None:
     if outcome.failed:
         missing = len(outcome.failed)
         verb = verb_text(missing)
-        out.print(f"{count_text(missing, part)} {verb} missing: run again to go on", style="bold red")
+        out.print(f"{count_text(missing, part)} {verb} missing; run the command again to continue", style="bold red")

@@ -43,10 +43,14 @@ _ARGUMENTS = (
 )
 @click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Ignore case.")
 @click.option(
-    "--in", "fields", type=click.Choice(SEARCHED_FIELDS), multiple=True, help="Where to search. Default: everywhere."
+    "--in",
+    "fields",
+    type=click.Choice(SEARCHED_FIELDS),
+    multiple=True,
+    help="Part of the record to search. Default: all parts.",
 )
-@click.option("--count", "counts", is_flag=True, help="Print the number of matching records only.")
-@click.option("-m", "--max-count", "max_count", type=click.IntRange(1), help="Stop after this many records.")
+@click.option("--count", "counts", is_flag=True, help="Only print the number of matching records.")
+@click.option("-m", "--max-count", "max_count", type=click.IntRange(1), help="Maximum number of records to print.")
 @click.option("--follow", is_flag=True, help="Wait for appended records, until Ctrl-C.")
 @add_click_options(*selection_options, *range_options, *reading_options, json_option, replicas_option)
 @add_budget_option
@@ -54,11 +58,11 @@ _ARGUMENTS = (
 def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **flags: Any) -> None:
     """Print the records whose key, value or headers match PATTERN.
 
-    PATTERN is a regular expression (RE2's), or plain text with -F. LOGDIR is a log directory, a partition, a segment, a
-    pattern, a tiered store, or a URL of such. Each record is a line: topic-partition@offset, its time, key and value;
-    with --json an object, keys and values in base64.
+    PATTERN is a regular expression (RE2 syntax), or plain text with -F. LOGDIR is a log directory, a partition, a
+    segment, a pattern, a tiered store, or a URL of one of these. Each record is printed as a line:
+    topic-partition@offset, time, key and value; or with --json as an object with key and value in base64.
 
-    Exit status: 0 found; 1 not found; 2 refused, or the log is damaged (see standard error).
+    Exit status: 0 found; 1 not found; 2 invalid arguments, or the log is damaged (see standard error).
 
     \b
     kafkaframes grep order-17 /backup/kafka-logs --topic orders

@@ -67,8 +67,8 @@ def list_groups(connect: Connect, types: tuple[str, ...], states: tuple[str, ...
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @with_admin
-@click.option("--members", is_flag=True, help="The members, and how many partitions, or which tasks, each has.")
-@click.option("--state", is_flag=True, help="State, coordinator's protocol and number of members.")
+@click.option("--members", is_flag=True, help="Show the members with their number of partitions, or their tasks.")
+@click.option("--state", is_flag=True, help="Show the state, protocol and number of members.")
 @as_json_option
 def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
     """Show committed offsets and lag of groups, and the member that reads each partition. Default: all groups."""
@@ -238,22 +238,38 @@ def _build_state_row(name: str, result: AnyDescription | None) -> dict[str, Any]
 @click.argument("offsets", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
 @with_admin
 @click.option(
-    "-t", "--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="All partitions of this topic, or only these."
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:N,N]",
+    help="Topic to reset, with all partitions or with these; repeatable.",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="Reset all partitions with committed offsets of the group.")
 @click.option("--to-earliest", is_flag=True)
 @click.option("--to-latest", is_flag=True)
-@click.option("--to-current", is_flag=True, help="Keep what is committed: to see it, or with --export.")
+@click.option("--to-current", is_flag=True, help="Keep the committed offsets, to print or --export them.")
 @click.option(
-    "--to-offset", type=click.IntRange(0), metavar="OFFSET", help="This offset, kept between start and end of the log."
+    "--to-offset",
+    type=click.IntRange(0),
+    metavar="OFFSET",
+    help="Move to this offset, limited to the start and end of the log.",
 )
-@click.option("--to-datetime", metavar="TIME", help="The first record at or after it: 2026-01-31T12:00Z, or ms.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="Move to the first record at or after this time: 2026-01-31T12:00Z, or milliseconds.",
+)
 @click.option("--shift-by", type=int, metavar="N", help="Move the committed offset by N; -N moves back.")
 @click.option(
-    "--from-file", metavar="FILE", help="Read lines group,topic,partition,offset, as --export and restore write them."
+    "--from-file",
+    metavar="FILE",
+    help="File of lines group,topic,partition,offset, as --export and restore write them.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the new offsets, commit nothing.")
-@click.option("--export", is_flag=True, help="Print group,topic,partition,offset, for --from-file.")
+@click.option("--dry-run", is_flag=True, help="Print the new offsets without committing them.")
+@click.option(
+    "--export", is_flag=True, help="Print the offsets as lines group,topic,partition,offset, for --from-file."
+)
 def reset_group(
     group: str,
     offsets: tuple[str, ...],
@@ -276,7 +292,7 @@ def reset_group(
         is_share = isinstance(description, ShareGroupDescription)
         result = choose_new_offsets(admin, ResetOptions(group=group, offsets=offsets, is_share=is_share, **flags))
         if not result:
-            raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
+            raise OptionError("nothing to reset; specify the partitions (--topic or --all-topics) and the new position")
         _warn_of_offsets_outside_log(admin, result)
         if not dry_run and not flags["to_current"]:
             _check_inactive(group, description)
@@ -315,8 +331,8 @@ def _check_inactive(group: str, description: AnyDescription | None) -> None:
     )
     raise OptionError(
         f"group {group} is active (state {description.state}, "
-        f"{count_text(len(members), 'member')}: {member_names}); nothing was changed; "
-        "stop its consumers, wait until `kafkaframes groups describe --state` shows 0 members, and run this again"
+        f"{count_text(len(members), 'member')}: {member_names}). Nothing was changed. Stop its consumers, wait until "
+        "`kafkaframes groups describe --state` shows 0 members, and run this command again"
     )
 
 
@@ -407,10 +423,10 @@ def choose_new_offsets(admin: Admin, options: ResetOptions) -> Offsets:
         offsets |= _read_offsets_file(options.from_file, options.group)
     if not (options.topics or options.all_topics):
         if options.targets:
-            raise OptionError("choose topics: --topic TOPIC or --all-topics")
+            raise OptionError("specify topics with --topic TOPIC or --all-topics")
         return offsets
     if len(options.targets) != 1:
-        raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
+        raise OptionError("specify one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
     partitions = list(_read_offsets(admin, options.group, is_share=options.is_share)) if options.all_topics else []
     partitions += [topic for topic in partitions_of(admin, options.topics) if topic not in partitions]
     return offsets | (_OFFSET_CHOOSERS[options.targets[0]](admin, options, partitions) if partitions else {})
@@ -424,7 +440,7 @@ def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
     for text in topics:
         topic, _, numbers = text.partition(":")
         if numbers and not all(partition.isdecimal() for partition in numbers.split(",")):
-            raise OptionError(f"{text}: must be TOPIC:N,N, with numbers of partitions")
+            raise OptionError(f"{text}; expected TOPIC:N,N with partition numbers")
         existing_partitions = sorted(admin.describe_topics([topic])[topic].partitions)
         partitions += [
             TopicPartition(topic, int(partition))

@@ -42,8 +42,8 @@ _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records"
 _COLUMNS_OMITTED_BELOW = (
     (115, {"formats", "from"}),
     (95, {"segments"}),
-)  # terminal width -> columns that narrower ones omit
-_MIN_WIDTH_FOR_TIMES = 140  # terminals below this width show days instead of times
+)  # columns to omit on terminals that are narrower than this width
+_MIN_WIDTH_FOR_TIMES = 140  # narrower terminals show days instead of times
 _RIGHT_ALIGNED = {"partition", "segments", "size", "start", "end", "records"}
 
 
@@ -106,7 +106,7 @@ def _summarize_partitions(
     directories: Sequence[LogDirectory], *, deep: bool, jobs: int | None
 ) -> list[tuple[LogDirectory, list[PartitionSummary]]]:
     tasks = summary.list_tasks(directories)
-    size_of = partial(_weight, deep=deep)
+    size_of = partial(_count_bytes_to_read, deep=deep)
     result = workers.run_in_order(
         partial(_walk, deep=deep), tasks, size_of=size_of, workers=jobs, label="walking headers"
     )
@@ -122,7 +122,7 @@ def _summarize_partitions(
     ]
 
 
-def _weight(task: tuple[FileSystem, Segment], *, deep: bool) -> int:
+def _count_bytes_to_read(task: tuple[FileSystem, Segment], *, deep: bool) -> int:
     return task[1].size_bytes if deep else 0
 
 
@@ -176,7 +176,7 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
         print_styled(to, f"! not read: {reason}", style="yellow")
     if len(unread) > MAX_LISTED_UNREADABLE:
         print_styled(
-            to, f"! not read: {len(unread) - MAX_LISTED_UNREADABLE:,} more (--json names them)", style="yellow"
+            to, f"! not read: {len(unread) - MAX_LISTED_UNREADABLE:,} more (--json lists them)", style="yellow"
         )
     for problem in directory.problems:
         print_styled(to, f"! {problem}", style="yellow")
@@ -193,7 +193,7 @@ def _heading_text(directory: LogDirectory) -> str:
     if meta is not None:
         parts += [f"node {meta.node_id}"] if meta.node_id is not None else []
         parts += [f"cluster {meta.cluster_id}"] if meta.cluster_id else []
-        parts.append("stopped cleanly" if directory.clean_shutdown is not None else "not stopped cleanly, or running")
+        parts.append("stopped cleanly" if directory.clean_shutdown is not None else "not shut down cleanly, or running")
     return " · ".join(parts)
 
 
@@ -205,9 +205,9 @@ def _totals_text(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     amounts = ((topics, "topic"), (len(live_partitions), "partition"), (segments, "segment"))
     counts = ", ".join([*starmap(count_text, amounts), size])
     method_text = (
-        "the header of every batch was read"
+        "values are from all batch headers"
         if is_deep
-        else "from the first and last batch of each segment (--deep reads all)"
+        else "values are from the first and last batch of each segment (--deep reads all batch headers)"
     )
     return f"{counts}; times are UTC; {method_text}"
 
@@ -217,7 +217,7 @@ def _totals_text(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
 @click.option(
     "--by",
     type=click.Choice(["topic", "partition"]),
-    help="One line for each topic, or each partition. Default: partitions, or topics if there are many.",
+    help="Print a line per topic or per partition. Default: partition, or topic if there are many partitions.",
 )
 @add_click_options(workers_option, json_option)
 @add_log_settings("paths", kind=DescribeSettings)
@@ -228,11 +228,11 @@ def command(
     jobs: int | None,
     settings: DescribeSettings,
 ) -> None:
-    """Show what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
+    """Show the topics, partitions, offsets, sizes, codecs, formats and times of logs.
 
     LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a store of tiered segments, a
-    pattern, or a URL of such. If a partition is found more than once (several brokers or disks), its copies are merged
-    and shown as one log, with the decisions.
+    pattern, or a URL of one of these. If a partition has several copies (brokers or disks), they are merged and shown
+    as one log, with the decisions.
 
     Exit status: 0, or 1 if a segment cannot be read.
     """

@@ -30,11 +30,12 @@ def command() -> None:
 
 @command.command("warm")
 @click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
-@click.option("--decoders", is_flag=True, help="Also the straight-line decoders of the most frequent messages.")
+@click.option("--decoders", is_flag=True, help="Also compile the specialized decoders of the most frequent messages.")
 def compile_kernels(packages: tuple[str, ...], decoders: bool) -> None:
     """Compile missing kernels, on all cores, into the folder that `path` prints; delete those unused for a month.
 
-    With PACKAGEs (wire, records, storage.cleaner, ...: the first parts of names in `status`), only theirs.
+    With PACKAGEs (wire, records, storage.cleaner, ...: prefixes of the names in `status`), only their kernels are
+    compiled.
     """
     folder = _choose_folder()
     for unused_files in list(demand.find_unused_files(folder)):
@@ -63,7 +64,7 @@ def print_folder() -> None:
 def print_status() -> None:
     """Print the target processor of kernels, the folders that are searched, and which kernels are ready.
 
-    Exit status: 1 if one would have to be compiled.
+    Exit status: 1 if a kernel is not compiled.
     """
     click.echo(f"compiled for: {target.detect_target().name}")
     for entry in directories.list_folders():
@@ -72,12 +73,12 @@ def print_status() -> None:
     try:
         click.echo(f"C compiler: {' '.join(demand.find_c_compiler())}")
     except demand.LinkError as error:
-        click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
+        click.echo(f"C compiler: none ({error}); missing kernels are compiled into numba's own cache")
     if directories.requires_plain():
         click.echo(f"{directories.PLAIN_VARIABLE} is 1: kernels run as plain Python, several hundred times slower")
     units = demand.list_units()
     if any(unit.file is None for unit in units) and not workers.has_numba():
-        click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.NUMBA_INSTALL_COMMAND})")
+        click.echo(f"numba: none; kernels that are not compiled run as plain Python ({workers.NUMBA_INSTALL_COMMAND})")
     for unit in units:
         click.echo(f"{unit.module.removeprefix('kafkaframes.')}: {unit.file or 'not compiled'}")
     if any(unit.file is None for unit in units):
@@ -88,9 +89,7 @@ def _choose_folder() -> Path:
     folder = directories.cache_folder()
     if folder is None:
         reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
-        raise click.ClickException(
-            f"no folder for kernels can be written ({reasons}); set {directories.CACHE_VARIABLE}"
-        )
+        raise click.ClickException(f"no folder for kernels is writable ({reasons}); set {directories.CACHE_VARIABLE}")
     return folder
 
 
@@ -116,15 +115,15 @@ _ARCHIVE_FORMATS: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
     "--for",
     "architecture",
     type=click.Choice(list(target.TARGETS)),
-    help="Another machine's processor than this one's.",
+    help="Target processor. Default: the processor of this machine.",
 )
-@click.option("--decoders/--no-decoders", default=True, help="Also the straight-line decoders of frequent messages.")
+@click.option("--decoders/--no-decoders", default=True, help="Also pack the specialized decoders of frequent messages.")
 def pack_kernels(to: Path, architecture: str | None, decoders: bool) -> None:
     """Write all compiled kernels to TO: an archive (.zip, .tar.gz, .tgz) or a folder, compiling what is missing.
 
-    A machine of the same architecture with this version of the package and a folder of these files in
-    KAFKAFRAMES_KERNELS compiles nothing, whatever its Python (3.11 or later). A C compiler is needed here, not there;
-    for another architecture KAFKAFRAMES_CC must name a cross compiler.
+    Another machine of the same architecture uses the files if it has this version of the package, and
+    KAFKAFRAMES_KERNELS names their folder. It may have any Python from 3.11 on, and compiles nothing. This machine
+    needs a C compiler, the other machine does not. For another architecture, KAFKAFRAMES_CC must name a cross compiler.
     """
     if architecture:
         os.environ[target.TARGET_VARIABLE] = architecture

@@ -55,7 +55,9 @@ class LazyGroup(click.Group):
         self._table = {name: row for rows in sections.values() for name, row in rows.items()}
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Errors name its flags, and Ctrl-C ends with a shell's status, not 1, which commands use."""
+        """Run the command. Errors name its flags, and Ctrl-C ends it with the exit status of a shell instead of 1,
+        which has another meaning.
+        """
         try:
             return super().invoke(ctx)
         except KafkaframesError as error:
@@ -95,8 +97,8 @@ class LazyGroup(click.Group):
         """Find the command of the arguments. For an unknown name, the error suggests the most similar one."""
         if args and args[0] not in self._table and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0].lower(), self._table, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
-            ctx.fail(f"no command {escape_unprintable(args[0])}: {hint}")
+            hint = f"did you mean {' or '.join(near)}?" if near else f"expected one of {', '.join(self._table)}"
+            ctx.fail(f"unknown command {escape_unprintable(args[0])}: {hint}")
         name, command, remaining_args = super().resolve_command(ctx, args)
         ctx.meta[_COMMAND_KEY] = command
         return name, command, remaining_args
@@ -119,9 +121,9 @@ def _discard_output_to_closed_pipes() -> None:
 # Section of `kafkaframes --help` -> command -> (module, one line of help). The click command is the module's `command`,
 # or the function after a colon. Only the commands that run import their modules.
 COMMAND_SECTIONS: Sections = {
-    "Look into logs (nothing is written to them)": {
+    "Read logs (they are never changed)": {
         "info": ("kafkaframes.cli.info", "print offsets, sizes and codecs of a log, from headers alone"),
-        "report": ("kafkaframes.cli.report", "write a page about a log: sizes, keys, copies, damage"),
+        "report": ("kafkaframes.cli.report", "write an HTML report about a log: sizes, keys, copies, damage"),
         "grep": ("kafkaframes.cli.grep", "print the records whose key, value or headers match a pattern"),
         "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
         "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
@@ -133,7 +135,7 @@ COMMAND_SECTIONS: Sections = {
         "restore": ("kafkaframes.cli.restore", "restore segments or Parquet to a directory for brokers"),
     },
     "Repair and convert logs": {
-        "repair": ("kafkaframes.cli.repair", "keep the valid batches of a damaged log, or recover like Kafka"),
+        "repair": ("kafkaframes.cli.repair", "copy the valid batches of a damaged log, or recover like Kafka"),
         "convert": ("kafkaframes.cli.convert", "rewrite a log in another record format, offline"),
         "recompress": ("kafkaframes.cli.convert:recompress_command", "rewrite a log with another codec, offline"),
         "compact": (
@@ -220,11 +222,13 @@ _ANALYZE_COMMANDS = {
     ),
     "tag-header": (
         "kafkaframes.cli.analyze:print_tag_header_sizes",
-        "compare headers of tagged fields: KIP-482, its draft, rejected ones",
+        "compare headers of tagged fields: KIP-482, its draft, rejected drafts",
     ),
 }
 analyze = LazyGroup(
-    "analyze", sections={"Commands": _ANALYZE_COMMANDS}, help="Measure sizes on the wire, as they are and as proposed."
+    "analyze",
+    sections={"Commands": _ANALYZE_COMMANDS},
+    help="Measure sizes on the wire, with the current and with proposed layouts.",
 )
 COMMANDS = {name: row for rows in COMMAND_SECTIONS.values() for name, row in rows.items()}
 
@@ -279,7 +283,7 @@ def main() -> None:
         sys.exit(2)
     except MemoryError as error:
         print_text(
-            f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True
+            f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less memory", err=True
         )
         sys.exit(2)
     except OSError as error:

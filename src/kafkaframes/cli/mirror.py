@@ -31,35 +31,41 @@ _EXIT_STOPPED = 3  # exit status of a copy that was stopped before it was comple
     "source",
     required=True,
     metavar="A",
-    help="The source: bootstrap servers (host:port), or a log directory.",
+    help="Source: bootstrap servers (host:port), or a log directory.",
 )
-@click.option("--to", "target", required=True, metavar="B", help="The target: the same; a missing directory is made.")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="B",
+    help="Target: bootstrap servers (host:port), or a log directory, which is created if missing.",
+)
 @add_settings_flags(MirrorSettings, *_FLAGS_NOT_FROM_SETTINGS)
 @click.option(
     "--from-property",
     "source_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"A client property for the source; repeatable. {HELP_TEXT}",
+    help=f"Client property for the source; repeatable. {HELP_TEXT}",
 )
 @click.option(
     "--to-property",
     "target_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"A client property for the target; repeatable. {HELP_TEXT}",
+    help=f"Client property for the target; repeatable. {HELP_TEXT}",
 )
 @timeout_option
 @json_option
 def command(source: str, target: str, as_json: bool, timeout: float, **flags: Any) -> None:
     """Copy topics batch by batch, with their settings, partitions and the committed offsets of groups.
 
-    Into a kafkaframes broker or a directory, bytes and offsets stay the same. Any other broker assigns new offsets:
-    committed transactions are copied as plain batches, aborted ones and markers are left out, and batches that it would
-    refuse (formats 0 and 1, sets with holes) are rewritten. Run it again to continue.
+    Into a kafkaframes broker or a directory, bytes and offsets stay the same. All other brokers assign new offsets:
+    committed transactions are copied as plain batches, aborted transactions and markers are omitted, and batches that
+    the broker would reject (formats 0 and 1, offset gaps) are rewritten. Run it again to continue.
 
-    Exit status: 0 complete; 1 a part of the directory could not be read; 2 nothing could be done, or the copy failed; 3
-    it was stopped before the end.
+    Exit status: 0 complete; 1 a part of the directory could not be read; 2 the copy failed; 3 the command was stopped
+    before the end.
 
     \b
     kafkaframes mirror --from old:9092 --to /backup/kafka

@@ -78,10 +78,12 @@ ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports 
 
 
 workers_option = click.option(
-    "--workers", "jobs", type=click.IntRange(1), help="Processes to use. Default: one for each core."
+    "--workers", "jobs", type=click.IntRange(1), help="Number of processes. Default: one per core."
 )
 master_option = click.option(
-    "--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes on this machine."
+    "--master",
+    metavar="URL",
+    help="Spark master to run on: local[2], spark://host:7077, ... Default: processes on this machine.",
 )
 replicas_option = click.option(
     "--replicas",
@@ -95,7 +97,8 @@ isolation_option = click.option(
     type=click.Choice(ISOLATIONS),
     default="read_uncommitted",
     show_default=True,
-    help="read_committed omits records of aborted transactions, and everything from the first open one on.",
+    help="read_committed omits records of aborted transactions, and all records after "
+    "the start of the first open transaction.",
 )
 reading_options = (
     isolation_option,
@@ -110,11 +113,11 @@ reading_options = (
         type=click.Choice(ON_DAMAGE),
         default="keep",
         show_default=True,
-        help="Read what Kafka would read, omit damaged batches, or stop at the first.",
+        help="Read the records that Kafka would read, omit damaged batches, or stop at the first damaged batch.",
     ),
 )
 key_options = (
-    click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),
+    click.option("--key", "keys", multiple=True, help="Key of the records to select; repeatable."),
     click.option("--key-regex", metavar="REGEX", help="Regular expression for the keys of the records to select."),
 )
 _budget_option = click.option(

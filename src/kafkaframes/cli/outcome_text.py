@@ -107,6 +107,6 @@ def summarize_table(facts: Mapping[str, Any]) -> Iterator[str]:
     for gap in facts["gaps"]:
         yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
     if facts["removed_orphans"]:
-        yield f"removed: {count_text(len(facts['removed_orphans']), 'file')} of runs that were killed"
+        yield f"removed: {count_text(len(facts['removed_orphans']), 'file')} of killed runs"
     for path in facts["doubtful_files"]:
-        yield f"a run was killed; whether a commit names its file is not known: {path}"
+        yield f"it is unknown whether a commit refers to this file of a killed run: {path}"

@@ -38,12 +38,12 @@ _MAX_UNACKNOWLEDGED_TABLES = 4  # largest number of unacknowledged tables
     type=click.Choice(("lines", "jsonl", "parquet", "arrow")),
     default="lines",
     show_default=True,
-    help="Input: lines (each a value), jsonl (an object on each line, as consume --format jsonl writes), or files with "
-    "the columns key, value, headers, timestamp, partition.",
+    help="Input: lines (one value per line), jsonl (one JSON object per line, as consume --format jsonl "
+    "writes), or files with the columns key, value, headers, timestamp, partition.",
 )
 @click.option("-K", "delimiter", metavar="TEXT", help="Separator between key and value (with --format lines).")
 @click.option(
-    "-p", "--partition", type=click.IntRange(0), help="Write every record to this partition. Default: by its key."
+    "-p", "--partition", type=click.IntRange(0), help="Partition for all records. Default: the partition of the key."
 )
 @click.option(
     "-H",
@@ -51,15 +51,15 @@ _MAX_UNACKNOWLEDGED_TABLES = 4  # largest number of unacknowledged tables
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A header for every record (with --format lines); repeatable.",
+    help="Header of every record (with --format lines); repeatable.",
 )
 @click.option("-z", "--codec", type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")), default="none")
-@click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1, for old brokers and consumers.")
+@click.option("--record-format", type=click.IntRange(0, 2), help="Record format 0 or 1, for old brokers and consumers.")
 def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
-    """Write records into TOPIC, from FILE or standard input.
+    """Send records from FILE or standard input to TOPIC.
 
     In JSON lines, key, value and the values of headers are text, or {"base64": "..."} for bytes that are not UTF-8.
-    Files of older versions of consume, with the field timestamp_ms, held base64 everywhere; they are refused.
+    Files of older versions of consume are rejected: they have the field timestamp_ms, and base64 in all fields.
 
     \b
     echo hello | kafkaframes produce greetings
@@ -149,7 +149,7 @@ def _iterate_tables(file: str | None, flags: dict[str, Any], stop: StopSignal, l
     form = flags["form"]
     if form in ("parquet", "arrow"):
         if file is None:
-            raise OptionError(f"--format {form} reads a file: name it")
+            raise OptionError(f"--format {form} requires a file; specify it")
         yield from _read_file_tables(file, form)
         return
     stream: BinaryIO = sys.stdin.buffer if file is None else open(file, "rb")  # noqa: SIM115  # closed below
@@ -192,7 +192,7 @@ def _read_file_tables(file: str, form: str) -> Iterator[pa.Table]:
         for batch in batches:
             yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:
-        raise OptionError(f"{file} is no {form} file: {error}") from None
+        raise OptionError(f"{file} is not a file in the format {form}: {error}") from None
 
 
 @cache
@@ -221,7 +221,7 @@ def _make_line_parser(flags: dict[str, Any]) -> Any:
     for entry in flags["headers"]:
         name, separator, value = entry.partition("=")
         if not separator:
-            raise OptionError(f"-H {entry}: must be NAME=VALUE")
+            raise OptionError(f"-H {entry}; expected NAME=VALUE")
         headers.append({"key": name, "value": value.encode()})
     delimiter = None if flags["delimiter"] is None else flags["delimiter"].encode()
 

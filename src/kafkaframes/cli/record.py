@@ -23,26 +23,28 @@ EXIT_UNREAD = 1
     "--listen",
     required=True,
     metavar="[HOST]:PORT[-PORT]",
-    help="Where clients connect. Without HOST only clients on this machine can.",
+    help="Address for clients. Without HOST, only clients on this machine can connect.",
 )
 @click.option(
     "--upstream",
     required=True,
     metavar="HOST:PORT",
-    help="One broker; the addresses of the other brokers are learnt from its answers.",
+    help="Address of one broker; its responses have the addresses of the other brokers.",
 )
+@click.option("-o", "--output", "to", required=True, metavar="FILE", help="pcapng file to write; it must not exist.")
 @click.option(
-    "-o", "--output", "to", required=True, metavar="FILE", help="The pcapng file to write; it must not exist."
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Time to record, in seconds. Default: until Ctrl-C."
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds; by default at Ctrl-C."
-)
-@click.option("--cert", metavar="PEM", help="Require TLS of clients, with this certificate (chain).")
-@click.option("--key", metavar="PEM", help="Its private key, if it is not in the same file.")
+@click.option("--cert", metavar="PEM", help="Require TLS from clients; file with the certificate (chain).")
+@click.option("--key", metavar="PEM", help="Private key of the certificate, if it is in another file.")
 @click.option("--upstream-tls", is_flag=True, help="Connect to the brokers with TLS.")
 @click.option("--upstream-ca", metavar="PEM", help="Trusted certificates for --upstream-tls. Default: the system's.")
 @specs_option
-@click.option("--strict", is_flag=True, help="Close a connection when an answer cannot be read: it may name a broker.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Close a connection if a response cannot be read, because it may have broker addresses.",
+)
 def command(
     listen: str,
     upstream: str,
@@ -57,13 +59,14 @@ def command(
 ) -> None:
     """Record traffic between clients and brokers as a proxy, without root and without libpcap.
 
-    Point clients at --listen. Give a range of ports: each broker gets one of them, so that clients stay behind the
-    recorder. Only the addresses of brokers in answers are replaced; the file holds the originals.
-    A slow disk slows clients down; nothing is left out. The file is flushed every second.
+    Configure --listen as the bootstrap servers of clients. Specify a range of ports: each broker gets one of them, so
+    that clients always connect to the recorder. The recorder only replaces broker addresses in responses; the file has
+    the original addresses. A slow disk slows clients down, but nothing is lost. The file is flushed every second.
 
     Ctrl-C and SIGTERM end the recording: exit status 0, with a summary.
 
-    Without HOST only clients on this machine can connect. With HOST, anyone who can reach it can use the cluster.
+    Without HOST only clients on this machine can connect. With HOST, every client that can connect to it can use the
+    cluster.
 
     Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
     """
@@ -87,17 +90,20 @@ def command(
         )
         with recording:
             print_text(
-                f"listening on {recording.host}:{recording.port} for {upstream}, writing {to}; Ctrl-C ends it", err=True
+                f"listening on {recording.host}:{recording.port} for {upstream}, writing {to}; press Ctrl-C to stop",
+                err=True,
             )
             if not recording.is_local:
                 print_text(
-                    f"kafkaframes: anyone who reaches {recording.host} can use the cluster through this port", err=True
+                    f"kafkaframes: every client that can connect to {recording.host} can use the cluster through "
+                    "this port",
+                    err=True,
                 )
             recording.wait(seconds)
     connections = count_text(recording.connections, "connection")
     print_text(f"{to}: {connections}, {format_size(recording.size_bytes)} recorded", err=True)
     if recording.refused_connections:
-        print_text(f"{count_text(recording.refused_connections, 'connection')} could not be passed on", err=True)
+        print_text(f"{count_text(recording.refused_connections, 'connection')} could not be forwarded", err=True)
 
 
 @contextlib.contextmanager
@@ -127,15 +133,19 @@ def _report_slow(seconds: float) -> None:
 
 def _make_bypass_report(strict: bool, subject: str) -> None:
     """Report once that clients may have connected to brokers without the recorder."""
-    outcome = "the connection was closed" if strict else "passed on as it is: it may lead clients past the recorder"
+    outcome = (
+        "the connection was closed"
+        if strict
+        else "forwarded unchanged, so clients may connect to brokers without the recorder"
+    )
     print_text(f"kafkaframes: {subject}: {outcome}", err=True)
 
 
 @click.command("redact")
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("-o", "--output", "to", required=True, metavar="OUT", help="The pcapng file to write; it must not exist.")
-@click.option("--keep-addresses", is_flag=True, help="Leave IP addresses as they are.")
-@click.option("--keep-client-ids", is_flag=True, help="Leave client ids as they are, for an audit by name.")
+@click.option("-o", "--output", "to", required=True, metavar="OUT", help="pcapng file to write; it must not exist.")
+@click.option("--keep-addresses", is_flag=True, help="Keep IP addresses.")
+@click.option("--keep-client-ids", is_flag=True, help="Keep client ids, so that an audit can name clients.")
 @ports_option
 @specs_option
 def redact(
@@ -143,12 +153,12 @@ def redact(
 ) -> None:
     """Write a capture that you can share: without payloads, names and secrets, with sizes, versions, times and errors.
 
-    Texts and ids are replaced by others of the same length (equal ones stay equal), bytes become zeros, and of records
-    only the batches' headers stay. The names of client software and SASL mechanisms are kept. Only calls of Kafka's
-    APIs are written; bytes that cannot be read become zeros.
+    Texts and ids are replaced by others of the same length (equal texts stay equal), bytes become zeros, and only the
+    batch headers of records are kept. The names of client software and SASL mechanisms are kept. Only calls of Kafka
+    APIs are written; unreadable bytes become zeros.
 
-    Exit status: 0 when everything was read, 1 when OUT was written and part of the input could not be read (see
-    standard error) or holds no call, 2 when OUT was not written.
+    Exit status: 0 if the whole input was read; 1 if OUT was written, but a part of the input could not be read (see
+    standard error) or the input has no calls; 2 if OUT was not written.
 
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """

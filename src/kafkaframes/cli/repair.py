@@ -36,35 +36,37 @@ def _print_repair(report: RepairReport) -> None:
         for segment in partition["segments"]:
             for loss in segment["lost"]:
                 size = f"bytes {loss['start']:,} to {loss['end']:,}"
-                print_text(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
+                print_text(f"{name}: {segment['name']}: {size} are omitted: {loss['reason']}")
             for first, after in segment["holes"]:
-                print_text(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
+                print_text(
+                    f"{name}: {segment['name']}: the offsets {first} to {after - 1} have no records after the repair"
+                )
     lost_bytes = sum(one["bytes_lost"] for one in report.partitions)
-    print_text(f"{count_text(len(report.partitions), 'partition')}; {format_size(lost_bytes)} of segments are not kept")
+    print_text(f"{count_text(len(report.partitions), 'partition')}; {format_size(lost_bytes)} of segments are omitted")
     read, written_counts = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )
     if report.destination:
-        print_text(f"{format_row_counts(read, written_counts, {})}: those of all good batches")
+        print_text(f"{format_row_counts(read, written_counts, {})} from all valid batches")
     else:
-        print_text(f"{count_text(read, 'record')} in good batches would be kept")
+        print_text(f"{count_text(read, 'record')} in valid batches would be copied")
     if report.destination:
         print_text(report.ending)
 
 
 def _check_flags(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool) -> None:
     if not dry_run and (to is None) == (not in_place):
-        raise OptionError("give either --to DIR, or --in-place with --backup DIR; or --dry-run to look first")
+        raise OptionError("specify --to DIR, or --in-place with --backup DIR, or --dry-run to only print the damage")
     if in_place and not dry_run and backup is None:
-        raise OptionError("--in-place needs --backup DIR: the log as it is now is moved there")
+        raise OptionError("--in-place requires --backup DIR, to which the damaged log is moved")
 
 
 @click.command("repair")
 @click.argument("logdir")
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
-@click.option("--in-place", is_flag=True, help="Replace LOGDIR by the repaired log; needs --backup.")
-@click.option("--backup", metavar="DIR", help="With --in-place: where to move the old LOGDIR.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--in-place", is_flag=True, help="Replace LOGDIR by the repaired log; requires --backup.")
+@click.option("--backup", metavar="DIR", help="Path to move the old LOGDIR to, with --in-place.")
+@click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
 @add_click_options(json_option, workers_option, master_option)
 @add_settings_flags(RepairSettings)
 @add_budget_option
@@ -79,14 +81,14 @@ def command(
     master: str | None,
     **flags: Any,
 ) -> None:
-    """Keep every good batch of a damaged log directory, and say what was lost.
+    """Copy all valid batches of a damaged log directory, and report the lost data.
 
-    A broker that finds a damaged batch in its recovery cuts the log off there and deletes everything after it, good or
-    not; it does not see damage below the recovery point. This command keeps the batches after the damage: the offsets
-    of the lost ones become holes, as after compaction. --as-kafka does what the broker would do.
+    A broker that finds a damaged batch during recovery truncates the log there, and deletes all later batches, valid or
+    not. It does not notice damage below the recovery point. This command keeps the batches after the damage: the
+    offsets of lost batches become gaps, as after compaction. With --as-kafka, it truncates like a broker.
 
     Indexes, producer snapshots and leader epochs are rebuilt. If a partition has replicas, copy it from one of them
-    instead. Exit status: 0 done, 2 refused.
+    instead. Exit status: 0 repaired, 2 failed.
     """
     _check_flags(to, backup, in_place=in_place, dry_run=dry_run)
     from kafkaframes.jobs.repair.job import repair_directory, repair_in_place

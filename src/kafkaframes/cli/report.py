@@ -42,28 +42,28 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FILE",
-    help="Where to write: a page (.html) or JSON (.json); - is standard output.  [default: report.html]",
+    help="File to write: a page (.html) or JSON (.json); - is standard output.  [default: report.html]",
 )
 @make_json_option("Print the same numbers as one JSON object, or write them to FILE.")
-@click.option("--generated-at", metavar="TIME", help="The time shown on the page (ISO 8601, UTC). Default: now.")
+@click.option("--generated-at", metavar="TIME", help="Time to show on the page (ISO 8601, UTC). Default: now.")
 @specs_option
 @add_click_options(workers_option)
 @add_budget_option
 @add_log_settings("paths", kind=PartitionSettings)
 def command(as_json: bool, specs: str | None, **flags: Any) -> None:
-    """Report what is in Kafka logs on one page that needs no network.
+    """Write a report about Kafka logs or traffic, as one HTML page that works offline.
 
-    Sizes by topic and codec, compression, record sizes, records over time, producers, transactions, distinct
-    keys, record formats, copies that differ, damage. Every record is read, nothing is changed.
+    The page shows sizes by topic and codec, compression, record sizes, records over time, producers, transactions,
+    distinct keys, record formats, different copies, and damage. All records are read; the log is not changed.
 
-    PATH is a broker's log directory, a directory of such, a partition, a segment, a pattern, a tiered store, or a
-    URL of one of these. Give the directories of several brokers to compare their copies.
+    PATH is a broker's log directory, a directory of them, a partition, a segment, a pattern, a tiered store, or a URL
+    of one of these. Specify the directories of several brokers to compare their copies.
 
-    Or PATH is recorded traffic (captures, request logs): bytes, latency and errors by API, clients and what an
-    upgrade would break, what KIP-636 would save, connections. --specs is for traffic.
+    PATH can also be recorded traffic (captures, request logs). The page then shows bytes, latency and errors by API,
+    clients, the effects of an upgrade, the savings of KIP-636, and connections. --specs only applies to traffic.
 
-    Exit status: 0 when the report was written, whatever damage it reports; 1 when it was written and something could
-    not be read; 2 when there is nothing to report on.
+    Exit status: 0 if the report was written, even if it reports damage; 1 if it was written, but a part could not be
+    read; 2 if there is nothing to report on.
 
     Example: kafkaframes report /var/lib/kafka/data -o report.html
     """
@@ -72,7 +72,7 @@ def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     paths, kind = flags["paths"], choose_format(flags["output"], as_json, default=PAGE)
     is_of_traffic = all(map(is_traffic, paths))
     if specs is not None and not is_of_traffic:
-        raise OptionError("--specs is for captures and request logs")
+        raise OptionError("--specs requires captures or request logs")
     to = flags["output"] or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _parse_report_time(flags["generated_at"])
     _check_arguments(to, paths)
@@ -94,7 +94,7 @@ def _parse_report_time(text: str | None) -> int:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError as error:
-        raise OptionError(f"--generated-at {text}: must be a time such as 2026-11-21T15:00:00") from error
+        raise OptionError(f"--generated-at {text}; expected a time such as 2026-11-21T15:00:00") from error
     return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

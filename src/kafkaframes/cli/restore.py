@@ -26,10 +26,12 @@ EXIT_DATA_LOST = 1
 @click.command("restore")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
-@click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
+@click.option("--dry-run", is_flag=True, help="Show what would be restored; write nothing.")
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
-    "--into-cluster-ids", metavar="FILE", help="For an existing cluster: the output of its kafka-topics --describe."
+    "--into-cluster-ids",
+    metavar="FILE",
+    help="File with the output of kafka-topics --describe, for an existing cluster.",
 )
 @add_run_options(RestoreSettings)
 def command(
@@ -42,18 +44,18 @@ def command(
     settings: RestoreSettings,
     **flags: Any,
 ) -> None:
-    """Make a log directory that a real broker can open: with indexes, checkpoints, topic ids and group offsets.
+    """Write a log directory that a real broker can open, with indexes, checkpoints, topic ids and group offsets.
 
-    SRC is a log directory, a partition's directory or a segment, several of them, or a backup that contains these, on a
-    disk or by URL; or Parquet as `export` writes it, or with columns topic, partition, value. It is only read. DIR is
-    for a new single KRaft node (3.9 to 4.3), which finds the topics in it; or, with --into-cluster-ids, its partitions
-    are for the brokers of a cluster that has those topics already.
+    SRC is a log directory, a partition's directory, a segment, or a backup that contains these, as a path or URL;
+    several are possible. It can also be Parquet, as `export` writes it or with the columns topic, partition and value.
+    SRC is only read. DIR is the log directory of a new single KRaft node (3.9 to 4.3) with the topics. With
+    --into-cluster-ids, it has partitions for the brokers of an existing cluster with these topics.
 
     Without --topic, all topics except Kafka's internal ones are restored. A range of times begins at the first record
     at or after its start and ends before the first record at or after its end, in the order of offsets; all records in
     between are kept.
 
-    Exit status: 0 done; 1 done, but damaged batches were left out; 2 refused.
+    Exit status: 0 restored; 1 restored, but damaged batches were omitted; 2 failed.
 
     \b
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
@@ -62,7 +64,7 @@ def command(
     from kafkaframes.jobs.restore.job import restore
 
     if to is None and not dry_run:
-        raise OptionError("give --to DIR, or --dry-run to look first")
+        raise OptionError("specify --to DIR, or --dry-run to only show what would be restored")
     kind = flags.pop("kind")
     settings = _add_topic_ids(settings, flags.pop("into_cluster_ids"))
     with open_runner(master, jobs, label="restoring") as run:
@@ -135,7 +137,7 @@ def _list_remarks(report: RestoreReport) -> list[str]:
     for entry in report.partitions:
         name = f"{entry.topic}-{entry.partition}"
         remarks += [
-            f"{lost_range.file}: bytes {lost_range.start:,} to {lost_range.end:,} are left out: {lost_range.reason}"
+            f"{lost_range.file}: bytes {lost_range.start:,} to {lost_range.end:,} are omitted: {lost_range.reason}"
             for lost_range in entry.lost
         ]
         remarks += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(entry.dropped.items()) if number]
@@ -149,11 +151,13 @@ def _list_remarks(report: RestoreReport) -> list[str]:
         groups = report.groups
         remarks.append(
             f"{groups.commits:,} committed offsets of {count_text(groups.groups, 'group')}, "
-            f"{groups.moved:,} of them moved"
+            f"{groups.moved:,} of them with new offsets"
         )
         remarks += [f"{number:,} committed offsets left out: {why}" for why, number in sorted(groups.dropped.items())]
     if report.held:
-        remarks.append(f"retention.ms=-1 for {', '.join(report.held)}: nothing expires until you alter it")
+        remarks.append(
+            f"retention.ms=-1 for {', '.join(report.held)}: records do not expire until you alter the setting"
+        )
     return remarks
 
 

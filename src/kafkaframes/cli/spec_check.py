@@ -22,15 +22,15 @@ from kafkaframes.protocol.spec_functions import check_specs, lint_specs, list_ta
 @click.argument("paths", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option(
-    "--tagged-errors", is_flag=True, help="Warn of every error code and message that is not tagged (KIP-636)."
+    "--tagged-errors", is_flag=True, help="Warn about every error code and error message that is not tagged (KIP-636)."
 )
 def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> None:
-    """Check message specs by the rules of Kafka's generator, and warn of mistakes that it accepts.
+    """Check message specs by the rules of Kafka's generator, and warn about mistakes that the generator accepts.
 
     A response with errors in tagged fields, as `spec rewrite kip-636` writes it, is also checked for error codes and
     messages that were added later without a tag. --tagged-errors checks all responses for untagged errors.
 
-    Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
+    Exit status: 0 no errors, 1 errors, 2 unreadable specs.
     """
     result = lint_specs(paths, tagged_errors=tagged_errors)
     for finding in result.findings:
@@ -47,14 +47,20 @@ def _print_line(is_error: bool, line: str) -> None:
 
 @click.command("tags")
 @click.argument("pattern", required=False, default="")
-@click.option("--specs", "sources", multiple=True, metavar="DIR|FILE", help="A proposal; give several to compare them.")
-@make_json_option("One JSON object a line.")
+@click.option(
+    "--specs",
+    "sources",
+    multiple=True,
+    metavar="DIR|FILE",
+    help="Specs of a proposal; repeatable, to compare several proposals.",
+)
+@make_json_option("Print one JSON object per line.")
 def list_tags_command(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
-    """List the tags of Kafka's messages: the field that has each, its versions, its first release.
+    """List the tags of Kafka's messages with their fields, versions and first releases.
 
-    PATTERN keeps the messages with names that contain it. With --specs, list the tags of proposals and compare them
-    with the releases and with each other: a struct's tag belongs to one field for ever. Exit status 1 if two fields
-    claim one tag.
+    PATTERN selects the messages whose names contain it. With --specs, list the tags of proposals and compare them with
+    the releases and with each other: a tag of a struct always belongs to the same field. Exit status: 1 if two fields
+    have the same tag.
     """
     result = list_tags(specs=sources)
     table = [tag for tag in result.tags if pattern.lower() in tag.message.lower()]
@@ -107,13 +113,13 @@ _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "g
 )
 @click.option("--strict", is_flag=True, help="Notes fail too.")
 def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
-    """Compare two specs, or two sets of them, by KIP-482's rules of evolution.
+    """Compare two specs, or two sets of specs, by KIP-482's rules for compatible changes.
 
     OLD and NEW are files, directories, jars, zips or REF:path in this git repository
     (main:clients/src/main/resources/common/message). The layout of each version in both is compared field by field, and
     every tag is followed over all versions.
 
-    Exit status: 0 compatible (perhaps with notes), 1 breaking, 2 not readable.
+    Exit status: 0 compatible (possibly with notes), 1 breaking, 2 unreadable specs.
     """
     result = check_specs(old, new)
     rows = [change for change in result.changes if SEVERITY_OF_VERDICT[change.verdict] >= SEVERITY_OF_VERDICT[level]]

@@ -19,12 +19,12 @@ from kafkaframes.protocol.spec.catalog.reading import MESSAGES_FOLDER
 @click.command("stubs")
 @click.option("--specs", metavar="DIR", required=True, type=ExistingPath(file_okay=False), help="Your specs.")
 @click.option(
-    "-o", "--output", metavar="FILE.py", required=True, type=click.Path(path_type=Path), help="The module to write."
+    "-o", "--output", metavar="FILE.py", required=True, type=click.Path(path_type=Path), help="Python module to write."
 )
 def write_stubs(specs: str, output: Path) -> None:
-    """Write a module of your own messages, and a stub, by which editors complete and type checkers check their fields.
+    """Write a Python module of your own messages, and a stub with their fields for editors and type checkers.
 
-    With -o greetings.py: `from greetings import GreetRequest`. Kafka's own messages have their stub already.
+    With -o greetings.py: `from greetings import GreetRequest`. Kafka's own messages already have a stub.
     """
     names = spec_functions.write_stubs(specs, output)
     click.echo(f"{output}, {output.with_suffix('.pyi')}: {count_text(len(names), 'message')}")
@@ -36,10 +36,12 @@ def write_stubs(specs: str, output: Path) -> None:
 )
 @specs_option
 def write_guide(output: Path, specs: str | None) -> None:
-    """Write the protocol guide: every message at every version, its wire layout, and what changed since the one before.
+    """Write the protocol guide: all messages at all versions, with their wire layouts and the changes since the
+    previous version.
 
-    One HTML page that works offline, with search over messages and fields, and with what they are made of: frames and
-    headers, primitive types, varints, tag sections, record formats. In a directory it is called index.html.
+    The guide is one HTML page that works offline, with a search for messages and fields. It also describes frames and
+    headers, primitive types, varints, tag sections and record formats. If the path is a directory, the page is its
+    index.html.
     """
     page = spec_functions.write_guide(output, specs=specs)
     click.echo(f"{page} ({os.path.getsize(page) / 1e6:.1f} MB)")
@@ -54,12 +56,13 @@ def write_guide(output: Path, specs: str | None) -> None:
     default=MESSAGES_FOLDER,
     help="Folder to write to  [default: the catalog of this installation]",
 )
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if the folder differs.")
+@click.option("--check", is_flag=True, help="Write nothing, and exit 1 if the folder differs.")
 def import_releases(paths: tuple[str, ...], output: Path, check: bool) -> None:
     """Write the catalog from the specs of Kafka's releases.
 
-    Give every release at once: jars (kafka-clients-4.4.0.jar), zips or directories of them. The newest release that
-    speaks a version of a message gives its layout; versions that later releases removed come from the older ones.
+    Specify all releases together, as jars (kafka-clients-4.4.0.jar), zips or directories of them. The layout of a
+    message version is that of the newest release with this version, so versions that later releases removed come from
+    older releases.
     """
     result = spec_functions.import_releases(paths, output, check=check)
     for name in result.changed:

@@ -17,7 +17,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.analyze.outcome import WeighingResult, Weight
+    from kafkaframes.jobs.analyze.outcome import SizeComparison, SizeTotals
     from kafkaframes.jobs.analyze.proposals import ProposalSettings
     from kafkaframes.jobs.analyze.scale import ByteRate
 
@@ -28,13 +28,18 @@ _MAX_CHANGE_LINES = 60
 @click.command("propose")
 @click.argument("proposal", metavar="PROPOSAL")
 @click.argument("paths", nargs=-1, metavar="[INPUT]...")
-@click.option("--before", metavar="SPECS", help="What the specs are today  [default: the catalog].")
-@click.option("--value", "values", multiple=True, metavar="PATH=VALUE", help="Value of a new field (may be repeated).")
-@click.option("--by", multiple=True, type=click.Choice(["client", "connection", "second"]), help="A table by it, too.")
-@click.option("--scale", "mix", metavar="MIX", help="Bytes a second and a day of this mix of calls.")
-@click.option("-o", "--output", metavar="FILE", help="Write a page (HTML), too.")
+@click.option("--before", metavar="SPECS", help="Specs before the change  [default: the catalog].")
+@click.option("--value", "values", multiple=True, metavar="PATH=VALUE", help="Value of a new field; repeatable.")
+@click.option(
+    "--by",
+    multiple=True,
+    type=click.Choice(["client", "connection", "second"]),
+    help="Also print a table by this property.",
+)
+@click.option("--scale", "mix", metavar="MIX", help="Mix of calls for which to print bytes per second and per day.")
+@click.option("-o", "--output", metavar="FILE", help="HTML page to write.")
 @ports_option
-@make_json_option("One JSON object a line, by API, version, direction, kind and --by.")
+@make_json_option("Print one JSON object per line, by API, version, direction, kind and --by.")
 @spark_option
 @workers_option
 def command(
@@ -50,33 +55,35 @@ def command(
     on_spark: bool,
     jobs: int | None,
 ) -> None:
-    """Compare the bytes of real messages before and after a change of message specs.
+    """Compare the size of real messages before and after a change of message specs.
 
-    PROPOSAL is the specs after the change (a file, folder, jar, zip or REF:path; messages that it lacks stay as they
-    are), or kip-636, flexible, tag-header. INPUT is a capture or a broker's request log. Each message is decoded with
-    the specs before and encoded with those after; its size before is checked against the wire (a request log has only
-    the sizes of records). Messages of versions that the proposal does not change are counted as if
-    they had the newest version.
+    PROPOSAL is a file, folder, jar, zip or REF:path with the changed specs (other messages stay unchanged), or kip-636,
+    flexible or tag-header. INPUT is a capture or a broker's request log. Each message is decoded with the old specs,
+    and encoded with the new specs. Its size with the old specs is compared with the recorded size (a request log only
+    has the sizes of records). Messages of unchanged versions are raised to the newest version of the old and of the new
+    specs.
 
     --value MetadataResponse.Topics.Owner=VALUE sets a new field: JSON (null, 7, "text"), 1..100 (numbers, or lengths of
-    text), or @FILE.py:NAME, a function that gets the struct as a dict. Other new fields have their default.
+    text), or @FILE.py:NAME, a function that gets the struct as a dict. Other new fields have their default values.
 
-    MIX is a CSV file (api,version,calls_per_second) or traffic. Break-even is the share of the fields moved to tags
-    that may be set before the change costs bytes.
+    MIX is a CSV file (api,version,calls_per_second) or recorded traffic. Break-even is the share of fields that may be
+    set before moving them to tagged fields costs bytes.
 
-    Exit status: 0, 1 when part of the traffic could not be read (see standard error).
+    Exit status: 0, or 1 if a part of the traffic could not be read (see standard error).
     """
     from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.analyze.measure import make_question, scale_mix
-    from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
-    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
+    from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
+    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 
     question = make_question(proposal, before, values, by)
-    outcome = WeighingResult()
+    outcome = SizeComparison()
     if paths:
         tasks, share_bytes = split_traffic_tasks(paths, ports, jobs)
-        work = [WeighingTask(task, question) for task in tasks]
-        outcome = merge_outcomes(run_traffic_tasks(weigh_share, work, share_bytes, on_spark=on_spark, jobs=jobs))
+        work = [ComparisonTask(task, question) for task in tasks]
+        outcome = merge_outcomes(
+            run_traffic_tasks(compare_share_sizes, work, share_bytes, on_spark=on_spark, jobs=jobs)
+        )
     rows = scale_mix(mix, outcome, question, parse_ports(ports)) if mix is not None else []
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
@@ -91,7 +98,7 @@ def command(
 
 
 def _write_page(
-    output: str, question: ProposalSettings, outcome: WeighingResult, rows: Sequence[ByteRate], paths: tuple[str, ...]
+    output: str, question: ProposalSettings, outcome: SizeComparison, rows: Sequence[ByteRate], paths: tuple[str, ...]
 ) -> None:
     from kafkaframes import __version__
     from kafkaframes.jobs.report.proposal_page import build_proposal_page
@@ -116,53 +123,62 @@ def _print_changes(question: ProposalSettings, *, is_whole: bool) -> None:
             )
             return
         lines += 1 + len(changes)
-        print_text(f"{message}:" if changes else f"{message}: laid out as before")
+        print_text(f"{message}:" if changes else f"{message}: layout unchanged")
         for change in changes:
             print_text(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
 
 
-def _print_json(outcome: WeighingResult, rows: Sequence[ByteRate], question: ProposalSettings) -> None:
+def _print_json(outcome: SizeComparison, rows: Sequence[ByteRate], question: ProposalSettings) -> None:
     from kafkaframes.jobs.report.proposal_page import build_json_rows
 
     for row in build_json_rows(question, outcome, rows):
         print_text(json.dumps(row))
 
 
-def _print_outcome(outcome: WeighingResult, question: ProposalSettings, by: tuple[str, ...]) -> None:
+def _print_outcome(outcome: SizeComparison, question: ProposalSettings, by: tuple[str, ...]) -> None:
     from kafkaframes.jobs.analyze.proposals import SAME
 
     for kind, title in question.proposal.kinds.items():
-        selection = outcome.sum_weights_by("api_key", "api_version", "direction", kind=kind)
-        weights = {weight_group: weight for weight_group, weight in selection.items() if weight.messages}
-        if not weights:
+        selection = outcome.sum_totals_by("api_key", "api_version", "direction", kind=kind)
+        totals_by_group = {
+            size_group: size_totals for size_group, size_totals in selection.items() if size_totals.messages
+        }
+        if not totals_by_group:
             continue
-        names = sorted({name for weight in weights.values() for name in weight.counts} - _HIDDEN_COUNTS)
+        names = sorted(
+            {name for size_totals in totals_by_group.values() for name in size_totals.counts} - _HIDDEN_COUNTS
+        )
         rows = [
-            [f"{question.api_name(key)} {version} {direction}", *_format_weight(weight, names)]
-            for (key, version, direction), weight in sorted(weights.items())
+            [f"{question.api_name(key)} {version} {direction}", *_format_totals(size_totals, names)]
+            for (key, version, direction), size_totals in sorted(totals_by_group.items())
             if kind != SAME
         ]
         print_text(f"{title}:")
-        totals = [["all", *_format_weight(weight, names)] for weight in outcome.sum_weights_by(kind=kind).values()]
+        totals = [
+            ["all", *_format_totals(size_totals, names)] for size_totals in outcome.sum_totals_by(kind=kind).values()
+        ]
         print_table(["message", *_COUNT_HEADINGS, *names, "break-even"], [*rows, *totals])
         for dimension in by:
             cells = [
-                [name, *_format_weight(weight, names)] for name, weight in _group_weights(outcome, dimension, kind)
+                [name, *_format_totals(size_totals, names)]
+                for name, size_totals in _group_totals(outcome, dimension, kind)
             ]
             print_text(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNT_HEADINGS, *names, "break-even"], cells)
-        _print_lengths(outcome.sum_weights_by(kind=kind)[()])
+        _print_lengths(outcome.sum_totals_by(kind=kind)[()])
     for line in _format_omissions(outcome):
         print_text(line)
 
 
-def _print_lengths(total: Weight) -> None:
+def _print_lengths(total: SizeTotals) -> None:
     from kafkaframes.jobs.analyze.outcome import summarize_lengths
 
     summaries = summarize_lengths(total)
     if not summaries:
         return
-    print_text("Lengths of arrays (elements), strings, byte fields and record sets (bytes); null counts as one byte:")
+    print_text(
+        "Lengths of arrays (in elements), strings, byte fields and record sets (in bytes); null counts as one byte:"
+    )
     names = ("fields", "count", "null", "one-byte length", "at most 100", "median", "90 %", "99 %", "largest")
     rows = [
         [
@@ -182,42 +198,45 @@ def _print_lengths(total: Weight) -> None:
 _HIDDEN_COUNTS = frozenset({"bytes of unset", "moved", "moved and set"})  # counts that the table omits
 
 
-def _group_weights(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
+def _group_totals(outcome: SizeComparison, dimension: str, kind: str) -> Iterator[tuple[str, SizeTotals]]:
     from kafkaframes.jobs.analyze.outcome import format_label
 
-    for (name,), weight in sorted(outcome.sum_weights_by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
-        if weight.messages:
-            yield format_label(name), weight
+    for (name,), size_totals in sorted(
+        outcome.sum_totals_by(dimension, kind=kind).items(), key=lambda item: str(item[0])
+    ):
+        if size_totals.messages:
+            yield format_label(name), size_totals
 
 
-def _format_weight(weight: Weight, names: Sequence[str]) -> list[str]:
-    break_even_text = "" if weight.break_even_share is None else f"{100 * weight.break_even_share:.0f} %"
-    numbers = (weight.messages, weight.before, weight.after, weight.saved)
+def _format_totals(size_totals: SizeTotals, names: Sequence[str]) -> list[str]:
+    break_even_text = "" if size_totals.break_even_share is None else f"{100 * size_totals.break_even_share:.0f} %"
+    numbers = (size_totals.messages, size_totals.before, size_totals.after, size_totals.saved)
     return [
         *map(str, numbers),
-        f"{100 * weight.share:.2f}",
-        *(str(weight.counts[name]) for name in names),
+        f"{100 * size_totals.share:.2f}",
+        *(str(size_totals.counts[name]) for name in names),
         break_even_text,
     ]
 
 
-def _format_omissions(outcome: WeighingResult) -> Iterator[str]:
+def _format_omissions(outcome: SizeComparison) -> Iterator[str]:
     """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
-    totals = outcome.sum_weights_by().values()
+    totals = outcome.sum_totals_by().values()
     checked_count, mismatched_count = (
-        sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched")
+        sum(getattr(size_totals, name) for size_totals in totals) for name in ("checked", "mismatched")
     )
-    if outcome.weights:
-        yield f"{count_text(checked_count, 'size')} checked against the wire, {mismatched_count} differ"
+    if outcome.totals_by_group:
+        yield f"{count_text(checked_count, 'size')} compared with the recorded bytes, {mismatched_count} differ"
     if outcome.seconds is not None:
-        for (kind,), weight in outcome.sum_weights_by("kind").items():
-            if weight.messages:
-                before, after = (size / outcome.seconds for size in (weight.before, weight.after))
-                yield f"{kind}: {before:,.0f} bytes a second before, {after:,.0f} after, in {outcome.seconds:,.1f} s"
-    for (kind,), weight in outcome.sum_weights_by("kind").items():
-        if weight.left_out:
-            yield f"{kind}: {count_text(weight.left_out, 'message')}"
-        reasons = Counter(weight.reasons)
+        for (kind,), size_totals in outcome.sum_totals_by("kind").items():
+            if size_totals.messages:
+                before, after = (size / outcome.seconds for size in (size_totals.before, size_totals.after))
+                rates = f"{before:,.0f} bytes per second before, {after:,.0f} after"
+                yield f"{kind}: {rates}, over {outcome.seconds:,.1f} s"
+    for (kind,), size_totals in outcome.sum_totals_by("kind").items():
+        if size_totals.left_out:
+            yield f"{kind}: {count_text(size_totals.left_out, 'message')}"
+        reasons = Counter(size_totals.reasons)
         yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
 
 
@@ -250,6 +269,9 @@ def _print_scaled(rows: Sequence[ByteRate], question: ProposalSettings) -> None:
         print_table(["message", "calls/s", "bytes/s before", "after", "saved a day", "basis"], [*cells, total])
     if rows:
         print_text(
-            "Assumed: a measured message of the mix is as large as those weighed at its version, on average; an example"
+            "Assumptions: the size of a recorded message is the average of the measured messages of its version. An "
+            "example"
         )
-        print_text(f"has one element in each array, texts of {EXAMPLE_TEXT_BYTES} bytes, no error, no tagged field.")
+        print_text(
+            f"has one element in each array, texts of {EXAMPLE_TEXT_BYTES} bytes, no errors and no tagged fields."
+        )

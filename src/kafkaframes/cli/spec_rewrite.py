@@ -28,7 +28,7 @@ from kafkaframes.protocol.spec_functions import change_specs
 @click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to change  [default: the catalog's].")
 @click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
 def write_proposal_specs(file: str, source: str | None, target: Path) -> None:
-    """Write message specs for a proposal of your own, from a few lines of Python.
+    """Write the message specs of your own proposal, from a few lines of Python.
 
     FILE.py has a function rewrite(kip), which selects and changes fields:
 
@@ -41,8 +41,8 @@ def write_proposal_specs(file: str, source: str | None, target: Path) -> None:
               field.drop()
           kip.bump("Heartbeat")
 
-    Each API that changes gets a new version, request and response alike; older versions keep their bytes. The file is
-    executed, so use only one that you trust. Then: kafkaframes spec propose NEW CAPTURE.
+    Each changed API gets a new version of its request and response; older versions keep their layout. The file is
+    executed, so only use files that you trust. Then: kafkaframes spec propose NEW CAPTURE.
     """
     result = change_specs(_load_change_function(file), target, source=source)
     for name in result.changed_names:
@@ -64,7 +64,7 @@ def _load_change_function(file: str) -> Callable[[Kip], object]:
     except OSError as error:
         raise OptionError(format_path_error(error, file)) from None
     if not callable(function):
-        raise OptionError(f"{file} has no function rewrite(kip)")
+        raise OptionError(f"{file}: the file does not define a function rewrite(kip)")
     return function  # type: ignore[no-any-return]
 
 
@@ -91,22 +91,25 @@ _RESULT_COLUMNS: Final = (
 @click.argument("proposal", type=click.Choice(["kip-636"]))
 @click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to rewrite  [default: the catalog's].")
 @click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
-@click.option("--suffix", is_flag=True, help="Names that end so too (PartitionErrorCode, AcknowledgeErrorMessage).")
-@click.option("--as-written", is_flag=True, help="ApiVersions and unreleased versions too, as the document says.")
-@click.option("--report", "style", type=click.Choice(["csv", "json"]), help="Print a row a field instead of text.")
+@click.option(
+    "--suffix", is_flag=True, help="Also tag fields whose names end so (PartitionErrorCode, AcknowledgeErrorMessage)."
+)
+@click.option(
+    "--as-written", is_flag=True, help="Also change ApiVersions and unreleased versions, as the document specifies."
+)
+@click.option("--report", "style", type=click.Choice(["csv", "json"]), help="Print one row per field instead of text.")
 def rewrite_specs(
     proposal: str, source: str | None, target: Path, suffix: bool, as_written: bool, style: str | None
 ) -> None:
-    """Write message specs in which the errors of every response are tagged fields, as KIP-636 proposes.
+    """Write message specs in which the errors of all responses are tagged fields, as KIP-636 proposes.
 
-    Every request and response gets a new version; each ErrorCode and ErrorMessage of the response is tagged in it, with
-    the next free tag of its struct and, for messages, null as its default. OffsetDelete turns flexible with it. Left
-    out: SaslHandshake, as the document says, and ApiVersions, because every client must find its error code (KIP-511).
-        Other specs
-    are copied.
+    Every request and response gets a new version. In it, each ErrorCode and ErrorMessage of the response is a tagged
+    field with the next free tag of its struct. The default of error messages is null. OffsetDelete becomes flexible in
+    its new version. SaslHandshake is not changed, as the document specifies, and neither is ApiVersions,
+    because every client must find its error code (KIP-511). Other specs are copied.
 
-    The same input gives the same files, and rewriting a rewritten folder changes nothing. Use them with --specs, with
-    `connection`, or with Kafka's own generator.
+    The same input results in the same files, and rewriting a rewritten folder changes nothing. Use the specs with
+    --specs, with `connection`, or with Kafka's own generator.
     """
     result = spec_functions.rewrite_specs("kip-636", target, source=source, suffix=suffix, as_written=as_written)
     rewrite_result = result.tagged_errors
@@ -144,11 +147,11 @@ def _make_row(rewrite_result: RewriteResult, message: str, path: Iterable[str], 
 def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: RewriteResult, target: Path) -> Iterator[str]:
     for api in rewrite_result.apis:
         notes = ", flexible now" if api.is_flexible_new else ""
-        notes += ", in place: not released yet" if api.before == api.version else ""
+        notes += ", changed in place because it is not released yet" if api.before == api.version else ""
         yield f"{api.response} {api.before} -> {api.version}{notes}"
         for field in rewrite_result.fields:
             if field.message == api.response:
-                nullable_count = "; null is its default now" if field.is_null_default_new else ""
+                nullable_count = "; its default is now null" if field.is_null_default_new else ""
                 yield f"  {'.'.join(field.path)}: tag {field.tag}{nullable_count}"
     for kept_field in rewrite_result.unchanged:
         yield f"left: {'.'.join((kept_field.message, *kept_field.path))}: {kept_field.reason}"

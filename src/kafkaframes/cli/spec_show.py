@@ -24,12 +24,12 @@ from kafkaframes.protocol.spec_functions import compare_versions, describe_layou
 @click.option(
     "--records", is_flag=True, help="List the records of Kafka's internal topics and files instead of the APIs."
 )
-@make_json_option("One JSON object a line.")
+@make_json_option("Print one JSON object per line.")
 def list_messages(pattern: str, records: bool, as_json: bool) -> None:
     """List the messages of the catalog: APIs by key with their versions, or records by module.
 
-    PATTERN keeps the names that contain it, ignoring case. "Versions" are all that kafkaframes supports; "current" are
-    those of the newest Kafka release in the catalog. "Flexible since" is the first release with a flexible version.
+    PATTERN selects the names that contain it, ignoring case. "Versions" are all that kafkaframes supports; "current"
+    are those of the newest Kafka release in the catalog. "Flexible since" is the first release with a flexible version.
     """
     table = _list_records() if records else _list_apis()
     result = [row for row in table if pattern.lower() in str(row["name"]).lower()]
@@ -102,9 +102,9 @@ _CHANGE_SIGNS = {
 @click.argument("name")
 @click.argument("before", type=int)
 @click.argument("after", type=int)
-@make_json_option("One JSON object a line and change.")
+@make_json_option("Print one JSON object per change and line.")
 def print_version_diff(name: str, before: int, after: int, as_json: bool) -> None:
-    """Show what differs on the wire between version BEFORE and version AFTER.
+    """Show the differences between the wire layouts of the versions BEFORE and AFTER.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
     """
@@ -136,10 +136,10 @@ def print_codec(name: str, version: int, specs: str | None) -> None:
 @click.command("show")
 @click.argument("name")
 @click.argument("version", type=int, required=False)
-@click.option("--bnf", "as_bnf", is_flag=True, help="The notation of Kafka's protocol guide.")
-@make_json_option("JSON; without a VERSION the spec itself.")
+@click.option("--bnf", "as_bnf", is_flag=True, help="Print the notation of Kafka's protocol guide.")
+@make_json_option("Print JSON; without VERSION, the spec itself.")
 def print_layout(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
-    """Show the wire layout of a message at VERSION, or without one its fields over all versions.
+    """Show the wire layout of a message at VERSION, or without VERSION its fields in all versions.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
     """

@@ -43,7 +43,7 @@ _FLAGS_NOT_FROM_SETTINGS = (
     "keys",
     "key_regex",
     "storage",
-)  # have flags of another form, or none
+)  # settings whose flags differ from the setting, or that have no flag
 
 
 @click.command("table")
@@ -77,7 +77,7 @@ def command(
     cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
     Exit status: 0 complete; 1 a part of a log could not be read, or an open transaction in a log directory hides
-    records; 2 nothing could be done.
+    records; 2 the command failed.
 
     \b
     kafkaframes table orders -b kafka:9092 --to delta lake/orders --mode json
@@ -102,7 +102,7 @@ def command(
         if settings.continuous:
             with _stop_on_signals() as stop:
                 if not as_json:
-                    print_note(f"a commit every {settings.interval:g} s at most; Ctrl-C ends it")
+                    print_note(f"a commit every {settings.interval:g} s at most; press Ctrl-C to stop")
                 job.run_continuously(run, stop=stop, report=report, retry=_say_retry)
         else:
             report(job.run_once(run))

@@ -68,7 +68,7 @@ quiet_option = click.Option(
     is_flag=True,
     expose_value=False,
     callback=_set_quiet,
-    help="Only results, warnings and errors: no progress, no notes.",
+    help="Only print results, warnings and errors, without progress and notes.",
 )
 
 
@@ -118,7 +118,7 @@ def open_record_output(*, is_text: bool = True) -> BinaryIO:
     if not sys.stdout.isatty():
         return sys.stdout.buffer
     if not is_text:
-        raise OptionError("an Arrow stream is no text for a terminal: pipe it, or write it to a file")
+        raise OptionError("an Arrow stream cannot be printed on a terminal; pipe it, or write it to a file")
     return cast(BinaryIO, _TerminalWriter(sys.stdout.buffer))
 
 
@@ -164,7 +164,7 @@ def parse_milliseconds(text: str) -> int:
     try:
         return parse_time(text)
     except ValueError as error:
-        raise OptionError(f"no time: {text!r}: {error}") from None
+        raise OptionError(f"not a time: {text!r}: {error}") from None
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()) -> None:

@@ -50,9 +50,14 @@ def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
 @command.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
-@click.option("--partitions", type=click.IntRange(-1), default=-1, help="Default: the broker's num.partitions.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(-1),
+    default=-1,
+    help="Number of partitions. Default: the broker's num.partitions.",
+)
 @click.option("--replication-factor", type=click.IntRange(-1), default=-1, help="Default: the broker's.")
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting (may be repeated).")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Topic setting; repeatable.")
 def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
     """Create topics."""
     from kafkaframes.client import NewTopic
@@ -140,12 +145,12 @@ def _build_replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, An
 )
 @as_json_option
 def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: str, as_json: bool) -> None:
-    """Elect leaders. Default: of every partition without its preferred replica as leader."""
+    """Elect leaders. Default: all partitions whose leader is not the preferred replica."""
     from kafkaframes.client import TopicPartition
 
     topic_partitions = [TopicPartition(*topic_partition_of(text)) for text in partitions] or None
     if topic_partitions is None and election_type == "unclean":
-        raise OptionError("--type unclean can lose records: name the partitions")
+        raise OptionError("--type unclean can lose records; specify the partitions")
     with connect() as admin:
         results = admin.elect_leaders(topic_partitions, election_type=election_type)
     rows = [
@@ -156,7 +161,7 @@ def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: 
         }
         for topic_partition, is_elected in sorted(results.items())
     ]
-    print_rows(rows, as_json, text_without_rows="no partition needs an election")
+    print_rows(rows, as_json, text_without_rows="no partitions need an election")
 
 
 @command.command("reassign")
@@ -165,7 +170,7 @@ def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: 
 @click.option("--cancel", multiple=True, metavar="TOPIC:PARTITION", help="Cancel the reassignment of a partition.")
 @as_json_option
 def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], connect: Connect, as_json: bool) -> None:
-    """Move partitions to other brokers, the preferred leader first; print the reassignments that are under way."""
+    """Move partitions to other brokers, with the preferred leader first, and print the reassignments in progress."""
     from kafkaframes.client import TopicPartition
 
     changes: dict[TopicPartition, list[int] | None] = {
@@ -177,7 +182,7 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
             raise OptionError(f"{name}={text}: the value must be node ids, separated by commas")
         partition = TopicPartition(*topic_partition_of(name))
         if partition in changes:
-            raise OptionError(f"{name} has a new assignment and --cancel; give one of them")
+            raise OptionError(f"{name} has a new assignment and --cancel; specify only one of them")
         changes[partition] = [int(number) for number in ids]
     with connect() as admin:
         if changes:
@@ -188,13 +193,19 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
         | {name: ",".join(map(str, numbers)) for name, numbers in change._asdict().items()}
         for reassignment, change in sorted(reassignments.items())
     ]
-    print_rows(rows, as_json, text_without_rows="no reassignment is under way")
+    print_rows(rows, as_json, text_without_rows="no reassignments are in progress")
 
 
 @command.command("offsets")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @with_admin
-@click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
+@click.option(
+    "--time",
+    "at",
+    default="latest",
+    show_default=True,
+    help="Time to search for: earliest, max-timestamp, a date, or milliseconds.",
+)
 @as_json_option
 def print_offsets(names: tuple[str, ...], connect: Connect, at: str, as_json: bool) -> None:
     """Show each partition's first offset at or after a time; -1 if there is none."""
@@ -219,7 +230,7 @@ def print_offsets(names: tuple[str, ...], connect: Connect, at: str, as_json: bo
 @command.command("alter")
 @click.argument("name", metavar="TOPIC")
 @with_admin
-@click.option("--partitions", type=click.IntRange(1), required=True, help="The number of partitions afterwards.")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="New number of partitions.")
 def add_partitions(name: str, connect: Connect, partitions: int) -> None:
     """Give a topic more partitions; settings are changed with `configs set topic`."""
     with connect() as admin:
@@ -232,13 +243,13 @@ def add_partitions(name: str, connect: Connect, partitions: int) -> None:
 @with_admin
 @add_confirmation("Delete all records before these offsets?")
 def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
-    """Delete the records before an offset, or all with latest."""
+    """Delete the records before an offset, or all records with latest."""
     from kafkaframes.client import TopicPartition
 
     end_offsets = {}
     for name, text in pairs_of(offsets).items():
         if not text.isdecimal() and text != "latest":
-            raise OptionError(f"{name}={text}: must be an offset or latest")
+            raise OptionError(f"{name}={text}; expected an offset or latest")
         end_offsets[TopicPartition(*topic_partition_of(name))] = -1 if text == "latest" else int(text)
     with connect() as admin:
         for partition, start in admin.delete_records(end_offsets).items():
@@ -264,7 +275,9 @@ configs = make_connecting_group("configs", "Show and change settings of topics, 
 @with_admin
 @as_json_option
 def list_configs(kind: str | None, connect: Connect, as_json: bool) -> None:
-    """List what has settings: topics, brokers, groups and client-metrics subscriptions. Default: every kind."""
+    """List the entities that have settings: topics, brokers, groups and client-metrics subscriptions. Default: every
+    kind.
+    """
     with connect() as admin:
         resources = admin.list_config_resources([kind] if kind else [])
     rows = [{"kind": resource.kind, "name": resource.name} for resource in resources]
@@ -287,7 +300,7 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
         if flags["everything"] or not config.is_default
     ]
     if not rows and not flags["as_json"]:
-        print_text(f"{kind} {name} has defaults only; --all shows them")
+        print_text(f"{kind} {name} only has default settings; use --all to show them")
     print_rows(rows, flags["as_json"])
 
 
@@ -297,7 +310,7 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @with_admin
 def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect) -> None:
-    """Change settings and leave the remaining ones as they are; KEY= (no value) resets to the default.
+    """Change settings, and keep all other settings; KEY= (no value) resets a setting to its default.
 
     \b
     kafkaframes configs set topic orders retention.ms=86400000

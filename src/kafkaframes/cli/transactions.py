@@ -176,7 +176,7 @@ def abort_transaction(partition: str, connect: Connect, start_offset: int) -> No
             for row in _find_hanging_rows(admin, [target.topic])
         ):
             raise OptionError(
-                f"the transaction at offset {start_offset} of {target} is open at its coordinator, so it does not hang"
+                f"the transaction at offset {start_offset} of {target} is open at its coordinator, so it is not hanging"
             )
         state = states[0]
         epoch = -1 if state.coordinator_epoch is None else state.coordinator_epoch

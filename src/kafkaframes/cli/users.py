@@ -83,7 +83,7 @@ def _read_password(path: str | None) -> str:
     elif sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        raise OptionError(f"the password is missing; give --password-file, or set {PASSWORD_VARIABLE}")
+        raise OptionError(f"the password is missing; specify --password-file, or set {PASSWORD_VARIABLE}")
     if not password:
         raise OptionError("the password is empty")
     return password
@@ -92,7 +92,7 @@ def _read_password(path: str | None) -> str:
 @command.command("delete")
 @click.argument("name", metavar="USER")
 @with_admin
-@click.option("--mechanism", type=_MECHANISM_CHOICE, help="Only this credential.  [default: all of the user's]")
+@click.option("--mechanism", type=_MECHANISM_CHOICE, help="Mechanism of the credential to delete.  [default: all]")
 @add_confirmation("Delete the credentials of this user?")
 def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
     """Delete a user's SCRAM credentials."""
@@ -179,7 +179,7 @@ def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
     from kafkaframes.client import QuotaEntity
 
     if all(name is None for name in names.values()):
-        raise OptionError("name an entity: --user, --client-id or --ip")
+        raise OptionError("specify an entity: --user, --client-id or --ip")
     return QuotaEntity(**_to_names(names))
 
 

@@ -33,8 +33,8 @@ EXIT_DAMAGED = 1
 
 @click.command("verify")
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("--all", "show_all", is_flag=True, help="Print every finding, not only the first twenty of each kind.")
-@click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
+@click.option("--all", "show_all", is_flag=True, help="Print all findings instead of the first twenty of each kind.")
+@click.option("--strict", is_flag=True, help="Also exit with status 1 on warnings.")
 @add_click_options(workers_option, master_option, json_option)
 @add_budget_option
 @add_log_settings("paths", kind=VerifySettings)
@@ -49,11 +49,11 @@ def command(
 ) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
-    Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
-    Notes and warnings lose no record: a broker rebuilds indexes and snapshots.
+    Exit status: 0 undamaged, 1 damaged (errors were found, or with --strict warnings), 2 nothing to verify. Notes and
+    warnings do not affect records, because a broker rebuilds indexes and snapshots.
 
-    Every copy of a partition is verified. If there are several (brokers, disks), the output also shows how they would
-    be merged, and whether the merged log has every offset undamaged.
+    All copies of a partition are verified. If there are several copies (brokers, disks), the output also shows how they
+    would be merged, and whether the merged log has all offsets undamaged.
     """
     from kafkaframes.jobs.verify.verify import add_copies, verify
     from kafkaframes.scan.log.log_range import resolve_ranges

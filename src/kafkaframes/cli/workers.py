@@ -102,7 +102,7 @@ def open_runner(
             yield run
         return
     if jobs is not None:
-        raise OptionError("--workers are processes of this machine; with --master, Spark decides")
+        raise OptionError("--workers cannot be combined with --master, because Spark chooses the number of workers")
     from kafkaframes.spark.runtime import jobs as spark_jobs
 
     config = _QUICK_JAVA_OPTIONS if size_bytes is not None and size_bytes < MAX_SINGLE_PROCESS_BYTES else None
@@ -175,7 +175,7 @@ def _collect_answers(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_An
             process.terminate()
             process.join()
         if isinstance(error, BrokenProcessPool):
-            reason = "a worker process was killed, perhaps for lack of memory: fewer --workers need less"
+            reason = "a worker process was killed, probably because memory was exhausted; use fewer --workers"
             raise KafkaframesError(reason) from error
         raise
 
@@ -231,7 +231,7 @@ def _progress_bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[
 _MIN_TASK_BYTES: Final = 32 << 20  # smallest amount of work for a task, in bytes
 
 spark_option = click.option(
-    "--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections."
+    "--spark", "on_spark", is_flag=True, help="Run on Spark, with a task for each share of the connections."
 )
 
 

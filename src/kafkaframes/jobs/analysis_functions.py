@@ -127,9 +127,9 @@ def measure_proposal(
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.streams import parse_ports
     from kafkaframes.jobs.analyze.measure import ProposalSizes, make_question, scale_mix
-    from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
+    from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
+    from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
     from kafkaframes.jobs.analyze.traffic import TrafficTask
-    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
     from kafkaframes.jobs.report.proposal_page import build_json_rows, build_proposal_page
     from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
 
@@ -137,18 +137,18 @@ def measure_proposal(
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
     question = make_question(name, None if before is None else paths_of(before)[0], values, by)
-    outcome, port_list = WeighingResult(), parse_ports(ports)
+    outcome, port_list = SizeComparison(), parse_ports(ports)
     if path_list:
         task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
-        outcome = merge_outcomes([weigh_share(WeighingTask(task, question))])
+        outcome = merge_outcomes([compare_share_sizes(ComparisonTask(task, question))])
     scaled = [] if mix is None else scale_mix(paths_of(mix)[0], outcome, question, port_list)
     if to is not None:
         write_output(to, build_proposal_page(question, outcome, scaled, paths=path_list, version=__version__))
     lines = [
-        f"{kind}: {count_text(weight.messages, 'message')}; {count_text(weight.before, 'byte')} before, "
-        f"{weight.after:,} after"
-        for (kind,), weight in outcome.sum_weights_by("kind").items()
-        if weight.messages
+        f"{kind}: {count_text(size_totals.messages, 'message')}; {count_text(size_totals.before, 'byte')} before, "
+        f"{size_totals.after:,} after"
+        for (kind,), size_totals in outcome.sum_totals_by("kind").items()
+        if size_totals.messages
     ]
     rows = list(build_json_rows(question, outcome, scaled))
     return JobResult(ProposalSizes(question, outcome, scaled), {"rows": rows}, tuple(lines) or ("nothing measured",))

@@ -88,11 +88,14 @@ class Checkpoint(ReprAsText):
         if not self.is_first_batch_in_flight:
             return ()
         lines = [
-            f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done"
+            f"source {number}, if kafka-topic reads it next: set startingOffsets={text} until that micro-batch is done"
             for number, text in self.starting_offsets.items()
         ]
         if len(lines) < len([one for one in self.sources if one.planned_offsets is not None]):
-            lines.append("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
+            lines.append(
+                "the query's first micro-batch is in flight, and its start offsets are not "
+                "stored: set startingOffsets to offsets in JSON"
+            )
         return tuple(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,7 +119,7 @@ class Checkpoint(ReprAsText):
             lines.append(f"state of {', '.join(self.operators)}")
         for source in self.sources:
             offsets = source.planned_offsets
-            text = "no offsets of topics" if offsets is None else f"up to {json.dumps(offsets)}"
+            text = "the source has no topic offsets" if offsets is None else f"up to {json.dumps(offsets)}"
             lines.append(f"source {source.number}: {text}")
         return "\n".join([*lines, *self.advice])
 
@@ -294,9 +297,7 @@ def _check_names(checkpoint: Checkpoint, new_names: Mapping[str, str]) -> None:
     planned_topics = {topic for source in checkpoint.sources for topic in source.planned_offsets or ()}
     missing = sorted(set(new_names) - planned_topics)
     if missing:
-        raise OptionError(
-            f"no topic {', '.join(missing)} in the checkpoint; there are {', '.join(sorted(planned_topics))}"
-        )
+        raise OptionError(f"unknown topic {', '.join(missing)}; the checkpoint has {', '.join(sorted(planned_topics))}")
     new_topics = [new_names.get(topic, topic) for topic in planned_topics]
     if len(set(new_topics)) < len(new_topics):
         raise OptionError("two topics would get the same name; `topics` must give each topic a different name")

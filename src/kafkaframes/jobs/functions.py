@@ -929,7 +929,8 @@ def repair_log(
     ]
     total = sum(entry["bytes_lost"] for entry in report.partitions)
     counts_text = (
-        f"{count_text(len(report.partitions), 'partition')}; {count_text(total, 'byte')} of segments are not kept"
+        f"{count_text(len(report.partitions), 'partition')}; {count_text(total, 'byte')} of segments are not in the "
+        "repaired log"
     )
     if not report.destination:
         return JobResult(report, report.as_json(), (*_limit_lines(loss_lines), counts_text, "nothing was written"))

@@ -145,11 +145,14 @@ def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
     """Return why a micro-batch neither follows a mark nor equals the marked micro-batch; None if it does."""
     if mark.query_id != batch.query_id:
         return (
-            f"query {mark.query_id} has written micro-batch {mark.batch_id} from the same checkpoint, and this is "
+            f"query {mark.query_id} has written micro-batch {mark.batch_id} from the same checkpoint, but this is "
             f"query {batch.query_id}: the checkpoint was deleted, or another query uses its path now"
         )
     if batch.batch_id < mark.batch_id:
-        return f"micro-batch {mark.batch_id} was written after it: the checkpoint is an older copy, or was copied"
+        return (
+            f"micro-batch {mark.batch_id} was written after it: the checkpoint was restored from an "
+            "older copy, or two queries use copies of it"
+        )
     if batch.batch_id > mark.batch_id:
         return _describe_rewind(mark, batch)
     if mark.ends is None:
@@ -158,7 +161,7 @@ def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
         return "its offsets are unknown, because the checkpoint cannot be read from this machine"
     if mark.sink != batch.sink:
         return (
-            f"that micro-batch was written to {mark.sink}, and this one is for {batch.sink}: the checkpoint was copied"
+            f"that micro-batch was written to {mark.sink}, but this one is for {batch.sink}: the checkpoint was copied"
         )
     return _describe_difference(mark, batch)
 
@@ -176,7 +179,10 @@ def _describe_difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
         difference = next(
             (_lines_differ(*pair) for pair in zip(mark_lines, batch_lines, strict=False) if not _is_same(*pair)), ""
         )
-        return f"that one {name} elsewhere{difference}: the checkpoint is an older copy, or was copied"
+        return (
+            f"the written micro-batch {name} at other offsets{difference}: the checkpoint was restored "
+            "from an older copy, or two queries use copies of it"
+        )
     return None
 
 
@@ -190,7 +196,7 @@ def _lines_differ(mark_line: str, batch_line: str) -> str:
         marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)
         if marked_offset != planned_offset:
             texts = ("none" if offset is None else offset for offset in (marked_offset, planned_offset))
-            return " ({}-{}: offset {} there, {} here)".format(*name, *texts)
+            return " ({}-{}: offset {}, and {} in this run)".format(*name, *texts)
     return ""
 
 
@@ -200,7 +206,7 @@ def _describe_rewind(mark: StreamBatch, batch: StreamBatch) -> str | None:
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
                 place_text = (
-                    f"{topic}-{partition} at offset {begin[topic, partition]}, and micro-batch {mark.batch_id} has "
+                    f"{topic}-{partition} at offset {begin[topic, partition]}, but micro-batch {mark.batch_id} has "
                 )
                 return f"it begins in {place_text}written up to {end[topic, partition]}: the checkpoint was copied"
     return None

@@ -27,7 +27,7 @@ def check_row_counts(read: int, written_rows: int, left_out: Mapping[str, int], 
             f"{count_text(read, 'record')} {verb_text(read, 'was', 'were')} read, "
             f"{written_rows:,} written and {counted_rows:,} left out"
         )
-        raise LogDirError(f"{reason}, which does not add up; the output was removed; please report this", file=where)
+        raise LogDirError(f"{reason}, which does not add up. The output was removed; please report this", file=where)
 
 
 def format_row_counts(read: int, written_rows: int, left_out: Mapping[str, int]) -> str:

@@ -40,7 +40,10 @@ class _Writer:
     def export(self, scan: Scan, to: str, options: Mapping[str, Any]) -> JobResult[Outcome]:
         """Export a scan to files."""
         if scan.decoding is not None:
-            raise OptionError("`decode`: an export writes values as bytes; `write_table` writes decoded values")
+            raise OptionError(
+                "`decode` cannot be exported, because an export writes values as bytes; "
+                "use `write_table` for decoded values"
+            )
         job: FileExport | TopicExport
         values = {**_settings_of(scan), **options}
         output = {"overwrite": options["overwrite"], "single_file": options["single_file"]}
@@ -61,8 +64,8 @@ class _Writer:
             decoding = scan.decoding.decoding
             if scan.decoding.raises:
                 raise OptionError(
-                    "`errors`=raise: a table has a table of dead letters for values that cannot be decoded; use "
-                    "`errors`=null"
+                    "`errors`=raise is not supported for tables, which have a table of dead letters for values that "
+                    "cannot be decoded; use `errors`=null"
                 )
         is_latest = options["latest"]
         mode = RAW if decoding is None else decoding.mode
@@ -129,11 +132,14 @@ def _settings_of(scan: Scan) -> dict[str, Any]:
     if not isinstance(source, LogSource | TopicSource):
         raise OptionError(f"{source.label}: only scans of logs and topics can be exported or written to a table")
     if scan.row_limit is not None:
-        raise OptionError(f"`limit` {scan.row_limit}: an export or table has all selected records; use `where`")
+        raise OptionError(
+            f"`limit` {scan.row_limit} is not supported: an export or table has all selected records; use `where`"
+        )
     options = source.options
     if isinstance(source, LogSource) and source.options.limit_bytes != DEFAULT_LIMIT_BYTES:
         raise OptionError(
-            f"`limit_bytes` {source.options.limit_bytes}: jobs read batches of up to {DEFAULT_LIMIT_BYTES}"
+            f"`limit_bytes` must be the default {DEFAULT_LIMIT_BYTES} for exports and tables, not "
+            f"{source.options.limit_bytes}"
         )
     return {
         "control_records": options.include_control,
@@ -154,8 +160,8 @@ def _has_headers(columns: Sequence[str], default_columns: Sequence[str]) -> bool
     selected, required = set(columns) - {ERROR_COLUMN}, set(default_columns) - {_HEADERS}
     if selected - {_HEADERS} != required:
         raise OptionError(
-            f"`select` {', '.join(columns)}: an export or table has the columns {', '.join(default_columns)}; only "
-            "headers can be omitted. Write other columns from `to_batches()`"
+            f"`select` {', '.join(columns)} is not supported: an export or table has the columns "
+            f"{', '.join(default_columns)}, and only headers can be omitted. Use `to_batches()` to write other columns"
         )
     return _HEADERS in selected
 

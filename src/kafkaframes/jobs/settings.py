@@ -321,7 +321,7 @@ class RewriteSettings(RangeSettings):
     )
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
     on_damage: Literal["fail", "keep"] = setting(
-        "fail", "At a damaged batch: stop, or copy the batch unchanged.", stored_as=STORED_MODE
+        "fail", "Action at a damaged batch: stop, or copy the batch unchanged.", stored_as=STORED_MODE
     )
     batch_bytes: int = setting(
         BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", minimum=1
@@ -380,7 +380,7 @@ class RewriteSettings(RangeSettings):
 class ConvertSettings(RewriteSettings):
     """Settings of ``convert_log``, which requires a record format."""
 
-    record_format: Literal[0, 1, 2] = required_setting("The format to write.")
+    record_format: Literal[0, 1, 2] = required_setting("Record format to write.")
     codec: CodecName | None = setting(None, "Codec to write. Default: the codec of each batch.")
     on_loss: Literal["error", "warn", "drop"] = setting(
         "error", "If the older format cannot store some data: stop, count and warn, or drop it silently."
@@ -391,7 +391,7 @@ class ConvertSettings(RewriteSettings):
 class RecompressSettings(RewriteSettings):
     """Settings of ``recompress_log``, which requires a codec and keeps each batch's format."""
 
-    codec: CodecName = required_setting("The codec to write.")
+    codec: CodecName = required_setting("Codec to write.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,7 +177,7 @@ def redact_capture(
 
     path_list, target = paths_of(paths), LocalPath(to)
     if target.exists():
-        raise OptionError(f"`to` {target}: exists already")
+        raise OptionError(f"`to` {target}: already exists; choose another path")
     reject_nested_destination(target, path_list)
     listening, files, apis = parse_ports(ports), _find_files(path_list), ApiRegistry(specs)
     with new_file(target, durable=False) as file:
@@ -282,7 +282,7 @@ def _check_output(to: Path | None, paths: Sequence[str], format_name: str, forma
 
 
 def _redaction_lines(report: RedactionResult, target: str) -> Iterator[str]:
-    """Yield the amounts, and a line for everything that the file lacks."""
+    """Yield the amounts of written data, and a line for each kind of omitted data."""
     from kafkaframes.capture.coverage import summarize_entries
     from kafkaframes.jobs.report.words import format_size
 
@@ -290,11 +290,11 @@ def _redaction_lines(report: RedactionResult, target: str) -> Iterator[str]:
     if report.frames_zeroed:
         amounts.append(f"{count_text(report.frames_zeroed, 'frame')} zeroed")
     if report.frames_left_out:
-        amounts.append(f"{count_text(report.frames_left_out, 'frame')} of no known API left out")
+        amounts.append(f"{count_text(report.frames_left_out, 'frame')} of unknown APIs omitted")
     yield "; ".join(amounts)
     if report.frames_not_decoded:
         yield f"{count_text(report.frames_not_decoded, 'message')} could not be decoded"
     if report.coverage.unread:
         yield f"not read: {summarize_entries(report.coverage.unread)}"
     if not report.calls:
-        yield "no call of Kafka's was found"
+        yield "the input has no Kafka calls"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.jobs.analyze.weighing import columns
+from tests.jobs.analyze.examples_by_layout import columns
 
 from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, count_moved_fields, iterate_fields
 from kafkaframes.protocol.messages import message

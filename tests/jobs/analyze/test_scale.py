@@ -8,7 +8,7 @@ import pytest
 from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.outcome import WeighingResult
+from kafkaframes.jobs.analyze.outcome import SizeComparison
 from kafkaframes.jobs.analyze.proposals import MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.scale import (
     EXAMPLE_RATE,
@@ -19,8 +19,8 @@ from kafkaframes.jobs.analyze.scale import (
     read_mix,
     scale_outcome,
 )
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages.registry import specs_by_name
 from kafkaframes.protocol.spec import catalog
 
@@ -32,7 +32,7 @@ def test_a_csv_file_of_rates(tmp_path):
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nHeartbeat,4,1000\nfetch,,2.5\n")
     rates = read_mix(str(tmp_path / "mix.csv"))
     assert rates == [CallRate(12, 4, 1000.0), CallRate(1, catalog.find_api(1).versions.highest, 2.5)]
-    heartbeat = next(scale_outcome(WeighingResult(), rates, KIP_636))
+    heartbeat = next(scale_outcome(SizeComparison(), rates, KIP_636))
     assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE_RATE)
 
 
@@ -43,7 +43,7 @@ def test_an_api_of_the_callers_specs_can_be_in_a_mix(tmp_path):
     question = ProposalSettings("tag-header", before=specs_by_name(folder))
     assert read_mix(str(tmp_path / "mix.csv"), question.apis) == [CallRate(300, 1, 10.0)]
     assert [rate[:2] for rate in measure_mix([trace], apis=question.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
-    rows = list(scale_outcome(WeighingResult(), [CallRate(300, 1, 10.0)], question))
+    rows = list(scale_outcome(SizeComparison(), [CallRate(300, 1, 10.0)], question))
     assert {(row.direction, row.kind) for row in rows} == {
         (direction, kind) for direction in ("request", "response") for kind in ("interleaved", "typed")
     }
@@ -57,11 +57,11 @@ def test_an_invalid_mix_is_rejected(tmp_path, text):
 
 
 def test_traffic_scaled_by_its_own_mix_has_its_own_bytes():
-    outcome = weigh_share(WeighingTask(TrafficTask((CAPTURE,)), KIP_636))
+    outcome = compare_share_sizes(ComparisonTask(TrafficTask((CAPTURE,)), KIP_636))
     rates = measure_mix([CAPTURE])
     rows = list(scale_outcome(outcome, rates, KIP_636))
     assert {row.basis for row in rows} == {MEASURED_RATE}
-    total = outcome.sum_weights_by(kind="flexible")[()]
+    total = outcome.sum_totals_by(kind="flexible")[()]
     assert sum(row.saved for row in rows) == pytest.approx(total.saved / outcome.seconds, rel=0.01)
 
 

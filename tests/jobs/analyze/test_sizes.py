@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.jobs.analyze.weighing import columns
+from tests.jobs.analyze.examples_by_layout import columns
 from tests.protocol.messages.values import make_value
 
 from kafkaframes.jobs.analyze.sizes import (

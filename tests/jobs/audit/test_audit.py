@@ -60,7 +60,7 @@ def test_the_highest_version_of_an_old_broker_proves_nothing():
 def test_a_known_client_that_uses_the_highest_versions_of_an_old_broker_is_fine():
     librdkafka = ClientIdentity("somebody", "10.0.0.1", "librdkafka", "2.3.0")
     judgement = judge_api_use(ApiUse(librdkafka, 1, 3, at_broker_limit=True), UseCounts(1), find_release("4.0.1"))
-    assert (judgement.verdict, judgement.reason.startswith("fine after the upgrade")) == ("fine", True)
+    assert (judgement.verdict, judgement.reason.startswith("works after the upgrade")) == ("fine", True)
     assert judge_api_use(ApiUse(librdkafka, 1, 3), UseCounts(1), find_release("4.0.1")).verdict == "removed"
 
 
@@ -81,7 +81,7 @@ def test_a_client_is_a_line_with_its_library_and_a_remedy():
     _, line, more = format_audit(audit_uses(uses, find_release("4.0.1")))
     assert line.split()[:3] == ["removed", "billing", "10.0.0.7"]
     assert line.endswith("upgrade to kafka-clients 2.1.1 or later (Produce 2, Fetch 2)")
-    assert more == "-v lists each request with its reason."
+    assert more == "Use -v to list each request with the reason of its verdict."
     assert len(list(format_audit(audit_uses(uses, find_release("4.0.1")), verbose=True))) > 5
 
 

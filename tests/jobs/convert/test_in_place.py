@@ -43,7 +43,7 @@ def test_the_original_directory_is_the_backup(stopped_log, tmp_path):
 
 def test_a_directory_after_an_unclean_stop_is_rejected(stopped_log, tmp_path):
     (stopped_log / ".kafka_cleanshutdown").unlink()
-    with pytest.raises(LogDirError, match="did not stop cleanly"):
+    with pytest.raises(LogDirError, match="did not shut down cleanly"):
         convert_in_place(stopped_log, tmp_path / "backup", UP)
     assert {path.name for path in tmp_path.iterdir()} == {"logs"}
 
@@ -62,7 +62,7 @@ def test_a_directory_that_a_broker_has_open_is_rejected(stopped_log, tmp_path):
         [sys.executable, "-c", HOLD, str(stopped_log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:
         assert broker.stdout.readline() == b"held\n"
-        with pytest.raises(LogDirError, match="a broker has this directory open"):
+        with pytest.raises(LogDirError, match="a broker is using this directory"):
             convert_in_place(stopped_log, tmp_path / "backup", UP)
         broker.stdin.close()
     assert {path.name for path in tmp_path.iterdir()} == {"logs"}
@@ -121,5 +121,5 @@ def test_a_result_inside_the_source_is_rejected(stopped_log, tmp_path):
 
 
 def test_topics_to_compact_must_exist(stopped_log, tmp_path):
-    with pytest.raises(OptionError, match="no topic nosuch here: there are "):
+    with pytest.raises(OptionError, match="unknown topic nosuch; the log directory has "):
         compact(str(stopped_log), tmp_path / "new", CleanerSettings(now_ms=0), topics=["*", "nosuch"])

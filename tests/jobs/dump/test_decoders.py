@@ -85,5 +85,5 @@ def test_partitions_have_the_order_of_scalas_set():
 
 
 def test_an_unknown_decoder_is_rejected():
-    with pytest.raises(OptionError, match="known: offsets, transaction-log"):
+    with pytest.raises(OptionError, match="expected one of offsets, transaction-log"):
         find_decoder("avro", STYLES["4.3"])

@@ -257,7 +257,7 @@ def test_a_directory_that_is_not_a_log_is_rejected(tmp_path):
 
 
 def test_an_unknown_style_is_rejected(tmp_path):
-    with pytest.raises(OptionError, match=r"known styles: 4\.3, 3\.9, 2\.8"):
+    with pytest.raises(OptionError, match=r"expected one of 4\.3, 3\.9, 2\.8"):
         dump_text(segment(tmp_path / "t-0", b""), TextOptions("newest"))
 
 

@@ -327,7 +327,7 @@ def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, s
         export_segments(tasks, ExportTaskSettings(str(tmp_path / "file" / "out")))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("")
-    with pytest.raises(OptionError, match="holds other files"):
+    with pytest.raises(OptionError, match="the directory has other files"):
         export_segments(tasks, ExportTaskSettings(str(tmp_path / "mine")), overwrite=True)
     assert (tmp_path / "mine" / "precious").exists()
 
@@ -386,4 +386,4 @@ def test_the_text_of_a_result_counts_unlisted_faults(tasks, tmp_path):
     outcome = export_segments(tasks, ExportTaskSettings(str(tmp_path / "out")))
     damaged = replace(outcome.results[0], faults=["first", "second"], fault_count=5)
     result = summarize_outcome(replace(outcome, results=(damaged, *outcome.results[1:])))
-    assert result.lines[:3] == ("first", "second", f"{damaged.task.path}: and 3 more damaged positions")
+    assert result.lines[:3] == ("first", "second", f"{damaged.task.path}: 3 more damaged positions")

@@ -79,7 +79,7 @@ def test_a_file_is_written_again_from_all_its_segments_or_rejected(tasks, settin
     assert offsets(settings) == [*range(39), *range(40, 100)]
     other = write_segment(Path(tasks[1].path).parent, 20, rows(20, 18))
     with pytest.raises(
-        OptionError, match=r"00020.log has changed .*into one file with .*00000.log, which is not there"
+        OptionError, match=r"00020.log has changed .*into one file with .*00000.log, which no longer exists"
     ):
         export_segments([other, *tasks[2:]], settings)
     assert offsets(settings) == [*range(39), *range(40, 100)]

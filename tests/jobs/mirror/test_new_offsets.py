@@ -128,12 +128,12 @@ def test_after_a_kill_the_mapping_keeps_only_lines_of_written_batches(tmp_path):
     middle = read_mapping(path, "a b", target_end=7)
     assert (middle.next_source_offset, middle.next_target_offset, middle.translate_offset(23)) == (22, 7, 7)
     assert read_mapping(path, "a b", target_end=0).next_source_offset == -1
-    with pytest.raises(LogDirError, match="this knows of 11: something else has written to it"):
+    with pytest.raises(LogDirError, match="the mapping ends at 11: another program has written to the copy"):
         read_mapping(path, "a b", target_end=12)
     with pytest.raises(LogDirError, match="is a mapping of other topics"):
         read_mapping(path, "a c", target_end=9)
     (tmp_path / "state" / "t-0.offsets").write_bytes(b"kafkaframes mirror 1 a b\n1 2\n")
-    with pytest.raises(LogDirError, match="is no mapping of offsets"):
+    with pytest.raises(LogDirError, match="is not a mapping of offsets"):
         read_mapping(path, "a b", target_end=0)
 
 
@@ -200,7 +200,7 @@ def test_a_second_writer_to_the_copy_is_an_error(filled_brokers):
     run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
     with Producer(b.bootstrap_servers) as producer:
         producer.send("plain", b"foreign", partition=0).result()
-    with pytest.raises(LogDirError, match="something else has written to it"):
+    with pytest.raises(LogDirError, match="another program has written to the copy"):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 
 
@@ -213,7 +213,9 @@ def test_a_second_writer_during_the_copy_is_noticed(filled_brokers):
 
     with (
         b.on("Produce", topic="plain", partition=0).call(intrude).once(),
-        pytest.raises(BrokerError, match="plain-0 of the target goes on at 1, not at 0: something else writes to it"),
+        pytest.raises(
+            BrokerError, match="plain-0 of the target continues at offset 1, not at 0: another program writes to it"
+        ),
     ):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 

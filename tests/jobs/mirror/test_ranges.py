@@ -134,7 +134,7 @@ def test_a_start_after_the_end_of_the_copy_is_an_error(source):
         ({"start": {"t": {0: 5}}}, "t-1"),
         ({"start": "latest"}, "cannot start at latest"),
         ({"end": "group:g"}, "`end` cannot be a group"),
-        ({"follow": True, "end": 5}, "`end` and `follow` exclude each other"),
+        ({"follow": True, "end": 5}, "`end` and `follow` cannot be combined"),
     ],
     ids=str,
 )

@@ -68,7 +68,7 @@ def test_the_page_is_complete_and_needs_no_network(cluster, report_of):
         "orders",
         "Kafka 4 writes only v2",
         "1 partition",
-        "to delete it",
+        "that the broker was deleting",
     ):
         assert text_expected in text, text_expected
     assert {"size", "times", "compression", "transactions", "keys", "copies", "damage", "topics"} <= set(

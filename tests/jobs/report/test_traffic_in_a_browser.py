@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.jobs.report.proposal_page import build_proposal_page
 from kafkaframes.jobs.report.traffic import make_traffic_report
 from kafkaframes.jobs.report.traffic_page import build_traffic_page
@@ -86,7 +86,7 @@ def test_the_page_fits_every_width_and_both_themes(tmp_path):
 def test_a_proposal_is_readable_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
     question = ProposalSettings("kip-636", by=("client",))
-    outcome = weigh_share(WeighingTask(TrafficTask((path,)), question))
+    outcome = compare_share_sizes(ComparisonTask(TrafficTask((path,)), question))
     page_measures = look(build_proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
     check(page_measures, cards=8, rows=200)
     assert [measure["clipped"] for measure in page_measures.values()] == [0, 0]

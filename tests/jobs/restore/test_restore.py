@@ -471,7 +471,7 @@ def test_committed_offsets_are_kept_translated_and_dropped(tmp_path):
         ({"topic_map": (("no", "x"),)}, "not restored"),
         ({"topic_map": (("orders", "payments"),)}, "two topics"),
         ({"topic_map": (("orders", "a/b"),)}, "not a valid topic name"),
-        ({"topic_ids": (("orders", "short"),)}, "is not an id"),
+        ({"topic_ids": (("orders", "short"),)}, "is not a topic id"),
         ({"topic_ids": (("no", "A" * 22),)}, "not restored"),
         ({"topics": ("no",)}, "no topic no: there are"),
         ({"segment_bytes": 0}, "segment_bytes"),

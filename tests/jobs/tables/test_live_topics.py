@@ -45,7 +45,7 @@ def test_offsets_deleted_since_the_plan_are_an_error_with_a_remedy():
                     producer.send("t", b"%d" % number).result()
             admin.delete_records({TopicPartition("t", 0): 3})
         task = TopicTask("t-0 of here", 1, 0, "t", 0, first_offset=1, end_offset=5, client={})
-        message = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
+        message = r"t-0 of here has no offset 1 \(it has 3 to 5\); run the job again"
         with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=message):
             list(iter(_open_range_reader(consumer, task).read_next, None))
 

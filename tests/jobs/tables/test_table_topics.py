@@ -215,7 +215,7 @@ def test_records_that_retention_deleted_between_two_runs_are_an_error_or_a_gap(b
     produce(broker, range(3, 9))
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_records({TopicPartition("orders", 0): 5})
-    with pytest.raises(OptionError, match="offsets 3 to 4 of orders-0 are not in the topic any more"):
+    with pytest.raises(OptionError, match="offsets 3 to 4 of orders-0 are no longer in the topic"):
         fill(broker, table)
     result = fill(broker, table, fail_on_data_loss=False)
     assert result.report.table["gaps"]

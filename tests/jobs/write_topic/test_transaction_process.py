@@ -168,7 +168,9 @@ def test_a_newer_attempt_ends_the_current_one(control):
     with serve_on_threads(control):
         counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
         write(control, "two")
-        with pytest.raises(KafkaframesError, match="micro-batch 0 is gone: it must be written again"):
+        with pytest.raises(
+            KafkaframesError, match="micro-batch 0 no longer exists; the micro-batch must be written again"
+        ):
             control.commit_attempt("one", 0, plain(counts))
     assert values(control) == WANTED
 
@@ -176,11 +178,13 @@ def test_a_newer_attempt_ends_the_current_one(control):
 def test_counts_that_brokers_have_not_acknowledged_are_not_committed(control):
     with serve_on_threads(control):
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
-        with pytest.raises(KafkaframesError, match="records of this batch, and Spark's tasks report 0"):
+        with pytest.raises(KafkaframesError, match="records of this batch, but Spark's tasks report 0"):
             control.commit_attempt("one", 0, {})
         assert values(control) == []
         counts = write_rows(work_of(control, "two"), 0, iter([ROWS]))
-        with pytest.raises(KafkaframesError, match="micro-batch 1 is gone"):  # another count than the tasks reported
+        with pytest.raises(
+            KafkaframesError, match="micro-batch 1 no longer exists"
+        ):  # another count than the tasks reported
             control.commit_attempt("two", 1, plain(counts))
         write(control, "three")
     assert values(control) == WANTED
@@ -242,10 +246,10 @@ def test_the_process_is_started_once_and_leaves_no_visible_rows_if_killed(contro
     [holder] = mine()
     os.kill(holder, signal.SIGKILL)
     assert wait_until_gone([holder])
-    with pytest.raises(KafkaframesError, match="the process that held the transaction of this micro-batch is gone"):
+    with pytest.raises(KafkaframesError, match="the process that held the transaction of this micro-batch has ended"):
         control.commit_attempt("one", 0, plain(counts))
     control.announce_tasks("of the commit")
-    with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
+    with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 no longer exists"):
         control.commit_attempt("one", 0, plain(counts))
     assert values(control) == []
     write(control, "two")
@@ -320,7 +324,7 @@ def test_a_process_without_its_socket_ends_and_releases_its_port(control, monkey
         file.unlink()
     write(sink, "two")
     assert wait_until_gone([first])
-    with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
+    with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 no longer exists"):
         sink.commit_attempt("one", 0, counts)
     assert values(sink) == WANTED
     parent.communicate(b"\n")
@@ -355,7 +359,7 @@ def test_a_process_that_fails_to_start_reports_the_reason(control, broker, monke
     with pytest.raises(KafkaframesError, match=r"did not start: the driver cannot listen on 127\.0\.0\.1:\d+"):
         process.announce_tasks("one")
     monkeypatch.setattr(process_control, "_MODULE", "kafkaframes.no_such_module")
-    with pytest.raises(KafkaframesError, match="it printed nothing; see Spark's log"):
+    with pytest.raises(KafkaframesError, match="it printed no error; see the log of Spark's driver"):
         control.announce_tasks("one")
 
 

@@ -78,7 +78,7 @@ def _load_function(file: str, name: str) -> Callable[[Any], Any]:
     except OSError as error:
         raise OptionError(f"`values`: {format_path_error(error, file)}") from None
     if not callable(function):
-        raise OptionError(f"`values` {file} has no function {name}")
+        raise OptionError(f"`values` {file}: the file does not define a function {name}")
     return function  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ from kafkaframes.capture.files import CAPTURE_NAME_PATTERN, find_files, is_traff
 from kafkaframes.capture.reader import is_request_log
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze import scale
-from kafkaframes.jobs.analyze.outcome import WeighingResult
+from kafkaframes.jobs.analyze.outcome import SizeComparison
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.records import RecordSizes
 from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, TrafficTask, measure_share
@@ -85,7 +85,7 @@ class ProposalSizes:
     """
 
     question: ProposalSettings
-    outcome: WeighingResult
+    outcome: SizeComparison
     scaled: list[scale.ByteRate]
 
 
@@ -186,13 +186,13 @@ def make_question(proposal: str, before: str | None, values: Sequence[str], by: 
     old = None if before is None else load_specs(before)
     if proposal in NAMED_PROPOSALS:
         if values:
-            raise OptionError(f"`values`: {proposal} adds no field")
+            raise OptionError(f"`values`: proposal {proposal} does not add fields")
         return ProposalSettings(proposal, None, old, (), tuple(by))
     return ProposalSettings(proposal, load_specs(proposal), old, tuple(values), tuple(by))
 
 
 def scale_mix(
-    mix: str, outcome: WeighingResult, question: ProposalSettings, ports: Sequence[int]
+    mix: str, outcome: SizeComparison, question: ProposalSettings, ports: Sequence[int]
 ) -> list[scale.ByteRate]:
     """Return the bytes per second of a mix of calls, which is a CSV file or traffic."""
     if is_traffic(mix) and not mix.endswith(".csv"):

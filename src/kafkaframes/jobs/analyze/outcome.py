@@ -1,4 +1,4 @@
-"""The result of weighing messages: their sizes in the old and the proposed layout by API, version, direction and kind,
+"""The sizes of messages in the old and the proposed layout by API, version, direction and kind,
 and the omitted messages.
 """
 
@@ -19,8 +19,8 @@ NOT_RAISED: Final = "not raised"
 _HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 
-class WeightKey(NamedTuple):
-    """The group of messages that a weight is for. ``client``, ``connection`` and ``second`` are None unless weights are
+class SizeGroup(NamedTuple):
+    """A group of messages. ``client``, ``connection`` and ``second`` are None unless sizes are
     grouped by them.
     """
 
@@ -34,7 +34,7 @@ class WeightKey(NamedTuple):
 
 
 @dataclass
-class Weight:
+class SizeTotals:
     """The total size of messages in the old and in the proposed layout. Messages that only one of them can encode are
     omitted.
 
@@ -55,8 +55,8 @@ class Weight:
     reasons: Counter[str] = field(default_factory=Counter)
     lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def add(self, other: Weight) -> None:
-        """Add another weight."""
+    def add(self, other: SizeTotals) -> None:
+        """Add other totals."""
         for name in (entry.name for entry in fields(self)):
             own_value, other_value = getattr(self, name), getattr(other, name)
             if isinstance(own_value, Counter):
@@ -85,7 +85,7 @@ class Weight:
 
         The cost of a set field is the mean in these messages, or two bytes if none is set.
 
-        >>> Weight(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even_share
+        >>> SizeTotals(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even_share
         0.5
         """
         total, is_set, gained_bytes = (self.counts[name] for name in (LEAD, LEAD_SET, GAINED))
@@ -120,16 +120,16 @@ class LengthSummary:
     maximum: int | None
 
 
-def summarize_lengths(weight: Weight) -> list[LengthSummary]:
+def summarize_lengths(size_totals: SizeTotals) -> list[LengthSummary]:
     """Return a summary for each kind of field, arrays first.
 
-    >>> summarize_lengths(Weight(lengths=Counter({("arrays", 1): 98, ("arrays", 127): 1, ("arrays", -1): 1})))
+    >>> summarize_lengths(SizeTotals(lengths=Counter({("arrays", 1): 98, ("arrays", 127): 1, ("arrays", -1): 1})))
     [LengthSummary(kind='arrays', count=100, nulls=1, one_byte=99, hundred=99, median=1, p90=1, p99=127, maximum=127)]
     """
     return [
-        _summarize_kind(kind, {length: count for (name, length), count in weight.lengths.items() if name == kind})
+        _summarize_kind(kind, {length: count for (name, length), count in size_totals.lengths.items() if name == kind})
         for kind in _LENGTH_KINDS
-        if any(name == kind for name, _ in weight.lengths)
+        if any(name == kind for name, _ in size_totals.lengths)
     ]
 
 
@@ -160,29 +160,29 @@ def _find_quantile(values: list[tuple[int, int]], total: int, share: float) -> i
 
 
 @dataclass
-class WeighingResult:
-    """The result of weighing messages.
+class SizeComparison:
+    """The sizes of messages in the old and the proposed layout.
 
     Attributes:
-        weights: weights by group.
+        totals_by_group: totals by group.
         span: times of the first and the last message, in microseconds; None if unknown.
         coverage: parts of the traffic that could not be read.
     """
 
-    weights: dict[WeightKey, Weight] = field(default_factory=dict)
+    totals_by_group: dict[SizeGroup, SizeTotals] = field(default_factory=dict)
     span: tuple[int, int] | None = None
     coverage: Coverage = field(default_factory=Coverage, compare=False)
 
-    def add(self, other: WeighingResult) -> None:
+    def add(self, other: SizeComparison) -> None:
         """Add the outcome of another task."""
-        for group, weight in other.weights.items():
-            self.weight_of(group).add(weight)
+        for group, size_totals in other.totals_by_group.items():
+            self.totals_of(group).add(size_totals)
         self.extend_span(other.span)
         self.coverage.update(other.coverage.entries)
 
-    def weight_of(self, group: WeightKey) -> Weight:
-        """Return the weight of a group. It is created if it is missing."""
-        return self.weights.setdefault(group, Weight())
+    def totals_of(self, group: SizeGroup) -> SizeTotals:
+        """Return the totals of a group, which are created if they are missing."""
+        return self.totals_by_group.setdefault(group, SizeTotals())
 
     def extend_span(self, span: tuple[int, int] | None) -> None:
         """Extend the time range."""
@@ -195,12 +195,12 @@ class WeighingResult:
         """The duration of the traffic; None if its messages have no times."""
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
-    def sum_weights_by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], Weight]:
-        """Return weights by the given attributes of the group, summed over the groups that match ``selection``."""
-        sums: dict[tuple[Any, ...], Weight] = {}
-        for group, weight in self.weights.items():
+    def sum_totals_by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], SizeTotals]:
+        """Return totals by the given attributes of the group, summed over the groups that match ``selection``."""
+        sums: dict[tuple[Any, ...], SizeTotals] = {}
+        for group, size_totals in self.totals_by_group.items():
             if all(getattr(group, name) == value for name, value in selection.items()):
-                sums.setdefault(tuple(getattr(group, name) for name in names), Weight()).add(weight)
+                sums.setdefault(tuple(getattr(group, name) for name in names), SizeTotals()).add(size_totals)
         return sums
 
 
@@ -215,26 +215,26 @@ def format_label(label: str | int | None) -> str:
     return label or "-"
 
 
-def weight_to_json(weight: Weight) -> dict[str, Any]:
-    """Return a weight as a JSON object."""
+def totals_to_json(size_totals: SizeTotals) -> dict[str, Any]:
+    """Return totals as a JSON object."""
     return {
-        "messages": weight.messages,
-        "bytesBefore": weight.before,
-        "bytesAfter": weight.after,
-        "saved": weight.saved,
-        "savedShare": round(weight.share, 6),
-        "breakEven": None if weight.break_even_share is None else round(weight.break_even_share, 4),
-        "counts": dict(weight.counts),
-        "wireChecked": weight.checked,
-        "wireMismatched": weight.mismatched,
-        "leftOut": dict(weight.reasons),
-        **({"lengths": [asdict(summary) for summary in summarize_lengths(weight)]} if weight.lengths else {}),
+        "messages": size_totals.messages,
+        "bytesBefore": size_totals.before,
+        "bytesAfter": size_totals.after,
+        "saved": size_totals.saved,
+        "savedShare": round(size_totals.share, 6),
+        "breakEven": None if size_totals.break_even_share is None else round(size_totals.break_even_share, 4),
+        "counts": dict(size_totals.counts),
+        "wireChecked": size_totals.checked,
+        "wireMismatched": size_totals.mismatched,
+        "leftOut": dict(size_totals.reasons),
+        **({"lengths": [asdict(summary) for summary in summarize_lengths(size_totals)]} if size_totals.lengths else {}),
     }
 
 
-def merge_outcomes(outcomes: Iterable[WeighingResult]) -> WeighingResult:
+def merge_outcomes(outcomes: Iterable[SizeComparison]) -> SizeComparison:
     """Return the sum of the outcomes of tasks."""
-    total = WeighingResult()
+    total = SizeComparison()
     for outcome in outcomes:
         total.add(outcome)
     return total

@@ -67,7 +67,7 @@ class Proposal:
         title: sentence for the heading of reports.
         kinds: headings of the tables, by kind.
         layouts: returns the layouts to compare, for the form of a message on the wire and the specs after.
-        has_headers: whether headers are weighed too.
+        has_headers: whether headers are measured too.
     """
 
     title: str
@@ -259,7 +259,7 @@ class ProposalSettings:
         after: specs after the change, by name; None for a named proposal.
         before: specs before the change; None for the catalog's.
         values: ``Message.path=value`` for new fields.
-        by: further keys of the weights, besides API, version and direction: client, connection, second.
+        by: further attributes to group by, besides API, version and direction: client, connection, second.
     """
 
     name: str

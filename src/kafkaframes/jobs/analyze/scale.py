@@ -5,7 +5,7 @@ mix, examples have no error and no tagged field. For the comparison of tag schem
 either all tagged fields are written or none.
 
 A mix is the number of calls per second by API and version. It is a CSV file with ``api,version,calls_per_second``, or
-recorded traffic; its calls are counted. The size of a call is the mean of the weighed messages of its version. If
+recorded traffic; its calls are counted. The size of a call is the mean of the measured messages of its version. If
 there are none, it is the size of an example.
 """
 
@@ -25,8 +25,9 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError, format_path_error
 from kafkaframes.errors.sensitive import REQUEST
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, SizeComparison, SizeTotals
 from kafkaframes.jobs.analyze.proposals import MessageForm, ProposalSettings
+from kafkaframes.jobs.analyze.size_comparison import MessageSizeComparer
 from kafkaframes.jobs.analyze.sizes import (
     ADOPTED,
     ALL_TAGGED,
@@ -38,7 +39,6 @@ from kafkaframes.jobs.analyze.sizes import (
     iterate_fields,
 )
 from kafkaframes.jobs.analyze.traffic import ApiMessages
-from kafkaframes.jobs.analyze.weigh import MessageWeigher
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import make_frame_plan
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -269,32 +269,34 @@ def measure_mix(
     return [CallRate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
 
 
-def scale_outcome(outcome: WeighingResult, rates: Sequence[CallRate], question: ProposalSettings) -> Iterator[ByteRate]:
+def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], question: ProposalSettings) -> Iterator[ByteRate]:
     """Yield the bytes per second of a mix. Sizes are those of recorded messages, or of examples if there are none."""
-    measured_weights = outcome.sum_weights_by("api_key", "api_version", "direction", "kind")
+    measured_totals = outcome.sum_totals_by("api_key", "api_version", "direction", "kind")
     for rate in rates:
-        weights = {where[2:]: weight for where, weight in measured_weights.items() if where[:2] == rate[:2]}
+        totals_by_group = {
+            where[2:]: size_totals for where, size_totals in measured_totals.items() if where[:2] == rate[:2]
+        }
         basis = MEASURED_RATE
-        if not any(weight.messages for weight in weights.values()):
-            weights, basis = _weigh_example(question, rate), EXAMPLE_RATE
-        for (direction, kind), weight in sorted(weights.items()):
-            if weight.messages and kind not in (NOT_READ, NOT_RAISED):
-                calls_per_message = rate.calls_per_second / weight.messages
+        if not any(size_totals.messages for size_totals in totals_by_group.values()):
+            totals_by_group, basis = _measure_example(question, rate), EXAMPLE_RATE
+        for (direction, kind), size_totals in sorted(totals_by_group.items()):
+            if size_totals.messages and kind not in (NOT_READ, NOT_RAISED):
+                calls_per_message = rate.calls_per_second / size_totals.messages
                 yield ByteRate(
                     *rate[:2],
                     direction,
                     kind,
                     rate[2],
-                    weight.before * calls_per_message,
-                    weight.after * calls_per_message,
+                    size_totals.before * calls_per_message,
+                    size_totals.after * calls_per_message,
                     basis,
                 )
 
 
-def _weigh_example(question: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], Weight]:
-    bench = MessageWeigher(question)
+def _measure_example(question: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], SizeTotals]:
+    bench = MessageSizeComparer(question)
     for direction in bench.proposal.directions:
         form = bench.form_on_the_wire(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):
-            bench.weigh_messages(make_example_messages(form, direction))
-    return {(group.direction, group.kind): weight for group, weight in bench.outcome.weights.items()}
+            bench.compare_messages(make_example_messages(form, direction))
+    return {(group.direction, group.kind): size_totals for group, size_totals in bench.outcome.totals_by_group.items()}

@@ -43,20 +43,24 @@ class LibraryGuess(NamedTuple):
 BROKER: Final = "an Apache Kafka broker"
 # Default client ids of libraries. The first group, if there is one, is the library's release.
 _CLIENT_ID_PATTERNS: Final = (
-    (re.compile(r"^kafka-python-(\d[\w.]*)$"), "kafka-python", "its default client id, with its release"),
-    (re.compile(r"^aiokafka-(\d[\w.]*)$"), "aiokafka", "its default client id, with its release"),
-    (re.compile(r"^rdkafka$"), "librdkafka", "its default client id"),
-    (re.compile(r"^sarama$"), "IBM/sarama", "its default client id"),
-    (re.compile(r"^kafkajs$"), "KafkaJS", "its default client id"),
-    (re.compile(r"^no-kafka-client$"), "no-kafka", "its default client id"),
-    (re.compile(r"^kafka-node-client$"), "kafka-node", "its default client id"),
-    (re.compile(r"github\.com/segmentio/kafka-go\)$"), "segmentio/kafka-go", "it ends its client ids so"),
-    (re.compile(r"^kgo$"), "franz-go", "its default client id"),
-    (re.compile(r"^ruby-kafka$"), "ruby-kafka", "its default client id"),
-    (re.compile(r"^(?:producer|consumer|adminclient)-\d+$"), "kafka-clients", "the client id that it counts up"),
-    (re.compile(r"^consumer-.+-\d+$"), "kafka-clients", "the client id that it makes of the group"),
-    (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "its own client id"),
-    (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "a stream thread's client id"),
+    (re.compile(r"^kafka-python-(\d[\w.]*)$"), "kafka-python", "the library's default client id, with its release"),
+    (re.compile(r"^aiokafka-(\d[\w.]*)$"), "aiokafka", "the library's default client id, with its release"),
+    (re.compile(r"^rdkafka$"), "librdkafka", "the library's default client id"),
+    (re.compile(r"^sarama$"), "IBM/sarama", "the library's default client id"),
+    (re.compile(r"^kafkajs$"), "KafkaJS", "the library's default client id"),
+    (re.compile(r"^no-kafka-client$"), "no-kafka", "the library's default client id"),
+    (re.compile(r"^kafka-node-client$"), "kafka-node", "the library's default client id"),
+    (re.compile(r"github\.com/segmentio/kafka-go\)$"), "segmentio/kafka-go", "the suffix of the library's client ids"),
+    (re.compile(r"^kgo$"), "franz-go", "the library's default client id"),
+    (re.compile(r"^ruby-kafka$"), "ruby-kafka", "the library's default client id"),
+    (
+        re.compile(r"^(?:producer|consumer|adminclient)-\d+$"),
+        "kafka-clients",
+        "the library's numbered default client id",
+    ),
+    (re.compile(r"^consumer-.+-\d+$"), "kafka-clients", "the library's client id with the name of the group"),
+    (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "a broker's client id"),
+    (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "the client id of a Kafka Streams thread"),
 )
 _MIN_APIS_FOR_GUESS: Final = 3  # requests of fewer APIs are compatible with too many releases
 
@@ -337,7 +341,7 @@ def _sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
 def _list_notes(uses: UsageSummary) -> Iterator[str]:
     yield from uses.notes
     if uses.without_api:
-        yield f"{uses.without_api} requests are not in the input as far as their API: they are not judged"
+        yield f"{uses.without_api} requests are not judged, because the input does not have their API keys"
 
 
 def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: ApiRegistry = CATALOG) -> AuditVerdict:
@@ -358,12 +362,14 @@ def judge_api_use(use: ApiUse, occurrences: UseCounts, target: Release, apis: Ap
     if key == API_VERSIONS or min_version <= version <= max_version:
         verdict, reason = FINE, f"{target.name} accepts {name} {min_version} to {max_version}"
         if version in accepted_range.deprecated_versions:
-            verdict, reason = DEPRECATED, f"{target.name} calls it deprecated; later releases do not have it"
+            verdict, reason = DEPRECATED, f"{target.name} deprecates this version; later releases do not have it"
     elif version > max_version:
         verdict, reason = _judge_newer_version(use, name, target, max_version)
     elif use.at_broker_limit and use.client.software_name is not None:
         verdict = FINE
-        reason = f"fine after the upgrade: it asks for versions, and the broker offered no more than {version}"
+        reason = (
+            f"works after the upgrade: the client negotiates versions, and the broker offered no more than {version}"
+        )
     elif use.at_broker_limit:
         verdict = UNKNOWN
         reason = (
@@ -383,12 +389,13 @@ def _judge_missing_api(key: int, target: Release) -> tuple[str, str]:
         return UNKNOWN, f"no known release has API {key}"
     if known_releases.index(releases_with_api[0]) > known_releases.index(target.name):
         reason = (
-            f"{target.name} does not have it yet ({releases_with_api[0]} has); clients that negotiate versions adapt"
+            f"{target.name} does not have this API yet; it was added in {releases_with_api[0]}. Clients that "
+            "negotiate versions adapt"
         )
         return UNKNOWN, reason
     return (
         REMOVED,
-        f"{target.name} does not have it any more; {releases_with_api[-1]} was the last release known that had",
+        f"{target.name} no longer has this API; {releases_with_api[-1]} is the last known release with it",
     )
 
 
@@ -403,13 +410,15 @@ def _judge_newer_version(use: ApiUse, name: str, target: Release, highest: int) 
     )
     if min_version > highest:
         reason = (
-            f"{target.name} accepts {name} up to {highest}, kafka-clients {client_release.name} sends at least "
+            f"{target.name} accepts {name} up to version {highest}, but kafka-clients {client_release.name} sends at "
+            "least "
             f"{min_version}"
         )
         return REMOVED, reason
     return (
         FINE,
-        f"kafka-clients {client_release.name} goes down to {name} {min_version}, {target.name} accepts up to {highest}",
+        f"kafka-clients {client_release.name} supports {name} from version {min_version}, and {target.name} accepts "
+        f"up to {highest}",
     )
 
 
@@ -429,15 +438,13 @@ def judge_format_use(use: FormatUse, occurrences: UseCounts, target: Release) ->
     if use.magic >= _NEWEST_FORMAT:
         verdict, reason = FINE, "the current format"
     elif _numbers(target) < _OLD_FORMATS_REMOVED_IN:
-        reason = f"{target.name} takes it; Kafka 4.0 does not write it (KIP-724)"
+        reason = f"{target.name} accepts it; Kafka 4.0 does not write it (KIP-724)"
     elif use.where == "disk":
-        reason = f"{target.name} reads it from disk; converting it is advised"
+        reason = f"{target.name} reads it from disk; plan to convert it"
     elif use.where == "fetch":
-        reason = (
-            f"{target.name} reads it from disk, and does not convert for old clients; converting the log is advised"
-        )
+        reason = f"{target.name} reads it from disk, but does not convert it for old clients; convert the log"
     else:
-        verdict, reason = REMOVED, f"{target.name} takes records of format 2 only (KIP-724)"
+        verdict, reason = REMOVED, f"{target.name} only accepts records of format 2 (KIP-724)"
     return AuditVerdict(verdict, subject, reason, occurrences, format_use=use)
 
 

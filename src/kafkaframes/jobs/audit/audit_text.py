@@ -123,7 +123,7 @@ def format_action(client_audit: ClientAudit, target: Release) -> str:
 _ACTION_TEXTS: Final = {
     REMOVED: "upgrade to",
     DEPRECATED: "plan to replace",
-    UNKNOWN: "find out whether it can do without",
+    UNKNOWN: "find out whether it works without",
 }
 _MAX_NAMES: Final = 3
 
@@ -147,7 +147,7 @@ def format_audit(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
         if verbose or finding.verdict != FINE:
             yield f"{finding.verdict:10}  {finding.subject}: {_format_occurrences(finding)}; {finding.reason}"
     if shown_clients and not verbose:
-        yield "-v lists each request with its reason."
+        yield "Use -v to list each request with the reason of its verdict."
     yield from (f"note: {note}" for note in list_notes(audit))
 
 
@@ -157,7 +157,7 @@ def describe_coverage(audit: Audit) -> str:
     if audit.judged == ALL:
         return "Judged: all."
     if audit.judged == NOTHING:
-        return f"Judged: nothing. No request or record in the input could be read{': ' + unread if unread else ''}."
+        return f"Judged: nothing. No request or record of the input could be read{': ' + unread if unread else ''}."
     return f"Judged: part. Not read: {unread}."
 
 
@@ -165,7 +165,11 @@ def list_notes(audit: Audit) -> list[str]:
     """Return the limits of the verdicts as sentences. The first names the brokers that are not judged."""
     names = ", ".join(sorted({format_client(client_audit.client) for client_audit in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
-    unaffected_clients = [f"not read, and not needed: {summarize_entries(audit.harmless)}"] if audit.harmless else []
+    unaffected_clients = (
+        [f"not read, because the verdict does not depend on it: {summarize_entries(audit.harmless)}"]
+        if audit.harmless
+        else []
+    )
     return [*brokers, *audit.notes, *unaffected_clients]
 
 
@@ -177,14 +181,14 @@ def _columns_of(client_audit: ClientAudit, target: Release) -> tuple[str, str, s
 
 def _format_details(client_audit: ClientAudit) -> Iterator[str]:
     if client_audit.guess is not None:
-        yield f"    a guess: {client_audit.guess.evidence}"
+        yield f"    guessed from {client_audit.guess.evidence}"
     for finding in client_audit.findings:
         yield f"    {finding.verdict:10}  {finding.subject}: {_format_occurrences(finding)}; {finding.reason}"
 
 
 def _summarize(audit: Audit) -> str:
     if audit.judged == NOTHING:
-        return "nothing could be judged"
+        return "the input had nothing to judge"
     counts = {
         verdict: sum(client_audit.verdict == verdict for client_audit in audit.clients)
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)

@@ -66,8 +66,8 @@ def count_uses(
     _, logs = split_traffic(files)
     if logs:
         uses.notes.append(
-            "a request log does not have the records: formats are not judged by it; one at level INFO has deprecated "
-            f"calls only ({', '.join(logs)})"
+            "request logs do not have records, so record formats were not judged; a request log at level INFO only "
+            f"has deprecated calls ({', '.join(logs)})"
         )
 
 

@@ -215,7 +215,8 @@ def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
     unmatched_patterns = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known_topics)]
     if unmatched_patterns:
         raise OptionError(
-            f"no topic {', '.join(unmatched_patterns)} here: there are {', '.join(sorted(known_topics)[:20])}"
+            f"unknown topic {', '.join(unmatched_patterns)}; the log directory has "
+            f"{', '.join(sorted(known_topics)[:20])}"
         )
     if topics:
         selected_partitions = [

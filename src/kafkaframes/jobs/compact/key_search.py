@@ -61,8 +61,8 @@ class KeySearchResult:
     def lines(self) -> list[str]:
         """The evidence as text: the records, the unreadable data, and the verdict."""
         records = [f"the key is in {file}, offset {offset}" for file, offset in self.records]
-        unread = [f"not read: {file}, byte {position}: {reason}" for file, position, reason in self.unread]
-        verdict = "gone: no record has the key" if self.is_gone else "NOT proven gone"
+        unread = [f"unreadable: {file}, byte {position}: {reason}" for file, position, reason in self.unread]
+        verdict = "proven gone: no record has the key" if self.is_gone else "NOT proven gone"
         files = f"{count_text(self.files, 'file')} {verb_text(self.files, 'was', 'were')} read"
         return [*records, *unread, f"{verdict}; {files}"]
 

@@ -354,7 +354,7 @@ def _detect_kind(directory: LogDirectory, path: str) -> str:
     info = directory.filesystem.stat(path)
     if info is not None and not info.is_directory:
         return "segment"
-    raise OptionError(f"{path} is neither a log directory nor a partition: name {directory.path}")
+    raise OptionError(f"{path} is neither a log directory nor a partition's directory; specify {directory.path}")
 
 
 # ----------------------------------------------------------------------------------------------------------- in place
@@ -459,7 +459,10 @@ def _check_partition_files(old: Path) -> None:
     if open_source_log(str(old)).kind != "directory":
         raise OptionError(f"{old} is not a local log directory; a rewrite in place needs a whole local log directory")
     if not (old / names.CLEAN_SHUTDOWN_FILE).exists():
-        reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
+        reason = (
+            "the broker did not shut down cleanly (.kafka_cleanshutdown is missing); start and stop the broker, "
+            "or recover the log"
+        )
         raise LogDirError(reason, file=str(old))
 
 
@@ -483,7 +486,7 @@ def hold_broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
     except OSError as error:
         raise LogDirError(f"cannot be opened: {error.strerror}", file=str(path)) from error
     if release is None:
-        raise LogDirError("a broker has this directory open: stop it first", file=str(path))
+        raise LogDirError("a broker is using this directory; stop the broker first", file=str(path))
     try:
         yield
     finally:

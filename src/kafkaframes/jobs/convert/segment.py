@@ -140,7 +140,7 @@ def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
     check_row_counts(report.records, report.records_written, report.left_out, where=report.name)
     report.bytes_read, report.bytes_written = rewrite.bytes_read, path.stat().st_size
     if report.bytes_written > MAX_INT32:
-        reason = f"would become {count_text(report.bytes_written, 'byte')}; a segment has at most 2^31 - 1"
+        reason = f"the new segment would have {count_text(report.bytes_written, 'byte')}; the limit is 2^31 - 1 bytes"
         raise LogDirError(reason, file=task.segment.path)
     _write_indexes(task, path, rewrite)
     return report

@@ -227,7 +227,7 @@ def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> N
     deadline = time.monotonic() + _PORT_RETRY_S
     while (answer := _try_to_start(module, path, payload)) != READY_LINE:
         if _PORT_IN_USE_TEXT not in answer or time.monotonic() > deadline:
-            reason = answer.decode(errors="replace").strip() or "it printed nothing; see Spark's log"
+            reason = answer.decode(errors="replace").strip() or "it printed no error; see the log of Spark's driver"
             raise KafkaframesError(f"the process that {purpose} did not start: {reason}")
         time.sleep(_RETRY_S)
 
@@ -255,7 +255,7 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
             if select.select([answers], [], [], START_TIMEOUT_S)[0]:
                 answer = answers.readline()
             else:
-                answer = f"it has not listened within {START_TIMEOUT_S:.0f} s".encode()
+                answer = f"it did not listen on its socket within {START_TIMEOUT_S:.0f} s".encode()
         except OSError as error:
             answer = str(error).encode()
     if answer != READY_LINE:

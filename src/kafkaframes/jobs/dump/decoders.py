@@ -38,7 +38,7 @@ _MARKER_LABELS = {
 def find_decoder(name: str, style: OutputStyle) -> Callable[[DecodedBatches], tuple[BytesSlices, BytesSlices]]:
     """Return the decoder of a chunk's keys and values for a name in ``DECODERS``."""
     if name not in DECODERS:
-        raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
+        raise OptionError(f"unknown decoder {name!r}; expected one of {', '.join(DECODERS)}")
     decode = DECODERS[name](style)
 
     def decode_chunk(chunk: DecodedBatches) -> tuple[BytesSlices, BytesSlices]:

@@ -82,7 +82,7 @@ class DumpSettings(PartitionSettings):
         if self.offsets and (self.start is not None or self.end is not None):
             raise OptionError("`offsets` cannot be combined with `start` and `end`, which it replaces")
         if self.text.decoder and self.text.decoder not in DECODERS:
-            raise OptionError(f"`decoder` is {', '.join(DECODERS)}, not {self.text.decoder!r}")
+            raise OptionError(f"`decoder` must be one of {', '.join(DECODERS)}, not {self.text.decoder!r}")
         for name, number, minimum in (
             ("count", self.count, 0),
             ("max_bytes", self.text.max_bytes, 0),
@@ -218,7 +218,7 @@ class LogDump(Iterator[bytes | memoryview]):
         for entry in result:
             if not entry.kind:
                 content = describe_file(entry.filesystem, entry.path)
-                raise LogDirError(f"neither a segment, an index nor a snapshot, but {content}", file=entry.path)
+                raise LogDirError(f"is not a segment, an index or a snapshot, but {content}", file=entry.path)
         names = {name for name in map(_partition_of, result) if name is not None}
         filter_of = settings.filters(names)
         return select_files_in_range(result, lambda file: filter_of(_partition_of(file)), limit=settings.count)

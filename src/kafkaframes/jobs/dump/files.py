@@ -84,7 +84,7 @@ def list_files_to_dump(
             if files is None:  # the directory is not a partition: it is a tiered store, or has no log
                 files = _list_store_files(path_list, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
-                raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+                raise LogDirError("does not contain a log directory, partition or segment of Kafka", file=path)
             result += files
     return result
 

@@ -57,7 +57,9 @@ class IndexWithSegment:
             CorruptRecordError: the position is outside the log, or the batch size is too small.
         """
         if not 0 <= position <= self.log_size:
-            raise CorruptRecordError("an entry's position is outside the log", position=position, file=self.log_path)
+            raise CorruptRecordError(
+                "an index entry's position is outside the segment", position=position, file=self.log_path
+            )
         raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
         result = scan_batches(raw, end=end - position, rules=FILE, includes_data=False)
         if len(result) == 0:
@@ -79,7 +81,7 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
     log_path = join(split_path(path)[0], segment_file_name(name.offset, "log"))
     info = filesystem.stat(log_path)
     if info is None:
-        raise LogDirError("the segment beside an index is missing", file=log_path)
+        raise LogDirError("the segment of an index file is missing", file=log_path)
     return IndexWithSegment(filesystem, path, name.offset, log_path, info.size_bytes, max_timestamp(log_path))
 
 
@@ -105,7 +107,9 @@ def _format_offset_entries(
         try:
             batch = index.batch_extent_at(position, min(position + options.max_message_size, index.log_size))
             if batch is None:
-                raise CorruptRecordError("no batch at an entry's position", position=position, file=index.log_path)
+                raise CorruptRecordError(
+                    "no batch starts at an index entry's position", position=position, file=index.log_path
+                )
             if batch[0] != offset:
                 findings.mismatches.append((offset, batch[0]))
         except CorruptRecordError as error:
@@ -199,10 +203,13 @@ def _check_entries(
         minimum = int(entries[column][0]) if quantity == "timestamp" else 0
         for name, first_value in ((column, minimum), ("relative_offset", 0)):
             if entries[name][-1] < first_value:
-                raise LogDirError(f"the last {quantity} of the index lies below {first_value}", file=index.path)
+                raise LogDirError(f"the last {quantity} of the index is less than {first_value}", file=index.path)
     info = index.filesystem.stat(index.path)
     if info is not None and info.size_bytes % entry.itemsize:
-        raise LogDirError(f"{info.size_bytes} bytes are not whole entries of {entry.itemsize}", file=index.path)
+        raise LogDirError(
+            f"the index has {info.size_bytes} bytes, which is not a multiple of the entry size {entry.itemsize}",
+            file=index.path,
+        )
 
 
 def _find_entry_at_or_before(entries: npt.NDArray[Any], target: int) -> int:

@@ -159,7 +159,7 @@ class JsonLinesDump:
             self.faults += errors_by_batch(chunk).values()
             for part, has_begun in split_for_lines(self.options.keep.select_records(chunk)):
                 lines = _render_chunk(part, ending, self.options)
-                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # the batch's line was printed
+                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # skips a printed line
             if self.options.keep.is_exhausted(chunk):
                 return
         if reader.fault is not None:
@@ -300,7 +300,7 @@ def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tupl
     )
     if magic < 2:
         yield "crc", int(chunk.batches.column("crc")[batch])
-        raise CorruptRecordError("the first offset of a compressed message that cannot be opened")
+        raise CorruptRecordError("the first offset is unknown, because the compressed message cannot be decompressed")
     header = chunk.data[position : position + min(size, BATCH_V2.size)].tobytes()
     header_values = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
     values = dict(zip((item.name for item in BATCH_V2.fields), header_values, strict=True))
@@ -312,7 +312,7 @@ def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tupl
             raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
         yield name, value
     if magic > MAX_KNOWN_MAGIC:
-        raise CorruptRecordError(f"where the base timestamp lies in format {magic}")
+        raise CorruptRecordError(f"the position of the base timestamp in format {magic} is unknown")
     yield "base_ts", values["base_timestamp"]
 
 

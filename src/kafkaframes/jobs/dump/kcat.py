@@ -89,7 +89,7 @@ def parse_format(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | 
         else:
             letter_list = " ".join(f"%{letter}" for letter in FORMAT_LETTERS)
             raise OptionError(
-                f"unknown {token[0]!r} in the format {text!r} (known: {letter_list} \\n \\r \\t \\0 \\\\ \\xHH)"
+                f"unknown {token[0]!r} in the format {text!r}; expected {letter_list} \\n \\r \\t \\0 \\\\ \\xHH"
             )
 
 

@@ -112,5 +112,5 @@ def _custom(data: bytes | None) -> str:
 
 def _format_names(names: tuple[str, ...], number: int) -> str:
     if not 0 <= number < len(names):
-        raise DecodeError(f"there is no state {number}", position=0)
+        raise DecodeError(f"unknown state {number}", position=0)
     return names[number]

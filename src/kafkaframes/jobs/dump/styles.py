@@ -1,8 +1,8 @@
 """The output of kafka-dump-log by Kafka version: line templates over the columns of batches and records.
 
 There are three styles, ``4.3``, ``3.9`` and ``2.8``. A version in between has the style of the next lower one. Columns
-have the names of the fields in the truth files (``base_offset``, ``leader_epoch``, ...), see ``columns.py``. Some
-oddities are deliberate, because Kafka prints them: the closing brace after the CRC of a v0/v1 record in 3.x, two
+have the names of the fields in the JSON lines of a dump (``base_offset``, ``leader_epoch``, ...), see ``columns.py``.
+Some oddities are deliberate, because Kafka prints them: the closing brace after the CRC of a v0/v1 record in 3.x, two
 ``crc`` and two ``isvalid`` in the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
 
 ``FileFindings`` has the mismatches in a file, and the faults that ended a batch or the file. kafka-dump-log collects
@@ -233,7 +233,10 @@ def style_of_version(version: str) -> OutputStyle:
     try:
         version_numbers = _version_numbers(version)
     except ValueError:
-        raise OptionError(f"no Kafka version: {version!r} (known styles: {', '.join(STYLES)})") from None
+        raise OptionError(
+            f"{version!r} is not a Kafka version; expected one of "
+            f"{', '.join(STYLES)}, or another version with two numbers"
+        ) from None
     style_names = [name for name in STYLES if _version_numbers(name) <= version_numbers]
     return STYLES[max(style_names, key=_version_numbers, default="2.8")]
 

@@ -76,7 +76,7 @@ def _render_records(dump: TextDump) -> Iterator[bytes]:
             findings.not_consecutive += pairs
         for part, has_begun in split_for_lines(options.keep.select_records(chunk)):
             text = chunk_text(options, dump.style, part, decode)
-            yield encode_like_java(text[text.index(b"\n") + 1 :] if has_begun else text)  # the batch's line was printed
+            yield encode_like_java(text[text.index(b"\n") + 1 :] if has_begun else text)  # skips a printed line
         if options.keep.is_exhausted(chunk):
             return
     if reader.fault is not None:

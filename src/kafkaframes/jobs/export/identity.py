@@ -58,15 +58,15 @@ def check_identity(
         if difference is not None:
             row, actual_fingerprint = difference
             raise OptionError(
-                f"{format_partition(name)} is not the log from which {destination.name} was filled: at offset "
-                f"{row.offset} {destination.name} has a record with {row}, and the log has one with "
+                f"{format_partition(name)} is not the log that {destination.name} was filled from: at offset "
+                f"{row.offset}, {destination.name} has a record with {row}, but the log has a record with "
                 f"{actual_fingerprint}. {destination.new}"
             )
         has_same_id = name[0] in topic_ids and positions.topic_number_of(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(
-                f"{format_partition(name)}: nothing shows that this is the log from which {destination.name} was "
-                f"filled: there is no topic id to compare, and {_describe_missing_records(rows, destination)}. "
+                f"{format_partition(name)}: this may not be the log that {destination.name} was filled from: there "
+                f"is no topic id to compare, and {_describe_missing_records(rows, destination)}. "
                 f"{destination.new}; {acceptance}"
             )
 
@@ -78,7 +78,7 @@ def acceptance_of(fail_on_data_loss: bool) -> str | None:
 
 def _describe_missing_records(rows: tuple[Fingerprint, ...], destination: Destination) -> str:
     if not rows:
-        return f"{destination.name} has no fingerprint of a record"
+        return f"{destination.name} has no record fingerprints"
     offsets = ", ".join(str(row.offset) for row in rows)
     return f"the log no longer has the last records of {destination.name} (offset {offsets})"
 

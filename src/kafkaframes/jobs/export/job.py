@@ -128,9 +128,12 @@ def parse_local_destination(to: str) -> str:
     """
     target = to.removeprefix("file://")
     if not target:
-        raise OptionError("`to` is empty: must be a directory")
+        raise OptionError("`to` is empty; expected a directory")
     if "://" in target:
-        raise OptionError(f"`to` {to}: must be a directory (a mounted one may be a store): files are renamed in it")
+        raise OptionError(
+            f"`to` {to}: must be a directory, because files are renamed in it; to "
+            "write to a store, mount it as a directory"
+        )
     return target
 
 

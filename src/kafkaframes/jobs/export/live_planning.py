@@ -165,8 +165,8 @@ def _open_transactions(
     for hidden_records in find_open_transactions(ends, client):
         message = (
             f"{hidden_records.topic}-{hidden_records.partition}: the transaction of {hidden_records.producer} "
-            f"has been open since offset {hidden_records.first_offset}; {destination.name} has no records from there "
-            f"on; up to {hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
+            f"has been open since offset {hidden_records.first_offset}; {destination.name} lacks the records after "
+            f"it; up to {hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
         )
         servers = str(client.get("bootstrap.servers", client.get("bootstrap_servers")))
         notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=hidden_records.first_offset))
@@ -207,14 +207,14 @@ def _gaps(
             continue
         if ends[partition] < end:
             raise OptionError(
-                f"{partition} ends at offset {ends[partition]}, and {destination.name} has its records up to "
+                f"{partition} ends at offset {ends[partition]}, but {destination.name} has its records up to "
                 f"{end - 1}: the topic was truncated or replaced. {destination.new}"
             )
         if begins[partition] > end:
             gap = Gap(partition.topic, partition.partition, end, begins[partition])
             if not allow_loss:
                 problem = (
-                    "are not in the topic any more, and not in"
+                    "are no longer in the topic, and not in"
                     if firsts[partition] >= gap.end
                     else "are before the `start` of this run, and not in"
                 )

@@ -229,10 +229,10 @@ def _check_same_log(
         if task is None:
             continue
         if task.topic_id and recorded_task.topic_id and task.topic_id != recorded_task.topic_id:
-            difference = f"the topic had the id {recorded_task.topic_id} and has {task.topic_id}"
+            difference = f"the topic id has changed from {recorded_task.topic_id} to {task.topic_id}"
         elif task.size_bytes >= recorded_task.size_bytes and _has_other_head(task, recorded_task):
-            size = "the same size" if task.size_bytes == recorded_task.size_bytes else "not become smaller"
-            difference = f"it has {size}, and begins with another batch"
+            size = "the same size" if task.size_bytes == recorded_task.size_bytes else "at least the earlier size"
+            difference = f"it has {size}, but begins with another batch"
         elif task.size_bytes != recorded_task.size_bytes and (
             problem := _describe_different_record(task, segment_result, settings)
         ):
@@ -258,7 +258,8 @@ def _describe_different_record(task: ExportTask, segment_result: SegmentResult, 
         return ""
     recorded_fingerprint, current_fingerprint = difference
     return (
-        f"at offset {recorded_fingerprint.offset} it had a record with {recorded_fingerprint}, and has one with "
+        f"at offset {recorded_fingerprint.offset} it had a record with {recorded_fingerprint}, and now has a record "
+        "with "
         f"{current_fingerprint}"
     )
 
@@ -274,8 +275,8 @@ def _check_not_merged(results_by_name: Mapping[str, SegmentResult], tasks: Seque
         begin = first.get(_partition(task))
         if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
             raise OptionError(
-                f"{task.path} was exported and is not in the log any more, but older segments are: was the log "
-                "compacted? Its records may be in other segments now: export to a new directory, or with `overwrite`"
+                f"{task.path} was exported and is no longer in the log, but older segments are. If the log was "
+                "compacted, its records may be in other segments now. Export to a new directory, or with `overwrite`"
             )
 
 
@@ -295,7 +296,7 @@ def _check_shared_files_complete(
         )
         raise OptionError(
             f"{changed_names} has changed (or other offsets are selected) since it was exported into one file with "
-            f"{missing_paths[0]}, which is not there any more: export to a new directory, or with `overwrite`"
+            f"{missing_paths[0]}, which no longer exists; export to a new directory, or with `overwrite`"
         )
 
 

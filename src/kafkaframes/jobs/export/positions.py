@@ -112,6 +112,6 @@ def check_same_topic(topic: str, topic_id: str, positions: Positions | None, des
     number = None if positions is None else positions.topic_number_of(topic)
     if number is not None and number != number_of_topic_id(topic_id):
         raise OptionError(
-            f"topic {topic} has the id {topic_id}, and {destination.name} was filled from one with another id: the "
-            f"topic was deleted and created again. {destination.new}"
+            f"topic {topic} has the id {topic_id}, but {destination.name} was filled from a topic with another id: "
+            f"the topic was deleted and created again. {destination.new}"
         )

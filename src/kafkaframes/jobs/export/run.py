@@ -123,7 +123,7 @@ class Outcome:
         for result in self.results:
             yield from result.faults
             if (more := result.fault_count - len(result.faults)) > 0:
-                yield f"{result.task.path}: and {more:,} more damaged positions"
+                yield f"{result.task.path}: {more:,} more damaged positions"
         for result in self.failed:
             yield f"{failure}: {result.failed}"
 
@@ -262,7 +262,9 @@ def open_destination(to: str, requested_settings: dict[str, Any], *, overwrite: 
     root = Path(to)
     try:
         if root.is_dir() and not (root / OWN_DIRECTORY).is_dir() and any(root.iterdir()):
-            raise OptionError(f"`to` {root}: holds other files, but no earlier export")
+            raise OptionError(
+                f"`to` {root}: the directory has other files, and no earlier export; choose an empty directory"
+            )
         root.mkdir(parents=True, exist_ok=True)
         (root / OWN_DIRECTORY).mkdir(exist_ok=True)
         with open(root / OWN_DIRECTORY / "lock", "w") as lock:
@@ -283,7 +285,7 @@ def _acquire_lock(descriptor: int, to: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OptionError(f"`to` {to}: another export is writing there") from None
+        raise OptionError(f"`to` {to}: another export is writing to this directory") from None
 
 
 def _prepare_destination(root: Path, requested_settings: dict[str, Any]) -> None:
@@ -407,7 +409,7 @@ def export_to_single_file(
     start_time = time.monotonic()
     final_path = Path(settings.to)
     if final_path.exists() and not (final_path.is_file() and overwrite):
-        other_results = "is a directory" if final_path.is_dir() else "is no file"
+        other_results = "is a directory" if final_path.is_dir() else "is not a file"
         raise OptionError(
             f"`to` {final_path}: {'exists; `overwrite` replaces it' if final_path.is_file() else other_results}"
         )
@@ -424,7 +426,9 @@ def export_to_single_file(
                     task.copy_records(results[-1], settings, write, memory=memory)
             check_file_rows(output.rows, results, where=str(final_path))
             if not output.is_begun:
-                raise OptionError(f"nothing to export: no record of {count_text(len(tasks), 'segment')} is selected")
+                raise OptionError(
+                    f"nothing to export: the selected range of {count_text(len(tasks), 'segment')} has no records"
+                )
             temporary.replace(final_path)
         finally:
             temporary.unlink(missing_ok=True)

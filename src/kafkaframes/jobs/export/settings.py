@@ -170,10 +170,11 @@ class TopicExportSettings(ConditionSettings):
     def _reject_conflicts(self) -> None:
         if self.base64 and self.format != "csv":
             raise OptionError(
-                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'
+                "`base64` requires `format`=csv; json writes bytes that are not UTF-8 as "
+                '{"base64": "..."}, and other formats store bytes'
             )
         if self.single_file and self.format != "parquet":
-            raise OptionError(f"`single_file` writes Parquet; `format` is {self.format}")
+            raise OptionError(f"`single_file` requires `format`=parquet, not {self.format}")
 
 
 @dataclass(frozen=True, kw_only=True)

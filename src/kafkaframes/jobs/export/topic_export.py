@@ -196,7 +196,7 @@ def _new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, 
 
 def _notes_of(plan: IncrementPlan) -> LogNotes:
     losses = tuple(
-        Finding(Severity.NOTE, "lost-records", f"{gap} are not in the topic any more", gap.topic, offset=gap.first)
+        Finding(Severity.NOTE, "lost-records", f"{gap} are no longer in the topic", gap.topic, offset=gap.first)
         for gap in plan.gaps
     )
     return plan.notes + LogNotes(losses)

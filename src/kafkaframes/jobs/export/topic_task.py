@@ -83,7 +83,7 @@ class TopicTask(ExportTask):
 
 def _open_range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
     def raise_loss(problem: str) -> None:
-        raise OptionError(f"{task.path} {problem}: run again")
+        raise OptionError(f"{task.path} {problem}; run the job again")
 
     first, end = task.first_offset or 0, task.end_offset or 0
     return RangeReader(consumer, task.topic_partition, first, end, on_loss=raise_loss, silence_ms=MAX_SILENCE_MS)

@@ -305,8 +305,8 @@ class PartitionComparison:
             if not source.records[source_offset].is_copied_as(copy.records[source_offset]):
                 raise LogDirError(
                     f"offset {source_offset:,}: the source has {source.records[source_offset]}; the copy has "
-                    f"{copy.records[source_offset]}: the copy has other records than the source; mirror into an empty "
-                    "topic or directory",
+                    f"{copy.records[source_offset]}; the copy has other records than the source: mirror into an "
+                    "empty topic or directory",
                     file=str(self.partition),
                 )
         self.compared_offsets += sum(source_offset >= self._counted_end for source_offset in common_offsets)

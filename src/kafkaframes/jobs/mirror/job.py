@@ -205,7 +205,7 @@ class _MirrorRun:
             return False
         can = target_admin is None or await check_keeps_offsets(target_admin)
         if self.settings.offsets == KEEP_OFFSETS and not can:
-            raise OptionError(f"{self.target} assigns its own offsets: `offsets` keep is not possible")
+            raise OptionError(f"{self.target} assigns its own offsets, so `offsets`=keep is not possible")
         return can
 
     def _make_writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps_offsets: bool) -> Writer:
@@ -214,7 +214,9 @@ class _MirrorRun:
         if keeps_offsets:
             return OffsetKeepingWriter(cluster, self.settings.on_damage == "drop")
         if self.settings.state_dir is None:
-            raise OptionError(f"{self.target} assigns its own offsets: `state_dir` is needed to keep the mapping")
+            raise OptionError(
+                f"{self.target} assigns its own offsets; set `state_dir`, in which the mapping of offsets is stored"
+            )
         writer = OffsetMappingWriter(
             cluster, self.settings.state_dir, self.settings.on_damage == "drop", self.settings.dry_run
         )
@@ -342,7 +344,7 @@ class _MirrorRun:
         if 0 <= copy_end < offsets.first_offset and not isinstance(self.settings.selection.live_range[0], GroupBound):
             raise OptionError(
                 f"`start`: the copy of {partition} ends at offset {copy_end}, and a start at {offsets.first_offset} "
-                "would leave a gap; give no `start` to resume, or mirror into another target"
+                "would leave a gap; omit `start` to resume, or mirror into another target"
             )
         return offsets
 
@@ -358,7 +360,7 @@ class _MirrorRun:
         deadline = time.monotonic() + self.settings.timeout_s
         while (end := (await self.readers[0].end_offsets([partition]))[partition]) < offset:
             if time.monotonic() >= deadline:
-                reason = f"the copy ends at {offset:,}, beyond the source's end {end:,}: it is of another log"
+                reason = f"the copy ends at {offset:,}, after the source's end {end:,}: it is a copy of another log"
                 raise LogDirError(f"{reason}, or the source was truncated or recreated", file=str(partition))
             await asyncio.sleep(_POLL_INTERVAL_MS / 1000)
         return end
@@ -393,14 +395,18 @@ class _MirrorRun:
             return count
         if isinstance(writer, OffsetMappingWriter) and writer.proves_identity(partition):
             self.say(
-                f"{partition}: source and copy hold no common offset any more; continues by the mapping's topic ids"
+                f"{partition}: source and copy no longer have common offsets; the mirror continues, because the "
+                "mapping has the same topic ids"
             )
         elif self.settings.unverified:
-            self.say(f"{partition}: source and copy hold no common offset; continues as `unverified` says")
+            self.say(
+                f"{partition}: source and copy have no common offsets; the mirror "
+                "continues, because `unverified` is set"
+            )
         else:
             reason = (
-                f"the copy holds records below offset {end:,}, and the source has none of those offsets any more, so "
-                "that nothing shows whose copy it is; `unverified` continues all the same"
+                f"the copy has records below offset {end:,}, and the source no longer has any of these offsets, so "
+                "it is unknown whether the copy is of this source; set `unverified` to continue"
             )
             raise LogDirError(reason, file=str(partition))
         return 0
@@ -431,7 +437,7 @@ class _MirrorRun:
         """
         self.say(f"{partition}: the source's topic was recreated or truncated; it is compared with the copy again")
         if isinstance(writer, OffsetMappingWriter):
-            reason = "the source's topic was recreated or truncated, and the mapping is of the old one"
+            reason = "the source's topic was recreated or truncated, and the mapping belongs to the old topic"
             raise LogDirError(f"{reason}; mirror it into a new topic", file=str(partition))
         end = writer.copy_end_of(partition)
         if not end:

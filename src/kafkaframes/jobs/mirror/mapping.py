@@ -158,12 +158,15 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> OffsetMapping:
             raw = file.read()
         complete_size = raw[: raw.rfind(b"\n") + 1]
         if complete_size and not complete_size.startswith(first):
-            reason = "is a mapping of other topics: one was made anew, or the state is another mirror's"
+            reason = "is a mapping of other topics: a topic was created again, or another mirror uses this `state_dir`"
             raise LogDirError(reason, file=path)
         runs = _parse_mapping(complete_size[len(first) :], path)
     mapped_end = int(runs[-1, 1] + runs[-1, 2]) if len(runs) else 0
     if target_end > mapped_end:
-        reason = f"the copy ends at {target_end:,}, and this knows of {mapped_end:,}: something else has written to it"
+        reason = (
+            f"the copy ends at {target_end:,}, but the mapping ends at {mapped_end:,}: another program has "
+            "written to the copy"
+        )
         raise LogDirError(reason, file=path)
     return OffsetMapping(truncate_mapping(runs, target_end))
 
@@ -196,7 +199,7 @@ def _parse_mapping(raw: bytes, path: str) -> Runs:
     try:
         return np.array(raw.split(), np.int64).reshape(-1, 3)
     except ValueError:
-        raise LogDirError("is no mapping of offsets", file=path) from None
+        raise LogDirError("is not a mapping of offsets", file=path) from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -69,9 +69,9 @@ class MirrorSettings(ValidatedSettings):
 
     def _reject_conflicts(self) -> None:
         if self.follow and self.dry_run:
-            raise OptionError("`dry_run` and `follow` exclude each other; give only one")
+            raise OptionError("`dry_run` and `follow` cannot be combined")
         if self.follow and self.end is not None:
-            raise OptionError("`end` and `follow` exclude each other; give only one")
+            raise OptionError("`end` and `follow` cannot be combined")
         if isinstance(start := self.selection.live_range[0], int | Mapping):
             check_batch_start(start)
 
@@ -93,7 +93,7 @@ def check_ends(source: str, target: str) -> None:
     """
     for name, value in (("source", source), ("target", target)):
         if not value.strip():
-            raise OptionError(f"`{name}` is empty: expected bootstrap servers or a log directory")
+            raise OptionError(f"`{name}` is empty; expected bootstrap servers or a log directory")
     if source == target:
         raise OptionError(f"`source` and `target` are the same: {source}")
 
@@ -200,14 +200,17 @@ class MirrorReport(ReprAsText, JsonDataclass):
 
     def build_summary_lines(self) -> list[str]:
         """Return the lines of the summary."""
-        destination_text = "offsets kept" if self.keeps_offsets else "new offsets, kept in a mapping"
+        destination_text = "offsets kept" if self.keeps_offsets else "new offsets, which are stored in a mapping"
         lines = [f"{self.source} to {self.target}: {destination_text}"]
         if self.created:
             lines.append(f"created: {', '.join(self.created)}")
-        lines += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
+        lines += [
+            f"{topic}: the target does not accept the settings {', '.join(names)}"
+            for topic, names in self.configs_left.items()
+        ]
         lines += [line for partition in self.partitions for line in _lines_of_partition(partition, self.is_dry_run)]
         if not self.partitions and not self.created and not self.not_read:
-            lines.append("no topics: the source has none, or none that may be seen")
+            lines.append("no topics: the source has no topics that this user is allowed to see")
         lines += self.not_read
         if self.groups or self.commits_left:
             left_out_text = "".join(
@@ -215,7 +218,7 @@ class MirrorReport(ReprAsText, JsonDataclass):
             )
             lines.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left_out_text}")
         if self.is_dry_run:
-            return [*lines, "nothing was written: a dry run"]
+            return [*lines, "dry run: nothing was written"]
         return [*lines, *self._count_totals()]
 
     def _count_totals(self) -> list[str]:
@@ -228,13 +231,13 @@ class MirrorReport(ReprAsText, JsonDataclass):
         records = format_counts(parts, "records_read", "records_written", "left_out")
         lines = [records, f"{count_text(batches, 'batch', 'batches')} read, {sent_batches:,} written"]
         if unopened_batches := sum(report.unopened for report in parts):
-            kinds = "messages and sets of formats 0 and 1, unopened"
-            lines.append(f"{unopened_batches:,} of them {kinds}: their records are not counted")
+            kinds = "messages of formats 0 and 1 that were not decompressed"
+            lines.append(f"{unopened_batches:,} of them are {kinds}, whose records are not counted")
         lines += [
             f"opened: {count_text(number, 'batch', 'batches')} ({reason})"
             for reason, number in sorted(opened_batches.items())
         ]
-        return lines + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
+        return lines + (["stopped before the end; run the command again to continue"] if self.was_stopped else [])
 
 
 def _lines_of_partition(report: MirroredPartition, is_dry_run: bool) -> list[str]:

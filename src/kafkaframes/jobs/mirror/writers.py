@@ -189,7 +189,8 @@ async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parce
 def _check_base_offset(partition: TopicPartition, base: int, expected_base: int | None) -> None:
     if expected_base is not None and base != expected_base:
         raise BrokerError(
-            f"{partition} of the target goes on at {base:,}, not at {expected_base:,}: something else writes to it"
+            f"{partition} of the target continues at offset {base:,}, not at {expected_base:,}: another program "
+            "writes to it"
         )
 
 

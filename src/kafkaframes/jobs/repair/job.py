@@ -114,6 +114,7 @@ def _only_directory(path: str) -> LogDirectory:
     directories = discover(path)
     if len(directories) != 1 or directories[0].path.rstrip("/") != path.rstrip("/"):
         raise OptionError(
-            f"{path} is not one log directory; it holds {', '.join(directory.path for directory in directories[:5])}"
+            f"{path} is not a single log directory; it contains "
+            f"{', '.join(directory.path for directory in directories[:5])}"
         )
     return directories[0]

@@ -218,5 +218,5 @@ def _find_losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int
 
 def _reason_of_loss(lost_bytes: Bytes, is_backwards: bool) -> str:
     if is_backwards:
-        return "batches whose offsets are below or above those of their neighbors"
+        return "batches whose offsets are not in ascending order"
     return "zeros that were never overwritten with data" if not lost_bytes.any() else "no batch with a valid CRC"

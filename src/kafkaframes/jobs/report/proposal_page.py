@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeAlias
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.analyze.outcome import (
     LengthSummary,
-    WeighingResult,
-    Weight,
+    SizeComparison,
+    SizeTotals,
     format_label,
     summarize_lengths,
-    weight_to_json,
+    totals_to_json,
 )
 from kafkaframes.jobs.analyze.proposals import ProposalSettings, list_spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_PER_DAY, ByteRate
@@ -34,16 +34,16 @@ _MAX_CHANGES, _MAX_FINDINGS, _MAX_PATHS = 400, 400, 6
 _Card: TypeAlias = tuple[str, Markup]  # title in the list of sections, and the card's markup
 
 
-class _WeightRow(NamedTuple):
+class _TotalsRow(NamedTuple):
     """A table row: a label, and the message sizes before and after the proposal."""
 
     name: str
-    weight: Weight
+    size_totals: SizeTotals
 
 
 def build_proposal_page(
     question: ProposalSettings,
-    outcome: WeighingResult,
+    outcome: SizeComparison,
     mix_rows: Sequence[ByteRate] = (),
     *,
     paths: Sequence[str] = (),
@@ -62,7 +62,7 @@ def build_proposal_page(
         title,
         heading=title,
         location=format_paths(paths, _MAX_PATHS),
-        footer=f"Made by kafkaframes {version}",
+        footer=f"Created by kafkaframes {version}",
         tiles=_build_tiles(outcome),
         cards=[section_card for _, section_card in cards.values()],
         sections={name: section for name, (section, _) in cards.items()},
@@ -72,24 +72,26 @@ def build_proposal_page(
 
 
 def build_json_rows(
-    question: ProposalSettings, outcome: WeighingResult, mix_rows: Sequence[ByteRate]
+    question: ProposalSettings, outcome: SizeComparison, mix_rows: Sequence[ByteRate]
 ) -> list[dict[str, Any]]:
-    """Return the weights as JSON: a row for each group, then the rows of a mix."""
-    groups = sorted(outcome.weights.items(), key=lambda item: str(item[0]))
+    """Return the totals as JSON: a row for each group, then the rows of a mix."""
+    groups = sorted(outcome.totals_by_group.items(), key=lambda item: str(item[0]))
     return [
         *(
-            {"api": question.api_name(group.api_key), **group._asdict(), **weight_to_json(weight)}
-            for group, weight in groups
+            {"api": question.api_name(group.api_key), **group._asdict(), **totals_to_json(size_totals)}
+            for group, size_totals in groups
         ),
         *({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in mix_rows),
     ]
 
 
-def _build_tiles(outcome: WeighingResult) -> Iterator[tuple[str, str, str, str]]:
-    for (kind,), weight in outcome.sum_weights_by("kind").items():
-        if weight.messages:
-            share = f"{100 * weight.share:.2f} % of {format_size(weight.before)}" if weight.before else ""
-            yield f"Saved, {kind}", f"{weight.saved:,} B", share, ""
+def _build_tiles(outcome: SizeComparison) -> Iterator[tuple[str, str, str, str]]:
+    for (kind,), size_totals in outcome.sum_totals_by("kind").items():
+        if size_totals.messages:
+            share = (
+                f"{100 * size_totals.share:.2f} % of {format_size(size_totals.before)}" if size_totals.before else ""
+            )
+            yield f"Saved, {kind}", f"{size_totals.saved:,} B", share, ""
 
 
 def _build_changes_table(question: ProposalSettings) -> Markup:
@@ -133,37 +135,43 @@ def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
     return {"breaks": ("Whom it breaks", build_card("breaks", "Whom it breaks", finding_table, note=note, wide=True))}
 
 
-def _build_cost_cards(question: ProposalSettings, outcome: WeighingResult) -> Iterator[tuple[str, str, Markup]]:
+def _build_cost_cards(question: ProposalSettings, outcome: SizeComparison) -> Iterator[tuple[str, str, Markup]]:
     """Yield (id, title in the list of sections, card) for each kind of comparison."""
     for kind, title in question.proposal.kinds.items():
-        weights = sorted(outcome.sum_weights_by("api_key", "api_version", "direction", kind=kind).items())
+        totals_by_group = sorted(outcome.sum_totals_by("api_key", "api_version", "direction", kind=kind).items())
         rows = [
-            _WeightRow(f"{question.api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", weight)
-            for message_kind, weight in weights
+            _TotalsRow(f"{question.api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", size_totals)
+            for message_kind, size_totals in totals_by_group
         ]
-        rows = [row for row in rows if row.weight.messages]
+        rows = [row for row in rows if row.size_totals.messages]
         if not rows:
             continue
-        total = _WeightRow("all", outcome.sum_weights_by(kind=kind)[()])
-        yield kind, kind.capitalize(), _build_weights_card(kind, title, [*rows, total])
-        if total.weight.lengths:
-            yield f"{kind}-lengths", "Lengths", _build_lengths_card(f"{kind}-lengths", summarize_lengths(total.weight))
+        total = _TotalsRow("all", outcome.sum_totals_by(kind=kind)[()])
+        yield kind, kind.capitalize(), _build_totals_card(kind, title, [*rows, total])
+        if total.size_totals.lengths:
+            yield (
+                f"{kind}-lengths",
+                "Lengths",
+                _build_lengths_card(f"{kind}-lengths", summarize_lengths(total.size_totals)),
+            )
         for dimension in question.by:
-            sums = outcome.sum_weights_by(dimension, kind=kind).items()
-            rows_by_size = [_WeightRow(format_label(name), weight) for (name,), weight in sums if weight.messages]
+            sums = outcome.sum_totals_by(dimension, kind=kind).items()
+            rows_by_size = [
+                _TotalsRow(format_label(name), size_totals) for (name,), size_totals in sums if size_totals.messages
+            ]
             name = f"{kind}-{dimension}"
-            yield name, f"by {dimension}", _build_weights_card(name, f"{title}, by {dimension}", sorted(rows_by_size))
+            yield name, f"by {dimension}", _build_totals_card(name, f"{title}, by {dimension}", sorted(rows_by_size))
 
 
-def _build_weights_card(name: str, title: str, rows: Sequence[_WeightRow]) -> Markup:
+def _build_totals_card(name: str, title: str, rows: Sequence[_TotalsRow]) -> Markup:
     fields = [
         TableColumn("What", lambda row: make_tag("b", row.name), wide=True),
         _number_column("Count", "messages"),
         _number_column("Before, bytes", "before"),
         _number_column("After", "after"),
         _number_column("Saved", "saved"),
-        TableColumn("%", _share, lambda row: row.weight.share),
-        TableColumn("Break-even", _even, lambda row: row.weight.break_even_share or -1.0),
+        TableColumn("%", _share, lambda row: row.size_totals.share),
+        TableColumn("Break-even", _even, lambda row: row.size_totals.break_even_share or -1.0),
     ]
     return build_card(
         name, title, make_table(rows, fields, name=title, searchable=len(rows) > 20, is_stacked=True), wide=True
@@ -197,16 +205,20 @@ def _length_text(length: int | None) -> str:
 
 def _number_column(name: str, attribute: str) -> TableColumn:
     return TableColumn(
-        name, lambda row: f"{getattr(row.weight, attribute):,}", lambda row: float(getattr(row.weight, attribute))
+        name,
+        lambda row: f"{getattr(row.size_totals, attribute):,}",
+        lambda row: float(getattr(row.size_totals, attribute)),
     )
 
 
-def _share(row: _WeightRow) -> str:
-    return f"{100 * row.weight.share:.2f}" if row.weight.before else NO_VALUE_TEXT
+def _share(row: _TotalsRow) -> str:
+    return f"{100 * row.size_totals.share:.2f}" if row.size_totals.before else NO_VALUE_TEXT
 
 
-def _even(row: _WeightRow) -> str:
-    return NO_VALUE_TEXT if row.weight.break_even_share is None else f"{100 * row.weight.break_even_share:.0f} %"
+def _even(row: _TotalsRow) -> str:
+    return (
+        NO_VALUE_TEXT if row.size_totals.break_even_share is None else f"{100 * row.size_totals.break_even_share:.0f} %"
+    )
 
 
 def _build_scale_card(question: ProposalSettings, rows: Sequence[ByteRate]) -> dict[str, _Card]:
@@ -231,24 +243,28 @@ def _build_scale_card(question: ProposalSettings, rows: Sequence[ByteRate]) -> d
     return {"scaled": ("A mix", build_card("scaled", "A mix of calls", mix_table, note=note, wide=True))}
 
 
-def _build_omission_card(outcome: WeighingResult) -> Markup:
+def _build_omission_card(outcome: SizeComparison) -> Markup:
     rows = [
         (kind, reason, count)
-        for (kind,), weight in outcome.sum_weights_by("kind").items()
-        for reason, count in weight.reasons.most_common()
+        for (kind,), size_totals in outcome.sum_totals_by("kind").items()
+        for reason, count in size_totals.reasons.most_common()
     ]
-    totals = outcome.sum_weights_by().values()
-    checked_sizes, wrong_sizes = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
+    totals = outcome.sum_totals_by().values()
+    checked_sizes, wrong_sizes = (
+        sum(getattr(size_totals, name) for size_totals in totals) for name in ("checked", "mismatched")
+    )
     note = (
         f"{count_text(checked_sizes, 'size')} {verb_text(checked_sizes, 'was', 'were')} "
-        f"checked against the wire, {wrong_sizes:,} differ."
+        f"compared with the recorded bytes, {wrong_sizes:,} differ."
     )
     if not rows:
-        return build_card("left-out", "Messages that were not weighed", empty_text("Every message was."), note=note)
+        return build_card(
+            "left-out", "Messages that were not measured", empty_text("All messages were measured."), note=note
+        )
     fields = [
         TableColumn("What", lambda row: row[0]),
         TableColumn("Why", lambda row: row[1], wide=True),
         TableColumn("Messages", lambda row: f"{row[2]:,}", lambda row: float(row[2])),
     ]
     omission_table = make_table(rows, fields, name="left out", is_stacked=True)
-    return build_card("left-out", "Messages that were not weighed", omission_table, note=note, wide=True)
+    return build_card("left-out", "Messages that were not measured", omission_table, note=note, wide=True)

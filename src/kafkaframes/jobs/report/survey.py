@@ -361,9 +361,9 @@ def _report_directory(entry: LogDirectory) -> DirectoryReport:
 
 
 _STATE_TEXTS = {
-    "delete": "the broker had renamed it to delete it",
+    "delete": "a partition that the broker was deleting",
     "future": "an unfinished move between disks",
-    "stray": "the broker had set it aside: the cluster no longer assigned it",
+    "stray": "a stray partition, which the cluster no longer assigned to the broker",
 }
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 from kafkaframes.capture.coverage import Coverage, entry_to_json, summarize_entries
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.errors import ErrorCode
-from kafkaframes.jobs.analyze.outcome import WeighingResult
+from kafkaframes.jobs.analyze.outcome import SizeComparison
 from kafkaframes.jobs.analyze.proposals import ProposalSettings
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, UsageSummary, audit_uses
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
@@ -76,7 +76,7 @@ class TrafficReport:
     gaps: Counter[str] = field(default_factory=Counter)
     incomplete: int = 0
     coverage: Coverage = field(default_factory=Coverage)
-    kip_636: WeighingResult = field(default_factory=WeighingResult)
+    kip_636: SizeComparison = field(default_factory=SizeComparison)
     audit: Audit | None = None
 
     @property
@@ -128,9 +128,9 @@ class TrafficReport:
             "harmless": [entry_to_json(entry) for entry in self.coverage.harmless],
             "incompleteCalls": self.incomplete,
             "kip636": {
-                kind: {"before": weight.before, "after": weight.after}
-                for (kind,), weight in self.kip_636.sum_weights_by("kind").items()
-                if weight.messages
+                kind: {"before": size_totals.before, "after": size_totals.after}
+                for (kind,), size_totals in self.kip_636.sum_totals_by("kind").items()
+                if size_totals.messages
             },
         }
 
@@ -159,7 +159,7 @@ def make_traffic_report(
         options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=question.apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
-    report.kip_636 = weigh_share(WeighingTask(TrafficTask(tuple(files), ports=tuple(ports)), question))
+    report.kip_636 = compare_share_sizes(ComparisonTask(TrafficTask(tuple(files), ports=tuple(ports)), question))
     uses = UsageSummary()
     count_uses(files, find_release(target), uses, ports=ports, apis=question.apis)
     report.audit = audit_uses(uses, find_release(target), question.apis)

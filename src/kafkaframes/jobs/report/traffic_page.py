@@ -51,7 +51,7 @@ def build_audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str
         build_card(
             "disk",
             "Record formats on disk",
-            _build_findings_table(audit.disk) if audit.disk else empty_text("No log was read."),
+            _build_findings_table(audit.disk) if audit.disk else empty_text("The input has no logs."),
             wide=True,
         ),
     ]
@@ -61,7 +61,7 @@ def build_audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str
         )
     title = f"Upgrade to Kafka {audit.target.name}"
     location = (make_tag("code", names), remark)
-    footer = f"Made by kafkaframes {version}"
+    footer = f"Created by kafkaframes {version}"
     return build_html_page(
         title,
         heading=title,
@@ -106,7 +106,7 @@ def _build_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
 
 def _build_client_cards(audit: Audit) -> Markup:
     if not audit.clients:
-        return build_card("clients", "Clients", empty_text("No traffic was read."), wide=True)
+        return build_card("clients", "Clients", empty_text("The input has no readable traffic."), wide=True)
     names = ("Client", "Library", "Host", "Verdict", "What to do", "First request", "Last request")
     head = make_tag("thead", make_tag("tr", (make_tag("th", name, scope="col") for name in names)))
     rows = (_build_client_rows(client, audit) for client in audit.clients)
@@ -370,9 +370,9 @@ def _draw_clients(report: TrafficReport) -> Markup:
 
 def _draw_kip_636(report: TrafficReport) -> Markup:
     rows = [
-        (_KIP_636_NAMES[kind], weight)
-        for (kind,), weight in report.kip_636.sum_weights_by("kind").items()
-        if weight.messages
+        (_KIP_636_NAMES[kind], size_totals)
+        for (kind,), size_totals in report.kip_636.sum_totals_by("kind").items()
+        if size_totals.messages
     ]
     if not rows:
         return build_card("kip-636", "KIP-636", empty_text("No responses were recorded."))

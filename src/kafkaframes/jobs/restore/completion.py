@@ -169,7 +169,9 @@ def check_topic_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
     for partition in log_directory.partitions:
         topic_id = partition.metadata.topic_id if partition.metadata is not None else None
         if topic_id != topic_ids.get(partition.topic):
-            reason = f"its topic id is {topic_id}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
+            reason = (
+                f"its topic id is {topic_id}, but topic {partition.topic} has the id {topic_ids.get(partition.topic)}"
+            )
             raise LogDirError(reason, file=partition.directory)
 
 

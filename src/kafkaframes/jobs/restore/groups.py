@@ -136,7 +136,7 @@ def _store_offset(groups: SourceGroups, key: bytes, value: bytes | None) -> None
 
 
 def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:
-    """Yield the records in order. Records of a transaction follow at its commit marker."""
+    """Yield the records in order. Records of a transaction are yielded at its commit marker."""
     pending_records: dict[int, list[_Record]] = {}
     for segment in partition.segments:
         part = SegmentPart(directory.filesystem, segment.path, segment.base_offset, segment.size_bytes, is_last=True)

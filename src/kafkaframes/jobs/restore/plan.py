@@ -161,9 +161,9 @@ def _reason_to_omit(partition: Partition, settings: RestoreSettings) -> str:
     """Return the reason for not restoring a partition; empty if it is restored."""
     topic = partition.topic
     if partition.state:
-        return f"renamed by the broker: {partition.state}"
+        return f"the broker has renamed the directory (suffix {partition.state})"
     if topic == names.CLUSTER_METADATA_TOPIC:
-        return "read for the topics' settings; the new node starts a metadata log of its own"
+        return "only used for the topics' settings, because the new node starts its own metadata log"
     if topic == OFFSETS_TOPIC:
         return "committed offsets are not restored by these settings"
     if topic in STATE_TOPICS and not settings.topics:

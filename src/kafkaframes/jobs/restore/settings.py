@@ -98,13 +98,16 @@ class RestoreSettings(RangeSettings):
         (), "Give a topic this id, instead of the source's or a new one.", flag="--topic-id", default_text="TOPIC=ID"
     )
     topic_configs: Pairs = setting(
-        (), "A setting for all topics, or for one; repeatable.", flag="--config", default_text="[TOPIC:]NAME=VALUE"
+        (),
+        "Setting of all topics, or of a single topic; repeatable.",
+        flag="--config",
+        default_text="[TOPIC:]NAME=VALUE",
     )
     keep_retention: bool = setting(
         False, "Keep the retention settings. Default: retention.ms is -1, so that the broker deletes nothing."
     )
     offsets: Literal["keep", "reassign"] = setting(KEEP_OFFSETS, "Keep the offsets, or assign new ones without gaps.")
-    start_offset: int = setting(0, "With --offsets reassign: the first offset.", minimum=0)
+    start_offset: int = setting(0, "First offset, with --offsets reassign.", minimum=0)
     on_damage: Literal["fail", "drop"] = setting(
         "fail", "At a damaged batch: stop, or omit the batch and report it.", stored_as=STORED_MODE
     )
@@ -130,9 +133,9 @@ class RestoreSettings(RangeSettings):
         "expire immediately.",
     )
     record_format: Literal[0, 1, 2] = setting(2, "From Parquet.")
-    codec: CodecName = setting("none", "With Parquet sources: codec of the new batches.")
+    codec: CodecName = setting("none", "Codec of the new batches, for Parquet sources.")
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
-    batch_bytes: int = setting(BATCH_BYTES, "With Parquet sources: size of a batch, in bytes.", minimum=1)
+    batch_bytes: int = setting(BATCH_BYTES, "Size of a batch in bytes, for Parquet sources.", minimum=1)
     bootstrap: Literal["kraft", "none"] = setting(
         KRAFT,
         "Write the metadata of a new single-node cluster (kraft), or only partition directories for an "
@@ -228,4 +231,4 @@ def uuid_of(topic_id: str) -> uuid.UUID:
     try:
         return uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
     except ValueError:
-        raise OptionError(f"{topic_id!r} is not an id; expected 22 characters of URL-safe base64") from None
+        raise OptionError(f"{topic_id!r} is not a topic id; expected 22 characters of URL-safe base64") from None

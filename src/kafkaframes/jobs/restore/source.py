@@ -91,7 +91,7 @@ def read_valid_batches(part: SegmentPart, losses: list[LostBytes], *, skip: bool
                 yield BatchRun(as_array(window.data), batches.part(0, valid_count), window.start)
             if valid_count < len(batches):
                 scan_end = _Stop(
-                    int(window.batches.column("position")[valid_count]), "a batch whose CRC or offsets are wrong"
+                    int(window.batches.column("position")[valid_count]), "a batch with a wrong CRC or wrong offsets"
                 )
             elif batches.end.can_continue:
                 continue

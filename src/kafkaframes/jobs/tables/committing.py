@@ -179,7 +179,8 @@ class TableCommitter:
         if stored_settings and dict(stored_settings) != dict(self._settings):
             changes = describe_changes(_to_option_names(stored_settings), _to_option_names(self._settings))
             raise OptionError(
-                f"{self._table.shown}: was filled with other settings: {changes}. Continue with the earlier settings, "
+                f"{self._table.shown}: the table was filled with other settings: {changes}. Continue with the "
+                "earlier settings, "
                 "write to a new table, or replace the content with `overwrite`"
             )
 
@@ -199,7 +200,7 @@ class TableCommitter:
                 reason = str(error)
             except Exception as error:
                 if self._check_committed(commit, since) is False:
-                    raise OptionError(f"{table.shown}: cannot be committed to: {error}") from error
+                    raise OptionError(f"{table.shown}: the commit failed: {error}") from error
                 reason = str(error)
             else:
                 self.commits += 1
@@ -209,7 +210,9 @@ class TableCommitter:
                 return
             state = self._reload_state(commit)
             time.sleep(random.uniform(0, RETRY_WAIT_S))
-        raise OptionError(f"{table.shown}: {MAX_COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
+        raise OptionError(
+            f"{table.shown}: {MAX_COMMIT_ATTEMPTS} commits conflicted with commits of other writers: {reason}"
+        )
 
     def _check_committed(self, commit: TableCommit, since: int | None) -> bool:
         """Return whether a commit that ended with an error took effect.
@@ -222,7 +225,9 @@ class TableCommitter:
         except Exception as error:
             raise UnknownOutcomeError(self._table.shown, commit.run, str(error)) from error
         if is_committed is None:
-            raise UnknownOutcomeError(self._table.shown, commit.run, "its log does not reach back far enough")
+            raise UnknownOutcomeError(
+                self._table.shown, commit.run, "the table's log no longer has the commits since then"
+            )
         return is_committed
 
     def _reload_state(self, commit: TableCommit) -> TableState | None:
@@ -230,8 +235,8 @@ class TableCommitter:
         if not commit.matches_state(state):
             name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
             raise OptionError(
-                f"{self._table.shown}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
-                "was added by this run: run again with `incremental`"
+                f"{self._table.shown}: another export has added offsets of {name[0]}-{name[1]} in the meantime, so "
+                "this run added nothing; run again with `incremental`"
             )
         if state is not None and state.settings and not commit.replaces:
             self.check_settings(state)
@@ -248,8 +253,8 @@ def _check_files_exist(commit: TableCommit) -> None:
     for file in commit.files:
         if "://" not in file.path and not (os.path.exists(file.path) and os.path.getsize(file.path) == file.size_bytes):
             raise OptionError(
-                f"{file.path}: was written and is not there as a whole: do the workers see the same directory? Nothing "
-                "was added"
+                f"{file.path}: the file was written, but is missing or incomplete, so nothing was added; check that "
+                "all workers share the directory"
             )
 
 
@@ -324,7 +329,7 @@ class DeadLetters:
             return None
         if state.settings is None:
             raise OptionError(
-                f"{table.shown}: is a table, but not one of dead letters: give another with `dead_letters`"
+                f"{table.shown}: is a table, but not a table of dead letters; specify another path with `dead_letters`"
             )
         remove_orphans(table.root, table)
         state = table.read_state()

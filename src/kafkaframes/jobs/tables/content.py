@@ -84,12 +84,13 @@ def find_column_changes(
         change.path[0] for change in changes if change.is_new and change.path[0] in _BASE_COLUMNS.names
     ]:
         raise OptionError(
-            f"{where}: has lost the column {', '.join(missing_columns)}: add it again, or export to a new table"
+            f"{where}: column {', '.join(missing_columns)} was removed from the table; add it again, or export to a "
+            "new table"
         )
     type_change = next((change for change in changes if not change.is_new), None)
     if type_change is not None and widening:
         raise OptionError(
-            f"{where}: column {'.'.join(type_change.path)} would have to become "
+            f"{where}: column {'.'.join(type_change.path)} would have to be widened to "
             f"{logical_type_of(type_change.type)}: {widening}"
         )
     return changes
@@ -110,8 +111,8 @@ def _compare_fields(
             _compare_types(by_name[field.name].type, field.type, inner, changes, where)
         elif (existing_field := similar_names.get(field.name.lower())) is not None:
             raise OptionError(
-                f"{where}: column {'.'.join(inner)} would differ from the column {existing_field} by case only: put "
-                "the new field after the old one in the schema, or export to a new table"
+                f"{where}: column {'.'.join(inner)} would only differ from column {existing_field} by case; put the "
+                "new field after the old one in the schema, or export to a new table"
             )
         else:
             changes.append(ColumnChange(inner, field.type, is_new=True))
@@ -137,7 +138,7 @@ def _compare_types(
     else:
         raise OptionError(
             f"{where}: column {'.'.join(path)} has type {logical_type_of(existing_type)}, but the values have type "
-            f"{logical_type_of(new_type)}: restore the old type in the schema, or export to a new table"
+            f"{logical_type_of(new_type)}; restore the old type in the schema, or export to a new table"
         )
 
 
@@ -183,12 +184,12 @@ def _merge_types(existing_type: pa.DataType, new_type: pa.DataType) -> pa.DataTy
 def _check_can_be_null(field: pa.Field, index: str) -> None:
     if field.name == HEADERS_COLUMN.name:
         raise OptionError(
-            f"{index}: has the column headers, which this run leaves out: without includeHeaders=false it is filled; "
-            "a table without it is a new table"
+            f"{index}: the table has the column headers, but this run omits headers; remove includeHeaders=false, or "
+            "export to a new table"
         )
     if not field.nullable:
         raise OptionError(
-            f"{index}: column {field.name} is not one of the export's and must not be null: make it nullable, or "
+            f"{index}: column {field.name} is required, but an export does not have it; make the column nullable, or "
             "export to a new table"
         )
 
@@ -202,8 +203,8 @@ def check_partitioning(existing_columns: tuple[str, ...], *, where: str) -> None
     if existing_columns != PARTITION_COLUMNS:
         column_list = ", ".join(existing_columns) or "nothing"
         raise OptionError(
-            f"{where}: is partitioned by {column_list}, but an export needs {', '.join(PARTITION_COLUMNS)}: export to "
-            "a new table"
+            f"{where}: the table is partitioned by {column_list}, but an export requires "
+            f"{', '.join(PARTITION_COLUMNS)}; export to a new table"
         )
 
 

@@ -177,7 +177,8 @@ class _OutputFiles:
         self.bad_rows += rejected_rows.num_rows
         if job.dead is None:
             raise OptionError(
-                f"{job.topic_partition[0]}: a record makes no row: {rejected_rows.column(REASON_COLUMN)[0]}"
+                f"{job.topic_partition[0]}: a record cannot be converted to a row: "
+                f"{rejected_rows.column(REASON_COLUMN)[0]}"
             )
         new_rows = rejected_rows.filter(pc.greater_equal(rejected_rows.column("offset"), job.dead.first_offset))
         if new_rows.num_rows and not self.dead.is_begun:

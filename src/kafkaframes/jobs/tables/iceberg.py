@@ -79,7 +79,7 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
         except Exception as error:  # each catalog raises its own kind of error (configuration, HTTP, SQL)
             raise OptionError(f"`catalog` {name}: {error}") from error
     if warehouse is None or "://" in warehouse:
-        raise OptionError("`to`: give a directory, or `catalog`: Iceberg needs a catalog beside its files")
+        raise OptionError("`to` must be a directory if `catalog` is not set, because an Iceberg table needs a catalog")
     is_sql = import_extra("`format` iceberg without `catalog`", "iceberg", "pyiceberg.catalog.sql")
     root = Path(warehouse).absolute()
     root.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ class IcebergTable:
             _run_name_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots
         ):
             raise OptionError(
-                f"{self.shown}: was set back to a snapshot whose end offsets are not known any more: "
+                f"{self.shown}: the table was rolled back to a snapshot whose end offsets are no longer known; "
                 "export to a new table"
             )
         return note
@@ -407,7 +407,7 @@ def to_iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
         return types.DecimalType(kind.precision, kind.scale)
     name = _SIMPLE_TYPES.get(str(kind))
     if name is None:
-        raise OptionError(f"Iceberg has no type for {kind}")
+        raise OptionError(f"Iceberg does not have a type for {kind}")
     return getattr(types, name)()
 
 

@@ -179,7 +179,7 @@ def run_table(
 
     job.run_continuously(run, stop=stop or threading.Event(), report=take)
     if not results:
-        raise OptionError("the table was stopped before its first round: nothing was written")
+        raise OptionError("the job was stopped before its first round; nothing was written")
     return results[0]
 
 

@@ -35,7 +35,7 @@ from kafkaframes.storage.files.local_disk import flush_path
 
 COMMITS_DIRECTORY = f"{OWN_DIRECTORY}/commits"
 _VERSION_DIGITS = 20
-_NO_WIDENING_REASON = "readers take the type of one of the files; use a new table, or iceberg"
+_NO_WIDENING_REASON = "readers use the types of a single file for all files; use a new table, or the format iceberg"
 
 
 class ParquetTable:
@@ -46,7 +46,8 @@ class ParquetTable:
     def __init__(self, root: str) -> None:
         if "://" in root:
             raise OptionError(
-                f"`to` {root}: a table of plain Parquet must be a directory; in a store: delta or iceberg"
+                f"`to` {root}: a table in the format parquet must be a directory; use delta or iceberg in an object "
+                "store"
             )
         self.root = self.shown = root
         self._version: int | None = None
@@ -91,7 +92,10 @@ class ParquetTable:
     def commit_files(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         if commit.replaces or commit.latest:
-            raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
+            raise OptionError(
+                f"{self.shown}: tables in the format parquet do not support "
+                f"{'overwrite' if commit.replaces else 'upsert'}"
+            )
         number = 0 if self._version is None else self._version + 1
         note_before = {} if self._version is None else self._read_commit(self._path(self._version))["topicIds"]
         columns = commit.columns if self._columns is None else merge_columns(self._columns, commit.columns)
@@ -150,6 +154,6 @@ def _create_file(path: Path, text: str, *, temporary: Path) -> None:
             os.fsync(file.fileno())
         os.link(temporary, path)
     except FileExistsError as error:
-        raise CommitConflictError(f"{path} is there already") from error
+        raise CommitConflictError(f"{path} already exists") from error
     finally:
         temporary.unlink(missing_ok=True)

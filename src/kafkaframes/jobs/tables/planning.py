@@ -35,9 +35,12 @@ def make_log_planner(options: ReadOptions) -> Plan:
         check_batch_start(options.start)
         result = discover_logs(options.paths, storage=options.storage)
         if not result.has_whole_directories:
-            raise OptionError("an export into a table needs whole logs: name their directories, not single files")
+            raise OptionError("an export into a table requires whole logs; specify their directories, not single files")
         if options.replicas == "all":
-            raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
+            raise OptionError(
+                "replicas=all is not supported for tables: a table has each record "
+                "once, so copies are merged into one log"
+            )
         choice = choose_segments(result, options, cores=os.cpu_count() or 1)
         part = choice.parts[0][0]
         if not initial_partitions:
@@ -79,7 +82,7 @@ def _plan_log_tasks(
         if gap is not None:
             if options.fail_on_data_loss:
                 is_lost = entry.partition.log_start_offset >= gap.end
-                problem = "neither in the log nor" if is_lost else "before the `start` of this run, and not"
+                problem = "no longer in the log, and not" if is_lost else "before the `start` of this run, and not"
                 raise OptionError(f"{gap} are {problem} in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
     slices, notes = plan_slices(part.segments, replace(options, start=starts), logs)
@@ -120,7 +123,7 @@ def find_start_offset(
     last = entry.partition.segments[-1]
     if end > last.base_offset and (log_end := log_end_offset(entry.filesystem, entry.partition)) < end:
         raise OptionError(
-            f"{name[0]}-{name[1]} ends at offset {log_end}, and the table has its records up to {end - 1}: the log was "
-            "cut or replaced, or this is another copy. Export to a new table, or with `overwrite`"
+            f"{name[0]}-{name[1]} ends at offset {log_end}, but the table has its records up to {end - 1}: the log "
+            "was truncated or replaced, or this is another copy. Export to a new table, or with `overwrite`"
         )
     return end, None

@@ -101,21 +101,22 @@ class TableRun:
         for commit_tasks in [table_plan.tasks] if is_unlimited else tasks_by_commit:
             state = self._write_and_commit(commit_tasks, table_plan, state, replaces=is_unlimited)
         if is_unlimited and not table_plan.tasks:
-            raise OptionError(f"{self._table.shown}: there are no records to replace its contents")
+            raise OptionError(f"{self._table.shown}: `overwrite` found no records to replace the content with")
         return self._build_outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
         table = self._table
         state = table.read_state()
         if state is not None and state.settings is None:
-            raise OptionError(f"{table.shown}: is a table that no export made")
+            raise OptionError(f"{table.shown}: is a table that was not created by an export; export to a new table")
         if (root := table.known_root) is not None:
             self.orphans = remove_orphans(root, table)
             state = table.read_state()
         if state is not None and state.ends:
             if not (incremental or overwrite):
                 raise OptionError(
-                    f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
+                    f"{table.shown}: already has an export; use `incremental` to add new records, or `overwrite` to "
+                    "replace it"
                 )
             if not overwrite:
                 self._committer.check_settings(state)  # checked before the columns, which depend on the settings
@@ -184,7 +185,7 @@ class TableRun:
         ends, kept_files = find_reached_ends(files, self._broken_partitions)
         if replaces and self._broken_partitions:
             reason = next(result.failed for file in files for result in file.results if result.failed)
-            raise OptionError(f"{self._table.shown}: nothing is replaced: {reason}")
+            raise OptionError(f"{self._table.shown}: the content was not replaced: {reason}")
         ends_before = {name: None if state is None else state.end_of(name) for name in ends}
         ends_after = {
             name: end for name, end in ends.items() if replaces or (old := ends_before[name]) is None or end > old
@@ -267,7 +268,7 @@ def collect_last_fingerprints(
 
 
 def _waiting(task: ExportTask) -> SegmentResult:
-    return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
+    return SegmentResult(task, failed=f"{task.path}: not added yet, because an earlier segment could not be read")
 
 
 def group_small_segments(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:

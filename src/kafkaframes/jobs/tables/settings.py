@@ -75,20 +75,21 @@ class TopicTableSettings(ConditionSettings):
     def _reject_conflicts(self) -> None:
         if self.overwrite and (self.continuous or self.is_latest):
             other = "`continuous`" if self.continuous else "`mode` latest"
-            raise OptionError(f"`overwrite` replaces the content once; it cannot be set with {other}")
+            raise OptionError(f"`overwrite` replaces the content once, and cannot be combined with {other}")
         if self.value is not None and not self.is_latest:
-            raise OptionError("`value` is for `mode` latest: other modes decode values themselves")
+            raise OptionError("`value` requires `mode`=latest, because other modes specify the decoding of values")
         for name in ("schemas", "registry", "subject", "message"):
             if getattr(self, name) and self.decoding_mode == RAW:
                 raise OptionError(
-                    f"`{name}`: mode raw keeps values as they are; `mode` json, avro or protobuf decodes them"
+                    f"`{name}` cannot be combined with raw values; set `mode` to json, avro or protobuf to decode "
+                    "values"
                 )
         if self.schemas and self.registry:
-            raise OptionError("only one of `schemas` and `registry` can be given")
+            raise OptionError("`schemas` and `registry` cannot be combined")
         if self.subject and not self.registry:
-            raise OptionError("`subject` is for `registry`")
+            raise OptionError("`subject` requires `registry`")
         if self.message and self.decoding_mode != PROTOBUF:
-            raise OptionError("`message` is for protobuf")
+            raise OptionError("`message` requires `mode`=protobuf")
 
     @property
     def is_latest(self) -> bool:

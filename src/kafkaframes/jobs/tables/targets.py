@@ -85,18 +85,19 @@ def open_tables(to: str, settings: TopicTableSettings, *, sources: Sequence[str]
     """
     table_format = settings.format
     if not to.rstrip("/") and not (table_format == "iceberg" and settings.catalog is not None):
-        raise OptionError(f"`to` {table_format} {to!r}: must be a directory")
+        raise OptionError(f"`to` {table_format} {to!r} must be a directory")
     for name in ("catalog", "table"):
         if getattr(settings, name) is not None and table_format != "iceberg":
-            raise OptionError(f"`{name}` is for an Iceberg table")
+            raise OptionError(f"`{name}` requires the format iceberg")
     if settings.is_latest and table_format == "parquet":
         raise OptionError(
-            "`mode` latest: rows of Parquet files cannot be replaced by key; those of Delta and Iceberg tables can; "
-            "`mode` raw keeps every record"
+            "`mode`=latest requires the format delta or iceberg, because rows of Parquet files cannot be replaced by "
+            "key; `mode`=raw keeps every record"
         )
     if settings.dead_letters is not None and table_format == "iceberg":
         raise OptionError(
-            "`dead_letters` cannot be set: for an Iceberg table they are in TABLE_dead_letters of its catalog"
+            "`dead_letters` cannot be combined with the format iceberg, whose dead letters are in TABLE_dead_letters "
+            "of the catalog"
         )
     dead_letter_path = settings.dead_letters or f"{to.rstrip('/')}{DEAD_LETTERS_SUFFIX}"
     open_named_table = partial(open_table, table_format, catalog=settings.catalog, name=settings.table)
@@ -132,7 +133,7 @@ def parse_destination(to: str, sign: str) -> str:
         other_entries = [path.name for path in root.iterdir() if path.name != OWN_DIRECTORY]
         is_begun = (root / RUNS_DIRECTORY).is_dir()  # a run was killed before its first commit, or is running now
         if (other_entries and not is_begun) or (root / OWN_DIRECTORY / "export.json").exists():
-            raise OptionError(f"`to` {to}: holds other files, and no table")
+            raise OptionError(f"`to` {to}: the directory has other files, but no table; choose an empty directory")
     return str(root)
 
 
@@ -224,7 +225,10 @@ def read_value_settings(topics: Sequence[str], settings: TopicTableSettings) -> 
         OptionError: a schema is missing, there is not exactly one subject, or a file cannot be used.
     """
     if settings.decoding_mode in (AVRO, PROTOBUF) and not settings.schemas and settings.registry is None:
-        raise OptionError(f"`mode` {settings.decoding_mode}: `schemas` FILE or `registry` URL says what the bytes mean")
+        raise OptionError(
+            f"`mode` {settings.decoding_mode}: set `schemas` FILE or `registry` URL, "
+            "because values are decoded with a schema"
+        )
     schema, schemas_by_id = _read_schemas(settings.schemas, settings.decoding_mode)
     return ValueSettings(settings, schema, schemas_by_id, _subject_of(topics, settings))
 
@@ -233,7 +237,7 @@ def _subject_of(topics: Sequence[str], settings: TopicTableSettings) -> str:
     if settings.registry is None or settings.subject:
         return settings.subject or ""
     if len(topics) != 1 or any(placeholder in topics[0] for placeholder in "*?["):
-        raise OptionError("`registry`: with several topics, set `subject`: the table gets its newest schema")
+        raise OptionError("`registry` with several topics requires `subject`, whose newest schema defines the columns")
     return f"{topics[0]}-value"
 
 
@@ -248,7 +252,7 @@ def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[i
         else:
             schemas_without_id.append(_read_schema_file(text, mode))
     if len(schemas_without_id) > 1 or (schemas_without_id and schemas_by_id):
-        raise OptionError("`schemas`: one FILE, or ID=FILE for each id that values begin with")
+        raise OptionError("`schemas` must be a single FILE, or ID=FILE for each schema id in the values")
     if schemas_by_id:
         return schemas_by_id[max(schemas_by_id)], schemas_by_id
     return (schemas_without_id[0] if schemas_without_id else None), {}
@@ -256,7 +260,7 @@ def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[i
 
 def _read_schema_file(path: str, mode: str) -> bytes:
     if mode == PROTOBUF and path.endswith(".proto"):
-        raise OptionError(f"`schemas` {path}: must be descriptors: {_PROTOC_COMMAND} {path}")
+        raise OptionError(f"`schemas` {path}: must be a file of descriptors; create it with {_PROTOC_COMMAND} {path}")
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -111,7 +111,7 @@ class VerifyReport:
         """The verdict on the copies in one line; empty without copies."""
         if not self.merged_partitions:
             return ""
-        whole = "every offset is whole in some copy"
+        whole = "each offset is undamaged in at least one copy"
         verdict = f"{self.lost_ranges:,} ranges of offsets are lost or undecided" if self.lost_ranges else whole
         return f"merged: {count_text(self.merged_partitions, 'partition')} with several copies; {verdict}"
 
@@ -255,7 +255,10 @@ def _check_segment_order(facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Check that segments do not overlap: all offsets of a segment are below the base offset of the next one."""
     for entry, following in pairwise(facts):
         if entry.last_offset >= following.base_offset:
-            message = f"it ends with offset {entry.last_offset}, the next segment begins at {following.base_offset}"
+            message = (
+                f"the segment ends with offset {entry.last_offset}, but the next segment begins at "
+                f"{following.base_offset}"
+            )
             yield Finding(Severity.ERROR, "segment-overlap", message, entry.path, offset=entry.last_offset)
 
 
@@ -272,7 +275,7 @@ def _check_epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[F
     last = -1
     for (path, epoch, offset, position), end in zip(result, ends, strict=False):
         if epoch < last:
-            message = f"leader epoch {epoch} follows {last}"
+            message = f"leader epoch {epoch} follows the higher epoch {last}"
             yield Finding(Severity.WARNING, "epoch-order", message, path, position, offset)
         elif partition.leader_epochs is not None and epoch not in starts and end > first_kept:
             message = f"leader-epoch-checkpoint does not have leader epoch {epoch}"
@@ -300,7 +303,7 @@ def _check_sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
             last_sequence, previous_time = expected_sequences.get((producer, epoch), (sequence, timestamp))
             is_expired = sequence == 0 and timestamp - previous_time >= DEFAULT_EXPIRATION_MS
             if sequence != last_sequence and not is_expired:
-                message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {last_sequence} was expected"
+                message = f"producer {producer}, epoch {epoch}: sequence {sequence}, expected {last_sequence}"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
             expected_sequences[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
 
@@ -320,7 +323,7 @@ def _check_transactions(
         file = segment.txn_index
         if file is None:
             if result:
-                message = f"{len(result)} aborted transactions, but the transaction index is missing"
+                message = f"the segment has {len(result)} aborted transactions, but the transaction index is missing"
                 yield Finding(Severity.WARNING, "txnindex-missing", message, segment.path, offset=min(result))
             continue
         try:
@@ -401,7 +404,10 @@ def _check_txn_index(
     aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
     for offset in sorted(entries.keys() - result.keys()):
         if (offset, entries[offset].producer_id) not in aborts:
-            message = f"producer {entries[offset].producer_id} has no ABORT marker there"
+            message = (
+                f"the index has an aborted transaction of producer {entries[offset].producer_id}, but the log has no "
+                "ABORT marker at this offset"
+            )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
 
 

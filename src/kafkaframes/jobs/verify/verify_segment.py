@@ -205,7 +205,7 @@ def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd, limit: 
     if tail_bytes <= 0:
         return
     if _is_zero_filled(read_at, end.position, limit):
-        message = f"{count_text(tail_bytes, 'byte')} of zeros at the end, as preallocation leaves them"
+        message = f"{count_text(tail_bytes, 'byte')} of zeros at the end, which a broker has preallocated"
         facts.findings.append(Finding(Severity.NOTE, "zero-tail", message, facts.path, end.position))
     elif end.status == TORN:
         facts.add_error(
@@ -243,10 +243,16 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
     before_first = int(base_offsets[0]) if is_later_start else facts.base_offset
     previous_lasts = np.concatenate(([before_first - 1], np.maximum.accumulate(last_offsets)[:-1]))
     for row in np.flatnonzero((base_offsets <= previous_lasts) | (last_offsets < base_offsets)).tolist():
-        message = f"offsets {base_offsets[row]} to {last_offsets[row]} are not above {previous_lasts[row]}"
+        message = (
+            f"offsets {base_offsets[row]} to {last_offsets[row]} follow offset {previous_lasts[row]}, which is "
+            "not below them"
+        )
         facts.add_error("offset-order", message, position=int(positions[row]), offset=int(base_offsets[row]))
     for row in np.flatnonzero(last_offsets - facts.base_offset > MAX_INT32).tolist()[:1]:
-        message = f"offset {last_offsets[row]} is too far above the segment's {facts.base_offset} for an index"
+        message = (
+            f"offset {last_offsets[row]} is too far above the segment's base offset {facts.base_offset} for an "
+            "index entry"
+        )
         facts.add_error("offset-overflow", message, position=int(positions[row]), offset=int(base_offsets[row]))
     is_modern = kept_columns["magic"] >= 2
     for row in np.flatnonzero(kept_columns["leader_epoch"] < -1).tolist():

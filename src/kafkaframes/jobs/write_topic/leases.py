@@ -153,7 +153,9 @@ class LeaseServer:
                     while not (leases := ledger.lease_partitions(task, counts_by_partition)):
                         await self._change.wait()
         if not leases and ledger.is_blocked(counts_by_partition):
-            raise ledger.mark_failed("another task was lost while it wrote: the whole batch fails and is written anew")
+            raise ledger.mark_failed(
+                "another task was lost while it wrote, so the whole batch fails and is written again"
+            )
         if leases:
             async with self._adding:
                 await asyncio.to_thread(shared_producer.add, list(leases))
@@ -238,8 +240,8 @@ class LeaseConnection:
             yield
         except CONNECTION_ERRORS as error:
             raise (LostTaskError if action == _SERVER_GONE_TEXT else KafkaframesError)(
-                f"the driver, which gives out the sequences of this micro-batch, {action} {self._name}: {error}; "
-                "tasks need that way to it (options driverHost and driverPort)"
+                f"the driver, which assigns the sequences of this micro-batch, {action} {self._name}: {error}; "
+                "tasks must be able to connect to it (options driverHost and driverPort)"
             ) from error
 
 

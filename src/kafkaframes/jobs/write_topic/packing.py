@@ -139,7 +139,7 @@ def check_row_partitions(numbers: pa.Array) -> None:
     if pc.any(negative).as_py():
         row = pc.index(negative, True).as_py()
         raise EncodeError(
-            f"column partition is {numbers[row].as_py()}; must be null or the number of a partition, from 0"
+            f"column partition is {numbers[row].as_py()}; expected null or a partition number from 0"
         ).within(row)
 
 

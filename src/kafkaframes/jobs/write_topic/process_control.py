@@ -105,7 +105,7 @@ class TransactionProcess:
             ) from error
         except OSError as error:
             raise KafkaframesError(
-                f"the process that held the transaction of this micro-batch is gone: {error}"
+                f"the process that held the transaction of this micro-batch has ended: {error}"
             ) from error
 
     def _start(self, path: Path) -> None:

@@ -88,7 +88,7 @@ class LeaseLedger:
         """
         self.raise_if_failed()
         if self._tasks.get(task) != _LEASE_WRITING:
-            raise self.mark_failed(f"task {task} asks for sequences, and is not among those that write")
+            raise self.mark_failed(f"task {task} requested sequences, but is not a writing task")
         free_indexes = {index: records for index, records in counts.items() if index not in self._leases}
         if free_indexes and self.since_ms is None:
             self.since_ms = self._now_ms()
@@ -153,17 +153,17 @@ class LeaseLedger:
         self.raise_if_failed()
         for index, lease in self._leases.items():
             raise self.mark_failed(
-                f"task {lease.task} was lost while it wrote to {index}: it is not known how much was written"
+                f"task {lease.task} was lost while it wrote to {index}: the number of written records is unknown"
             )
         for task, state in self._tasks.items():
             if state != _LEASE_DONE:
-                raise self.mark_failed(f"task {task} was lost before it had written everything")
+                raise self.mark_failed(f"task {task} was lost before it had written all its records")
         for index in {**self._written_counts, **reported_counts}:
             acknowledged_count, written_count = self._written_counts.get(index, 0), reported_counts.get(index, 0)
             if acknowledged_count != written_count:
                 raise self.mark_failed(
                     f"{index} has {count_text(acknowledged_count, 'record')} of this "
-                    f"batch, and Spark's tasks report {written_count}"
+                    f"batch, but Spark's tasks report {written_count}"
                 )
         return sum(self._written_counts.values())
 
@@ -172,5 +172,5 @@ def repetition_error_text(task: int) -> str:
     """Return the reason for rejecting a repeated task."""
     return (
         f"task {task} would be repeated: its rows may be in the transaction already, so the whole batch fails and is "
-        "written anew"
+        "written again"
     )

@@ -270,6 +270,6 @@ def _commit_transaction(producer: Producer, *, is_repeated: bool) -> None:
         if is_repeated:
             raise
         raise KafkaframesError(
-            f"the rows were sent, but it is not known whether they were committed ({error}): read the topic with "
+            f"the rows were sent, but it is unknown whether they were committed ({error}); read the topic with "
             "read_committed before you write them again"
         ) from error

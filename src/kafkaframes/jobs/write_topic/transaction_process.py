@@ -222,7 +222,9 @@ class AttemptRunner:
         if attempt is not None and (attempt.name, attempt.number) == (name, number):
             attempt.commit(counts)
         elif counts:
-            raise KafkaframesError(f"the transaction of micro-batch {number} is gone: it must be written again")
+            raise KafkaframesError(
+                f"the transaction of micro-batch {number} no longer exists; the micro-batch must be written again"
+            )
 
     def _abort_attempt(self, name: str) -> None:
         with self._lock:

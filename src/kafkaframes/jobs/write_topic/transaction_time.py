@@ -108,8 +108,8 @@ class TransactionTimeouts:
         if took_ms <= self.timeout_ms:
             return None
         return (
-            f"the batch took {took_ms / 1000:.0f} s, and its transaction could be open for "
-            f"{self.timeout_ms / 1000:.0f} s: nothing of it is to be seen with read_committed; {self._remedy_text}"
+            f"the batch took {took_ms / 1000:.0f} s, but its transaction could only be open for "
+            f"{self.timeout_ms / 1000:.0f} s, so read_committed consumers see none of its rows; {self._remedy_text}"
         )
 
     @property
@@ -119,8 +119,8 @@ class TransactionTimeouts:
             limit_text = f"the brokers' {BROKER_TIMEOUT_SETTING}" + (
                 f", {self._limit_ms}" if self._limit_ms is not None else ""
             )
-            return f"kafka.{TIMEOUT_OPTION} may be as large as {limit_text}; {lower_limit_text}"
-        return f"this is the brokers' {BROKER_TIMEOUT_SETTING}; {lower_limit_text}"
+            return f"increase kafka.{TIMEOUT_OPTION}, up to {limit_text}; {lower_limit_text}"
+        return f"the limit is the brokers' {BROKER_TIMEOUT_SETTING}; {lower_limit_text}"
 
 
 def fetch_timeout_limit(options: TopicWriteOptions) -> int | None:

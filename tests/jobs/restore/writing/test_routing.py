@@ -78,8 +78,12 @@ def test_rows_may_name_topics_and_existing_partitions():
     [
         ({}, {"topic": ["a", None], "value": [b""] * 2}, r"the row has no topic; .*\$\[1\]"),
         ({}, {"topic": ["a", "b/c"], "value": [b""] * 2}, r"'b/c' is not a valid topic name.*\$\[1\]"),
-        ({"topic": "t", "num_partitions": 2}, {"partition": [1, 2]}, r"no partition 2: topic t has 2 .*\$\[1\]"),
-        ({"topic": "t"}, {"partition": [7, -1]}, r"no partition -1.*\$\[1\]"),
+        (
+            {"topic": "t", "num_partitions": 2},
+            {"partition": [1, 2]},
+            r"partition 2 is invalid: topic t has 2 .*\$\[1\]",
+        ),
+        ({"topic": "t"}, {"partition": [7, -1]}, r"partition -1 is invalid.*\$\[1\]"),
     ],
 )
 def test_bad_rows_are_named(settings, columns, message):

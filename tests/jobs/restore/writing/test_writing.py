@@ -252,9 +252,9 @@ def test_other_directories_and_those_in_use_are_rejected(tmp_path):
         )
         source = Path(atomic.__file__).parents[4]
         process = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)
-        assert "a broker has this directory open" in process.stderr
+        assert "a broker is using this directory" in process.stderr
     (path / names.CLEAN_SHUTDOWN_FILE).unlink()
-    with pytest.raises(LogDirError, match="did not stop cleanly"):
+    with pytest.raises(LogDirError, match="did not shut down cleanly"):
         write(path, rows(value=[b"1"]), topic="t")
     with pytest.raises(OptionError, match="not to object stores"):
         TargetState.inspect_target("s3://bucket/logs")

@@ -91,7 +91,10 @@ def _check_directory(top: Path) -> LogDirectory:
         reason = f"exists, and is not a log directory (it does not have {names.RECOVERY_POINT_CHECKPOINT})"
         raise LogDirError(reason, file=str(top))
     if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / APPEND_JOURNAL_FILE).exists():
-        reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
+        reason = (
+            "the broker did not shut down cleanly (.kafka_cleanshutdown is missing); start and stop the broker, "
+            "or recover the log"
+        )
         raise LogDirError(reason, file=str(top))
     directories = [directory for directory in discover(str(top)) if Path(directory.path) == top]
     if directories:

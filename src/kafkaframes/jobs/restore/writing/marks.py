@@ -34,7 +34,7 @@ def read_marks(top: Path) -> dict[str, StreamBatch]:
     try:
         return {query_id: StreamBatch.from_json(query_id, note) for query_id, note in json.loads(raw).items()}
     except (ValueError, TypeError, AttributeError):
-        raise LogDirError('is damaged: must be JSON such as {"query id": {"batchId": 7}}', file=str(path)) from None
+        raise LogDirError('is damaged; expected JSON such as {"query id": {"batchId": 7}}', file=str(path)) from None
 
 
 def is_committed(top: Path, batch: StreamBatch) -> bool:

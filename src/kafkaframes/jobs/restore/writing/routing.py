@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.records.arrays import flag_values, int64_values
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import Codec, codec_of
@@ -178,8 +179,10 @@ class Router:
         is_invalid = has_number & ((numbers < 0) | (numbers >= limits))
         if is_invalid.any():
             row = int(np.flatnonzero(is_invalid)[0])
-            has_partition = f"has {counts[row]}" if limits[row] <= MAX_INT32 else "numbers them from 0 on"
-            raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has_partition}")
+            has_partition = (
+                f"has {count_text(counts[row], 'partition')}" if limits[row] <= MAX_INT32 else "has partitions from 0"
+            )
+            raise _bad(row, f"partition {numbers[row]} is invalid: topic {topics[topic_of[row]]} {has_partition}")
 
     def _choose_in_turn(self, rows: pa.RecordBatch, unassigned_rows: Ints, counts: Ints) -> Ints:
         """Choose partitions for rows without partition and key: the next partition after about a batch of rows."""

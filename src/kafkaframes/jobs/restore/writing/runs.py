@@ -277,7 +277,8 @@ def write_partition(task: PartitionTask) -> WrittenPartition:
 def _check_after_log_end(partition: TopicPartition, run: WrittenRun, end: int) -> None:
     if run.first_offset < end:
         raise LogDirError(
-            f"{partition}: a task has offsets from {run.first_offset} on, but others, or the log, go up to {end - 1}; "
+            f"{partition}: a task has offsets from {run.first_offset} on, but another task or the log has offsets up "
+            f"to {end - 1}; "
             "offsets=keep requires a separate range for each task; use repartitionByRange by partition and offset",
         )
 

@@ -11,8 +11,8 @@ import pytest
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.added_fields import plan_new_columns
 from kafkaframes.jobs.analyze.proposals import CHANGED, MessageForm, ProposalSettings
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
@@ -60,7 +60,7 @@ def test_ranges_are_numbers_or_lengths():
 def test_a_function_gets_each_struct(tmp_path):
     (tmp_path / "values.py").write_text("def length(topic):\n    return len(topic['name'])\n")
     assert make_column("ControllerId", f"@{tmp_path}/values.py:length") == [1, 2, 3]
-    with pytest.raises(OptionError, match="has no function other"):
+    with pytest.raises(OptionError, match="the file does not define a function other"):
         make_column("ControllerId", f"@{tmp_path}/values.py:other")
 
 
@@ -94,13 +94,13 @@ def test_a_header_value_applies_to_the_newest_header_version():
     with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 of the new spec does not have this field"):
         plan_new_columns(("RequestHeader.Trace=x",), form, has_header=True)
     task = TrafficTask((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
-    outcome = weigh_share(
-        WeighingTask(
+    outcome = compare_share_sizes(
+        ComparisonTask(
             task, ProposalSettings("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",))
         )
     )
-    changed_weight = outcome.sum_weights_by(kind=CHANGED)[()]
-    assert changed_weight.messages > 0
+    changed_totals = outcome.sum_totals_by(kind=CHANGED)[()]
+    assert changed_totals.messages > 0
     assert (
-        changed_weight.saved == -(1 + 1 + 1 + 4) * changed_weight.messages
+        changed_totals.saved == -(1 + 1 + 1 + 4) * changed_totals.messages
     )  # tag, length of the value, its own length, the text

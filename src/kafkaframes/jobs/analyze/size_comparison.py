@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.analyze.added_fields import plan_new_columns
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight, WeightKey
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, SizeComparison, SizeGroup, SizeTotals
 from kafkaframes.jobs.analyze.proposals import RAISED, FormPair, MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.sizes import (
     ADOPTED,
@@ -42,34 +42,34 @@ _VERSION_REMOVED_REASON: Final = "the new specs do not have this message"
 _ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
-class WeighingTask(NamedTuple):
+class ComparisonTask(NamedTuple):
     """The input of one process or Spark task: a share of the traffic and the proposal."""
 
     task: TrafficTask
     question: ProposalSettings
 
 
-def weigh_share(work: WeighingTask) -> WeighingResult:
+def compare_share_sizes(work: ComparisonTask) -> SizeComparison:
     """Measure the messages of a task's share of the connections, before and after the change."""
-    weigher = MessageWeigher(work.question)
-    question, coverage = work.question, weigher.outcome.coverage
-    for messages in read_messages(work.task, weigher.proposal.directions, question.by, question.apis, coverage):
-        weigher.weigh_messages(messages)
-    return weigher.outcome
+    comparer = MessageSizeComparer(work.question)
+    question, coverage = work.question, comparer.outcome.coverage
+    for messages in read_messages(work.task, comparer.proposal.directions, question.by, question.apis, coverage):
+        comparer.compare_messages(messages)
+    return comparer.outcome
 
 
-class MessageWeigher:
+class MessageSizeComparer:
     """Measures messages before and after one proposed change. Plans and columns of new values are cached."""
 
     def __init__(self, question: ProposalSettings) -> None:
         self.question = question
         self.proposal = question.proposal
-        self.outcome = WeighingResult()
+        self.outcome = SizeComparison()
         self._layouts: dict[tuple[int, int, str], list[FormPair]] = {}
         self._plans: dict[tuple[int, int, int], tuple[MessageForm, MessagePlan]] = {}
         self._last_sizes: tuple[MessagePlan, pa.StructArray, Ints] | None = None
 
-    def weigh_messages(self, messages: ApiMessages) -> None:
+    def compare_messages(self, messages: ApiMessages) -> None:
         """Measure messages of one API, version and direction."""
         self.outcome.extend_span(messages.span)
         self.count_omitted(messages, NOT_READ, messages.unread)
@@ -83,7 +83,7 @@ class MessageWeigher:
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
         for part in messages.split_by_label() if counts_sections else [messages]:
             for number, proposed_form in enumerate(layouts):
-                _LayoutPairMeasurer(self, part, proposed_form, is_first=number == 0).weigh()
+                _LayoutPairComparer(self, part, proposed_form, is_first=number == 0).compare()
 
     def compute_sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages. Sizes of the same array and plan are computed once."""
@@ -117,19 +117,19 @@ class MessageWeigher:
     def count_omitted(self, messages: ApiMessages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
         """Count omitted messages by label and reason."""
         for (label, reason), count in reasons.items():
-            self.group_weight(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
+            self.group_totals(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
 
-    def group_weight(self, messages: ApiMessages, kind: str, label: int) -> Weight:
-        """Return the weight to which messages of a kind and label are added."""
-        group = WeightKey(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
-        return self.outcome.weight_of(group)
+    def group_totals(self, messages: ApiMessages, kind: str, label: int) -> SizeTotals:
+        """Return the totals to which messages of a kind and label are added."""
+        group = SizeGroup(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
+        return self.outcome.totals_of(group)
 
 
-class _LayoutPairMeasurer:
-    """Measures messages in the old and in the new layout. Messages that cannot be encoded are counted by reason."""
+class _LayoutPairComparer:
+    """Compares the sizes of messages in one pair of layouts. Messages that cannot be encoded are counted by reason."""
 
-    def __init__(self, bench: MessageWeigher, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
-        self.weigher, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
+    def __init__(self, bench: MessageSizeComparer, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
+        self.comparer, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
         self.sent_form = bench.form_on_the_wire(messages.api_key, messages.api_version, messages.direction)
         self.plans = bench.plan_form(self.sent_form), bench.plan_form(layout.before), bench.plan_form(layout.after)
 
@@ -137,13 +137,13 @@ class _LayoutPairMeasurer:
     def array(self) -> pa.StructArray:
         """The messages, with their headers if the proposal changes headers."""
         frames = self.messages.frames
-        return frames if self.weigher.proposal.has_headers else frames.field("body")
+        return frames if self.comparer.proposal.has_headers else frames.field("body")
 
-    def weigh(self) -> None:
+    def compare(self) -> None:
         """Measure the messages that both layouts can encode."""
         while len(self.array):
             try:
-                self._weigh_all()
+                self._compare_all()
             except EncodeError as error:
                 self._omit_messages(error)
             else:
@@ -153,19 +153,19 @@ class _LayoutPairMeasurer:
         failed_rows = np.array(error.rows or range(len(self.array)), np.int64)
         kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
         labels = self.messages.labels[failed_rows].tolist()
-        self.weigher.count_omitted(self.messages, kind, Counter((label, str(error)) for label in labels))
+        self.comparer.count_omitted(self.messages, kind, Counter((label, str(error)) for label in labels))
         self.messages = self.messages.select_rows(np.delete(np.arange(len(self.array)), failed_rows))
 
-    def _weigh_all(self) -> None:
+    def _compare_all(self) -> None:
         sent_plan, before_plan, after_plan = self.plans
         array, counts = self.array, Counter[str]()
-        before = after = self.weigher.compute_sizes(before_plan, array)
+        before = after = self.comparer.compute_sizes(before_plan, array)
         sent_sizes = None
         if self.is_first and self.messages.wire_sizes is not None:
             sent_sizes = before if before_plan is sent_plan else compute_sizes(sent_plan, array)
         if after_plan is not before_plan:
-            has_header = self.weigher.proposal.has_headers
-            columns = plan_new_columns(self.weigher.question.values, self.layout.after, has_header=has_header)
+            has_header = self.comparer.proposal.has_headers
+            columns = plan_new_columns(self.comparer.question.values, self.layout.after, has_header=has_header)
             array = _fit_message(array, before_plan, after_plan, columns)
             after = compute_sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:
@@ -186,29 +186,29 @@ class _LayoutPairMeasurer:
         if self.layout.has_lengths:
             self._count_lengths()
 
-    def _weights_by_label(self) -> Iterator[tuple[int, Weight]]:
+    def _totals_by_label(self) -> Iterator[tuple[int, SizeTotals]]:
         for label in np.unique(self.messages.labels).tolist():
-            yield label, self.weigher.group_weight(self.messages, self.layout.kind, label)
+            yield label, self.comparer.group_totals(self.messages, self.layout.kind, label)
 
     def _add_sizes(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
         labels, messages = self.messages.labels, np.bincount(self.messages.labels)
         sums = [np.bincount(labels, weights=sizes) for sizes in (before, after)]
-        for label, weight in self._weights_by_label():
-            weight.messages += int(messages[label])
-            weight.before += int(sums[0][label])
-            weight.after += int(sums[1][label])
-            weight.counts.update(counts)
+        for label, size_totals in self._totals_by_label():
+            size_totals.messages += int(messages[label])
+            size_totals.before += int(sums[0][label])
+            size_totals.after += int(sums[1][label])
+            size_totals.counts.update(counts)
             counts = Counter()
 
     def _compare_with_wire(self, sent_sizes: Ints) -> None:
         """Compare the computed sizes with the sizes on the wire."""
-        if not self.weigher.proposal.has_headers:
+        if not self.comparer.proposal.has_headers:
             sent_sizes = sent_sizes + self._compute_header_sizes()
         mismatches = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)
         messages = np.bincount(self.messages.labels)
-        for label, weight in self._weights_by_label():
-            weight.checked += int(messages[label])
-            weight.mismatched += int(mismatches[label])
+        for label, size_totals in self._totals_by_label():
+            size_totals.checked += int(messages[label])
+            size_totals.mismatched += int(mismatches[label])
 
     def _compute_header_sizes(self) -> Ints:
         version = self.sent_form.spec.header_version(self.sent_form.version)
@@ -216,9 +216,9 @@ class _LayoutPairMeasurer:
 
     def _add_count(self, name: str, rows: Ints, numbers: Ints) -> None:
         sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)
-        for label, weight in self._weights_by_label():
+        for label, size_totals in self._totals_by_label():
             if label < len(sums) and sums[label]:
-                weight.counts[name] += int(sums[label])
+                size_totals.counts[name] += int(sums[label])
 
     def _count_lengths(self) -> None:
         """Count the lengths of the arrays, strings and bytes in the messages."""
@@ -230,10 +230,10 @@ class _LayoutPairMeasurer:
 
     def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
         labels = self.messages.labels[rows]
-        for label, weight in self._weights_by_label():
+        for label, size_totals in self._totals_by_label():
             values, counts = np.unique(lengths[labels == label], return_counts=True)
             for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-                weight.lengths[kind, value] += count
+                size_totals.lengths[kind, value] += count
 
     def _count_blank_fields(self) -> None:
         """Count the bytes of mandatory numbers with a certain name and their default value, as in KIP-482's example."""

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.jobs.analyze.weighing import weigh_values
+from tests.jobs.analyze.examples_by_layout import compare_values
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merge_outcomes
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, SizeTotals, merge_outcomes
 from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, ProposalSettings
+from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.spec import FieldSpec, FieldType, Versions, catalog, load_message
@@ -61,38 +61,43 @@ ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVe
 )
 def test_figures_equal_those_of_the_earlier_analyses(file, name):
     outcome = merge_outcomes(
-        weigh_share(WeighingTask(TrafficTask((str(DATA / file),), share, 2), ProposalSettings(name)))
+        compare_share_sizes(ComparisonTask(TrafficTask((str(DATA / file),), share, 2), ProposalSettings(name)))
         for share in range(2)
     )
     sums = {}
-    for group, weight in outcome.weights.items():
+    for group, size_totals in outcome.totals_by_group.items():
         if group.api_key != API_VERSIONS and group.kind not in (NOT_READ, NOT_RAISED):
-            sums.setdefault(group.kind, Weight()).add(weight)
+            sums.setdefault(group.kind, SizeTotals()).add(size_totals)
     kinds = FIGURES[file][name]
-    measured_weights = {kind: (one.messages, one.before, one.after) for kind, one in sums.items() if one.messages}
-    assert {kind: measured_weights[kind] for kind in kinds} == kinds
-    total = outcome.sum_weights_by()[()]
+    measured_totals = {kind: (one.messages, one.before, one.after) for kind, one in sums.items() if one.messages}
+    assert {kind: measured_totals[kind] for kind in kinds} == kinds
+    total = outcome.sum_totals_by()[()]
     assert total.mismatched == 0
     assert (total.checked > 50) == file.startswith("captures/")
 
 
-def test_apiversions_answered_at_version_0_is_weighed_at_version_0():
+def test_apiversions_answered_at_version_0_is_measured_at_version_0():
     """KIP-511: a broker answers an unsupported version at version 0; this capture has 24 of these."""
     file = str(DATA / "captures" / "mangled-loss.pcapng.zst")
-    sums = weigh_share(WeighingTask(TrafficTask((file,)), ProposalSettings("kip-636"))).sum_weights_by(
+    sums = compare_share_sizes(ComparisonTask(TrafficTask((file,)), ProposalSettings("kip-636"))).sum_totals_by(
         "api_version", api_key=18
     )
-    assert {version: weight.messages for (version,), weight in sums.items()} == {0: 24, 4: 45}
+    assert {version: size_totals.messages for (version,), size_totals in sums.items()} == {0: 24, 4: 45}
 
 
 def test_figures_of_the_documents_for_offset_commit_and_heartbeat():
     """2 bytes for each code that is 0: 200 for 100 partitions, 2 for a heartbeat. A set code costs 2 more."""
     heartbeat = message("HeartbeatResponse")
-    weight = weigh_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
-    assert (weight.saved, weight.counts["int16"], weight.counts["int16 set"], weight.break_even_share) == (0, 2, 1, 0.5)
+    size_totals = compare_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
+    assert (
+        size_totals.saved,
+        size_totals.counts["int16"],
+        size_totals.counts["int16 set"],
+        size_totals.break_even_share,
+    ) == (0, 2, 1, 0.5)
     parts = [{"partitionIndex": number, "errorCode": 0} for number in range(100)]
     body = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": parts}]}
-    assert weigh_values("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
+    assert compare_values("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
 
 
 @pytest.mark.parametrize(("partitions", "before", "after"), [(100, 3319, 3019), (1000, 33020, 30020)])
@@ -100,8 +105,8 @@ def test_produce_has_the_size_that_kafkas_writers_produce(partitions, before, af
     cls = message("ProduceResponse")
     parts = [cls.PartitionProduceResponse(index=number) for number in range(partitions)]
     value = cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=parts)])
-    weight = weigh_values("kip-636", 11, value)["flexible"]
-    assert (weight.before, weight.after, weight.checked, weight.mismatched) == (before, after, 1, 0)
+    size_totals = compare_values("kip-636", 11, value)["flexible"]
+    assert (size_totals.before, size_totals.after, size_totals.checked, size_totals.mismatched) == (before, after, 1, 0)
 
 
 @pytest.mark.parametrize(("length", "more"), [(0, 2), (126, 2), (127, 3), (300, 3)])
@@ -110,24 +115,22 @@ def test_an_error_message_costs_two_bytes_more_and_three_above_126_bytes(length,
     for text, saved_bytes in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
         part = cls.PartitionProduceResponse(error_message=text)
         value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
-        assert weigh_values("kip-636", 11, value)["flexible"].saved == saved_bytes
+        assert compare_values("kip-636", 11, value)["flexible"].saved == saved_bytes
 
 
 def test_a_raised_response_has_the_fields_of_its_target_version():
-    """FindCoordinator 0 has its own code. The newest version has one per key, and there is no key here: nothing is
-    moved.
-    """
-    kinds = weigh_values("kip-636", 1, message("HeartbeatResponse")())
+    """FindCoordinator 0 has its own code. The newest version has one per key. Without keys, no field is moved."""
+    kinds = compare_values("kip-636", 1, message("HeartbeatResponse")())
     assert (kinds["inflexible"].saved, kinds["raised"].saved, kinds["raised"].counts["int16"]) == (0, 2, 1)
     assert kinds["inflexible"].break_even_share is None
-    kinds = weigh_values("kip-636", 0, message("FindCoordinatorResponse")())
+    kinds = compare_values("kip-636", 0, message("FindCoordinatorResponse")())
     assert kinds["raised"].counts["int16"] == 0
     assert kinds["raised"].saved == 0
 
 
-def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_weighed():
+def test_responses_that_cannot_be_raised_are_listed_and_the_rest_is_measured():
     cls = message("FindCoordinatorResponse")
-    kinds = weigh_values("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
+    kinds = compare_values("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
     assert kinds["raised"].messages == 2
     (reason,) = kinds[NOT_RAISED].reasons
     assert kinds[NOT_RAISED].left_out == 2
@@ -140,21 +143,23 @@ def test_a_heartbeat_by_hand_in_both_layouts():
     """Three texts save one byte each, as does the fourth one (null), and the tag section takes one."""
     value = message("HeartbeatRequest")(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
     for version in (3, 4):
-        weight = weigh_values("flexible", version, value, value)["all"]
-        assert (weight.messages, weight.before, weight.after) == (2, 24, 20)
+        size_totals = compare_values("flexible", version, value, value)["all"]
+        assert (size_totals.messages, size_totals.before, size_totals.after) == (2, 24, 20)
 
 
 def test_authorized_operations_that_were_not_requested():
     """KIP-482's example: four bytes per topic, and four for the cluster until version 10."""
     cls = message("MetadataResponse")
     topics = [cls.MetadataResponseTopic(name="t"), cls.MetadataResponseTopic(name="u", topic_authorized_operations=7)]
-    blank = [weigh_values("flexible", version, cls(topics=topics))["all"].counts["blank bytes"] for version in (10, 12)]
+    blank = [
+        compare_values("flexible", version, cls(topics=topics))["all"].counts["blank bytes"] for version in (10, 12)
+    ]
     assert blank == [8, 4]
 
 
 def test_tags_that_no_spec_declares_cannot_be_laid_out_without_tags():
-    weight = weigh_values("flexible", 4, message("HeartbeatRequest")(unknown_tags=[(99, b"trace")]))["all"]
-    assert (weight.messages, weight.left_out) == (0, 1)
+    size_totals = compare_values("flexible", 4, message("HeartbeatRequest")(unknown_tags=[(99, b"trace")]))["all"]
+    assert (size_totals.messages, size_totals.left_out) == (0, 1)
 
 
 def test_a_pair_of_specs_moves_drops_and_adds_fields():
@@ -163,17 +168,17 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
     """
     request = message("HeartbeatRequest")(group_id="g", generation_id=7, member_id="m")
     after = {"HeartbeatRequest": load_message(ECHO)}
-    kinds = weigh_values(ProposalSettings("mine", after), 4, request)
+    kinds = compare_values(ProposalSettings("mine", after), 4, request)
     assert kinds.keys() == {CHANGED}
     assert kinds[CHANGED].before - kinds[CHANGED].after == -3
     assert (kinds[CHANGED].checked, kinds[CHANGED].mismatched, kinds[CHANGED].break_even_share) == (1, 0, None)
-    kinds = weigh_values(ProposalSettings("mine", after), 1, request)
+    kinds = compare_values(ProposalSettings("mine", after), 1, request)
     assert kinds[RAISED].saved == -3
-    kinds = weigh_values(ProposalSettings("mine", after), 9, message("OffsetCommitResponse")())
+    kinds = compare_values(ProposalSettings("mine", after), 9, message("OffsetCommitResponse")())
     assert kinds.keys() == {SAME}
 
 
-def test_a_tag_of_existing_versions_is_weighed_at_each_of_them():
+def test_a_tag_of_existing_versions_is_measured_at_each_of_them():
     """A tag of eight bytes and its header if it has a value. An inflexible version does not change."""
     spec = catalog.load_spec("HeartbeatRequest")
     owner = FieldSpec(
@@ -182,22 +187,22 @@ def test_a_tag_of_existing_versions_is_weighed_at_each_of_them():
     )  # fmt: skip
     after = {spec.name: replace(spec, struct=replace(spec.struct, fields=(*spec.struct.fields, owner)))}
     request = message(spec.name)(group_id="g")
-    assert weigh_values(ProposalSettings("mine", after), 3, request).keys() == {SAME}
+    assert compare_values(ProposalSettings("mine", after), 3, request).keys() == {SAME}
     for values, more in (((), 0), (("HeartbeatRequest.Owner=5",), 10), (("HeartbeatRequest.Owner=0",), 0)):
-        assert weigh_values(ProposalSettings("mine", after, values=values), 4, request)[CHANGED].saved == -more
+        assert compare_values(ProposalSettings("mine", after, values=values), 4, request)[CHANGED].saved == -more
 
 
 def test_a_message_removed_by_the_new_specs_is_listed():
     spec = catalog.load_spec("HeartbeatRequest")
     removed_spec = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
-    kinds = weigh_values(ProposalSettings("mine", {spec.name: removed_spec}), 4, message(spec.name)())
+    kinds = compare_values(ProposalSettings("mine", {spec.name: removed_spec}), 4, message(spec.name)())
     assert kinds[NOT_RAISED].reasons == {"the new specs do not have this message": 1}
 
 
 def test_the_specs_before_the_change_may_be_the_users():
     request = message("HeartbeatRequest")(group_id="g")
     own = {"HeartbeatRequest": load_message(ECHO)}
-    assert weigh_values(ProposalSettings("back", {}, own), 4, request).keys() == {SAME}
+    assert compare_values(ProposalSettings("back", {}, own), 4, request).keys() == {SAME}
 
 
 def test_the_kip_636_page_has_the_output_of_the_command():
@@ -219,11 +224,11 @@ def test_a_spec_pair_has_the_sizes_of_encoded_objects(name):
     old, new = message(name), class_of(after[name])
     version = old.spec.valid_versions.highest
     values = [make_value(old, version, seed) for seed in range(4)]
-    weight = weigh_values(ProposalSettings("pair", after), version, *values)[CHANGED]
+    size_totals = compare_values(ProposalSettings("pair", after), version, *values)[CHANGED]
     encode = encode_request if old.spec.type == "request" else encode_response
     laid_out = [new.from_json(value.to_json(version, records="base64"), version + 1) for value in values]
-    assert weight.after == sum(len(encode(one, version + 1)) for one in laid_out)
-    assert weight.before == sum(len(encode(value, version)) for value in values)
+    assert size_totals.after == sum(len(encode(one, version + 1)) for one in laid_out)
+    assert size_totals.before == sum(len(encode(value, version)) for value in values)
 
 
 def test_the_table_of_kip_636_has_the_output_of_the_command():
@@ -232,9 +237,9 @@ def test_the_table_of_kip_636_has_the_output_of_the_command():
     rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `tests/data/")]
     assert len(rows) == 6
     for path, *cells in rows:
-        outcome = weigh_share(WeighingTask(TrafficTask((str(root / path),)), ProposalSettings("kip-636")))
+        outcome = compare_share_sizes(ComparisonTask(TrafficTask((str(root / path),)), ProposalSettings("kip-636")))
         for kind, (count, before, after, share) in (("flexible", cells[:4]), ("raised", cells[4:])):
-            weight = outcome.sum_weights_by(kind=kind).get((), Weight())
+            size_totals = outcome.sum_totals_by(kind=kind).get((), SizeTotals())
             printed_numbers = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]
-            assert [weight.messages, weight.before, weight.after] == printed_numbers, (path, kind)
-            assert share == (f"{100 * weight.saved / weight.before:.2f} %" if weight.before else "")
+            assert [size_totals.messages, size_totals.before, size_totals.after] == printed_numbers, (path, kind)
+            assert share == (f"{100 * size_totals.saved / size_totals.before:.2f} %" if size_totals.before else "")
