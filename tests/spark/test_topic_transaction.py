@@ -241,7 +241,7 @@ def test_a_recreated_topic_is_detected_before_anything_is_written(options, monke
     recreate_topic(options.client["bootstrap.servers"], options.topic, 3)
     for one, refused_batch in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
         with pytest.raises(
-            KafkaframesError, match=r"was deleted and made anew since micro-batch 4 .* a new checkpoint"
+            KafkaframesError, match=r"was deleted and recreated after micro-batch 4 .* a new checkpoint"
         ):
             write_in_transaction(one, None, refused_batch)
     assert values(options) == []

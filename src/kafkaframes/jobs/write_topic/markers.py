@@ -92,10 +92,10 @@ def check_marker_topic(marker: Marker, topic: str, topic_id: str) -> None:
     """
     if marker.topic_id and topic_id and marker.topic_id != topic_id:
         raise KafkaframesError(
-            f"topic {topic} was deleted and made anew since micro-batch {marker.batch.batch_id} was written to it (its "
-            f"id was {marker.topic_id} and is {topic_id}): what was written before is gone. Either give the option "
-            "onForeignMarker=skip: the query goes on behind that micro-batch; or begin on a new checkpoint: everything "
-            "that the sources still have is written"
+            f"topic {topic} was deleted and recreated after micro-batch {marker.batch.batch_id} was written to it (its "
+            f"id was {marker.topic_id} and is {topic_id}): the rows of earlier micro-batches are gone. Set the option "
+            "onForeignMarker=skip to continue after that micro-batch, or use a new checkpoint to write all rows that "
+            "the sources still have"
         )
 
 
