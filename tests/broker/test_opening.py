@@ -420,7 +420,7 @@ def test_the_command_serves_copies_and_says_what_was_decided(copies):
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait(60) == 0
-    assert f"serving {copies[0]}, {copies[1]}: only read" in rest
+    assert f"serving {copies[0]}, {copies[1]}: read-only" in rest
     assert "warning: taken-from-copy: orders-0" in rest
 
 

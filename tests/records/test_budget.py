@@ -157,7 +157,7 @@ def test_the_budget_reaches_the_processes_of_a_command(few_bombs, tmp_path):
     for segment in few_bombs.glob("t-0/*"):
         (tmp_path / "t-1" / segment.name).write_bytes(segment.read_bytes())
     command = command_with_budget("prove-gone", tmp_path, None, "64m")
-    assert run_limited("-m", "kafkaframes", *command, "--workers", "2", size=TIGHT).startswith("gone")
+    assert run_limited("-m", "kafkaframes", *command, "--workers", "2", size=TIGHT).startswith("proven gone")
 
 
 def test_what_a_machine_cannot_hold_is_told_in_one_line(few_bombs):

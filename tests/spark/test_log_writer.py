@@ -76,7 +76,7 @@ def test_append_and_overwrite_keep_the_order_of_the_tasks(spark, tmp_path):
     ("columns", "options", "message"),
     [
         (["value", "1 as colour"], {"topic": "t"}, "column colour: must be one of"),
-        (["value", "if(id = 3, null, 't') as topic"], {}, "row 3: no topic"),
+        (["value", "if(id = 3, null, 't') as topic"], {}, "row 3: the row has no topic"),
     ],
 )
 def test_rows_that_cannot_be_written_are_named_and_leave_no_output(spark, tmp_path, columns, options, message):

@@ -224,7 +224,7 @@ def test_read_records_accepts_objects(store, tmp_path):
     assert offsets == list(range(2000, 4000))
     assert read_batches(path).num_rows == 100
     Path(f"{store.written_paths[1]}.rsm-manifest").unlink()
-    with pytest.raises(LogDirError, match="without a manifest"):
+    with pytest.raises(LogDirError, match="has no manifest"):
         read_batches(path)
 
 

@@ -20,7 +20,7 @@ from kafkaframes.spark.sinks.columns import check_columns
         ({"codec": "brotli"}, "brotli"),
         ({"recordFormat": "v1", "codec": "zstd"}, "zstd requires record format 2"),
         ({"topic": "a/b"}, "'a/b' is not a valid topic name"),
-        ({"segmentSize": "4g"}, "segment_bytes is 1 to"),
+        ({"segmentSize": "4g"}, "segment_bytes is 4294967296; expected 1 to"),
     ],
 )
 def test_invalid_options_are_named(options, message):

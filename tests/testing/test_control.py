@@ -320,7 +320,7 @@ def test_the_command_serves_controls_and_schemas():
 def test_a_bad_address_is_refused(option):
     result = CliRunner().invoke(cli, ["broker", "--port", "0", option, "here"])
     assert isinstance(result.exception, OptionError)
-    assert str(result.exception) == f"{option} takes PORT or HOST:PORT, not 'here'"
+    assert str(result.exception) == f"{option} must be PORT or HOST:PORT, not 'here'"
 
 
 @pytest.mark.parametrize(

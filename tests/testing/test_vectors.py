@@ -30,7 +30,7 @@ def vectors(tmp_path_factory):
     target = tmp_path_factory.mktemp("vectors") / "new"
     result = CliRunner().invoke(cli, ["vectors", str(target)])
     assert result.exit_code == 0, result.output
-    assert "README.md explains them" in result.output
+    assert "README.md describes them" in result.output
     return target
 
 

@@ -228,7 +228,7 @@ def prove_key_gone(
     Snapshots, renamed directories and segments, and temporary files are searched as well. Only keys are searched.
 
     >>> prove_key_gone("/backup/compacted", b"user-17")  # doctest: +SKIP
-    gone: no record has the key; 12 files were read
+    proven gone: no record has the key; 12 files were read
 
     Args:
         paths: log directories, partition directories or segments. All copies of a partition are searched.
