@@ -46,7 +46,7 @@ SLOWEST_SECONDS = 20.0
 
 
 def damage_bytes(choose: random.Random, raw: bytes) -> bytes:
-    """Flip, truncate, double or replace some bytes."""
+    """Flip, truncate, duplicate or replace some bytes."""
     out = bytearray(raw)
     for _ in range(choose.randint(1, 6)):
         kind, at = choose.choice(["flip", "flip", "digit", "cut", "double", "random"]), choose.randrange(len(out) + 1)

@@ -69,7 +69,7 @@ class Player:
         """Send a request, and record the response."""
         return self.note(f"{api} v{version} {label}", self.ask(api, version, **fields))
 
-    def until(self, is_there: Callable[[Any], bool], api: str, version: int, **fields: Any) -> Any:
+    def wait_until(self, is_there: Callable[[Any], bool], api: str, version: int, **fields: Any) -> Any:
         """Repeat a request until a broker that has just started is ready."""
         end = time.monotonic() + 60
         while not is_there(answer := self.ask(api, version, **fields)):
@@ -98,11 +98,11 @@ def prepare(player: Player) -> None:
         return answer != CLOSED and answer.error_code == 0
 
     topic = message("CreateTopicsRequest").CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
-    creation = player.until(lambda answer: answer != CLOSED, "CreateTopics", 5, topics=[topic], timeout_ms=20_000)
+    creation = player.wait_until(lambda answer: answer != CLOSED, "CreateTopics", 5, topics=[topic], timeout_ms=20_000)
     assert creation.topics[0].error_code in (0, 36), creation
     for kind, key in ((0, "g"), (1, "tx")):
-        player.until(is_right, "FindCoordinator", 1, key=key, key_type=kind)
-    player.until(is_right, "OffsetFetch", 7, group_id="g", topics=None)
+        player.wait_until(is_right, "FindCoordinator", 1, key=key, key_type=kind)
+    player.wait_until(is_right, "OffsetFetch", 7, group_id="g", topics=None)
     topic_row = message("MetadataRequest").MetadataRequestTopic(name="orders")
     player.topic_id = player.ask("Metadata", 12, topics=[topic_row]).topics[0].topic_id
     player.names[str(player.topic_id)] = "TOPIC"
@@ -296,7 +296,7 @@ class Transactions:
 
     def __init__(self, player: Player) -> None:
         self.player = player
-        first = player.until(lambda answer: answer.error_code == 0, "InitProducerId", 4, **self._init())
+        first = player.wait_until(lambda answer: answer.error_code == 0, "InitProducerId", 4, **self._init())
         self.producer_id, self.base = first.producer_id, first.producer_epoch
 
     @staticmethod

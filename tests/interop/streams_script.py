@@ -123,8 +123,8 @@ def play(host: str, port: int) -> list[tuple[str, str]]:
     """Play everything against one broker."""
     player = Player(host, port)
     try:
-        player.until(lambda one: getattr(one, "error_code", 1) == 0, "FindCoordinator", 1, key="g", key_type=0)
-        player.until(
+        player.wait_until(lambda one: getattr(one, "error_code", 1) == 0, "FindCoordinator", 1, key="g", key_type=0)
+        player.wait_until(
             lambda one: one.error_code not in (14, 15, 16),
             "StreamsGroupHeartbeat",
             0,

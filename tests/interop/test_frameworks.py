@@ -51,7 +51,7 @@ def jars() -> Callable[[str], Path]:
     return folder
 
 
-def until(what: str, is_so: Callable[[], bool], *running: RunningProgram) -> None:
+def wait_until(what: str, is_so: Callable[[], bool], *running: RunningProgram) -> None:
     """Wait for a condition while programs run."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
@@ -74,12 +74,12 @@ def test_streams_counts_exactly(client_trials, served_broker, jars, tmp_path, ve
                     time.sleep(0.003)
                 producer.flush()
             if step == 0:
-                until("it counts", lambda: len(served_broker.values("counts")) > 100, counts)
+                wait_until("it counts", lambda: len(served_broker.values("counts")) > 100, counts)
                 counts.kill()
                 counts = start("words", "counts", tmp_path / "state")
             elif step == 1:
                 served_broker.crash()
-        until("all is counted", lambda: len(served_broker.values("counts")) >= RECORDS, counts)
+        wait_until("all is counted", lambda: len(served_broker.values("counts")) >= RECORDS, counts)
         counts.end()
     counts_by_key: dict[bytes, list[int]] = defaultdict(list)
     for key, value in rows(served_broker, "counts"):
@@ -164,21 +164,21 @@ def test_connect_writes_each_line_once(client_trials, served_broker, jars, tmp_p
     served_broker.create("lines", 1)
     lines = [f"line {number}" for number in range(RECORDS)]
     with java(tmp_path / "connect", libraries, "org.apache.kafka.connect.cli.ConnectDistributed", worker) as crash:
-        until("the connector is made", lambda: put_json(f"{address}/connectors/lines/config", connector))
+        wait_until("the connector is made", lambda: put_json(f"{address}/connectors/lines/config", connector))
         for step in range(STEPS):
             with source.open("a") as file:
                 for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
                     file.write(f"{lines[number]}\n")
                     file.flush()
                     time.sleep(0.003)
-            until(
+            wait_until(
                 "something is written", lambda step=step: len(served_broker.values("lines")) > step * RECORDS // STEPS
             )
             if step == 0:
                 crash()
             elif step == 1:
                 served_broker.crash()
-        until("all is written", lambda: len(served_broker.values("lines")) >= RECORDS)
+        wait_until("all is written", lambda: len(served_broker.values("lines")) >= RECORDS)
     assert served_broker.values("lines") == lines
     client_trials.saw(f"{RECORDS:,} lines of a file, the worker and the broker killed, each written once, in order")
 
@@ -226,12 +226,12 @@ def test_mirror_maker_copies_each_record_once(client_trials, served_broker, jars
                         producer.send("orders", b"order-%d" % number, key=b"%d" % number)
                         time.sleep(0.002)
                     producer.flush()
-                until("something is copied", lambda step=step: count_copied(target) > step * RECORDS // STEPS)
+                wait_until("something is copied", lambda step=step: count_copied(target) > step * RECORDS // STEPS)
                 if step == 0:
                     crash()
                 elif step == 1:
                     target.crash()
-            until("all is copied", lambda: count_copied(target) >= RECORDS)
+            wait_until("all is copied", lambda: count_copied(target) >= RECORDS)
         assert rows(target, "here.orders") == rows(served_broker, "orders")
     finally:
         target.close()

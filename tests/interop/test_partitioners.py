@@ -37,7 +37,7 @@ def probe(oracle, tmp_path_factory):
     return run
 
 
-def test_keys_are_partitioned_as_by_kafka(probe):
+def test_keys_have_the_partitions_that_kafka_chooses(probe):
     keys = [GENERATOR.randbytes(GENERATOR.randrange(0, 70)) for _ in range(3_000)]
     counts = [GENERATOR.choice([1, 2, 3, 7, 50, 1_000]) for _ in keys]
     answers = probe([f"key {key.hex()} {count}" for key, count in zip(keys, counts, strict=True) if key])

@@ -96,7 +96,7 @@ class RunningProgram:
         """Return the lines so far that start with a word."""
         return [rest for one, rest in list(self._lines) if one == word]
 
-    def until(self, what: str, is_so: Callable[[], bool]) -> None:
+    def wait_until(self, what: str, is_so: Callable[[], bool]) -> None:
         """Wait for a condition while the program runs."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
@@ -205,7 +205,7 @@ def writes_every_codec(broker: BrokerProcess, client: PeerClient, start: Callabl
         expected_codecs |= dict.fromkeys(written_values, codec)
     assert broker.codecs(topic) == expected_codecs
     reader = start("read", topic, f"{topic}-group")
-    reader.until("all is read", lambda: set(reader.words_after("read")) >= set(expected_codecs))
+    reader.wait_until("all is read", lambda: set(reader.words_after("read")) >= set(expected_codecs))
     assert Counter(reader.end().words_after("read")) == Counter(expected_codecs.keys())
     return ", ".join(client.codecs)
 
@@ -222,22 +222,24 @@ def rebalances(broker: BrokerProcess, client: PeerClient, start: Callable[..., R
         return set(start("write", topic, prefix, 100, "none", 1).end().words_after("acked"))
 
     first = start("read", topic, group)
-    first.until("one member has all partitions", lambda: broker.assignment_sizes(group) == [4])
+    first.wait_until("one member has all partitions", lambda: broker.assignment_sizes(group) == [4])
     written_values = write("alone")
-    first.until("it reads all", lambda: set(first.words_after("read")) >= written_values)
+    first.wait_until("it reads all", lambda: set(first.words_after("read")) >= written_values)
     second = start("read", topic, group)
-    second.until("two members share", lambda: broker.assignment_sizes(group) == [2, 2])
+    second.wait_until("two members share", lambda: broker.assignment_sizes(group) == [2, 2])
     written_values = write("shared")
-    second.until("both read all", lambda: {*first.words_after("read"), *second.words_after("read")} >= written_values)
+    second.wait_until(
+        "both read all", lambda: {*first.words_after("read"), *second.words_after("read")} >= written_values
+    )
     second.end()
-    first.until("one has all again", lambda: broker.assignment_sizes(group) == [4])
+    first.wait_until("one has all again", lambda: broker.assignment_sizes(group) == [4])
     written_values = write("alone-again")
-    first.until("it reads all again", lambda: set(first.words_after("read")) >= written_values)
+    first.wait_until("it reads all again", lambda: set(first.words_after("read")) >= written_values)
     first.end()
     last = start("read", topic, group)
-    last.until("the third has all", lambda: broker.assignment_sizes(group) == [4])
+    last.wait_until("the third has all", lambda: broker.assignment_sizes(group) == [4])
     written_values = write("after")
-    last.until("it reads what is new", lambda: set(last.words_after("read")) >= written_values)
+    last.wait_until("it reads what is new", lambda: set(last.words_after("read")) >= written_values)
     assert set(last.end().words_after("read")) == written_values
     return "2 members"
 
@@ -270,7 +272,7 @@ def lives_through_kills(broker: BrokerProcess, client: PeerClient, start: Callab
     reader = start("read", topic, f"{topic}-group")
     writer = start("write", topic, "record", WRITTEN, "none", 3)
     for count in KILLED_AT:
-        writer.until(f"{count} are acknowledged", lambda count=count: len(writer.words_after("acked")) >= count)
+        writer.wait_until(f"{count} are acknowledged", lambda count=count: len(writer.words_after("acked")) >= count)
         broker.crash()
     acknowledged_values = writer.end().words_after("acked")
     assert len(acknowledged_values) == len(set(acknowledged_values)) > KILLED_AT[-1] + 100, (
@@ -281,7 +283,7 @@ def lives_through_kills(broker: BrokerProcess, client: PeerClient, start: Callab
     twice = sum(count - 1 for count in stored_counts.values())
     if client.is_idempotent:
         assert twice == 0
-    reader.until(
+    reader.wait_until(
         "all that is acknowledged is read", lambda: set(reader.words_after("read")) >= set(acknowledged_values)
     )
     reader.end()

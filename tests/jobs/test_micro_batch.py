@@ -39,7 +39,7 @@ def change_mark(**values) -> StreamBatch:
         ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins in in-0 at offset 19, .* up to 20"),
     ],
 )
-def test_micro_batches_that_fit_a_mark(values, reason):
+def test_micro_batches_are_compared_with_a_stored_mark(values, reason):
     stored_mark = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
     assert stored_mark == MARK
     actual_reason = explain_conflict(stored_mark, change_mark(**values))

@@ -63,7 +63,7 @@ def read(spark, broker, topic, mode, **more):
 
 @pytest.fixture
 def messages():
-    """Return a file descriptor and the class of its message shop.Order."""
+    """Return a Protobuf file descriptor and the class of its message ``shop.Order``."""
     pytest.importorskip("google.protobuf")
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 

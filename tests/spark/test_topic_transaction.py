@@ -35,7 +35,7 @@ STEPS = ("before", "half", "sent", "committed")
 
 
 class KilledError(BaseException):
-    """A killed driver does nothing more: neither an abort nor a clean end."""
+    """The driver is killed: it neither aborts its transaction nor shuts down cleanly."""
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,6 @@ import click
 from kafkaframes.cli.options import make_json_option, ports_option, workers_option
 from kafkaframes.cli.text import print_table, print_text
 from kafkaframes.cli.workers import exit_if_unread, run_traffic_tasks, spark_option, split_traffic_tasks
-from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 
 if TYPE_CHECKING:
@@ -102,12 +100,9 @@ def _write_page(
 ) -> None:
     from kafkaframes import __version__
     from kafkaframes.jobs.report.proposal_page import build_proposal_page
+    from kafkaframes.storage.files.atomic import write_output
 
-    try:
-        page = build_proposal_page(question, outcome, rows, paths=paths, version=__version__)
-        Path(output).write_text(page, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OptionError(f"--output {output}: {error.strerror}") from None
+    write_output(output, build_proposal_page(question, outcome, rows, paths=paths, version=__version__))
 
 
 def _print_changes(question: ProposalSettings, *, is_whole: bool) -> None:

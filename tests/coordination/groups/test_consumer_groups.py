@@ -334,7 +334,7 @@ class GroupSimulation:
         beat(self.bench, name, -1)
 
     def send_heartbeat(self, name: str, *, loses: bool = False) -> None:
-        """Send a heartbeat. A member that loses a response with changes is removed."""
+        """Send a heartbeat. If the response is lost and had a new epoch or assignment, remove the member."""
         player = self.players[name]
         changes = {} if player["epoch"] else {"topics": player["topics"]}
         answer = beat(self.bench, name, player["epoch"], owned_partitions=player["has"], **changes)

@@ -24,7 +24,7 @@ def write_request_log(tmp_path, version, *partitions):
 
 
 def test_records_are_counted_by_their_sizes(tmp_path):
-    """Two sets of 100 and of 300 bytes: a compact length of 301 takes one byte more than that of an empty set."""
+    """Two record sets of 100 and 300 bytes: the compact length of the second takes two bytes instead of one."""
     messages = write_request_log(
         tmp_path, 9, {"index": 0, "recordsSizeInBytes": 100}, {"index": 1, "recordsSizeInBytes": 300}
     )

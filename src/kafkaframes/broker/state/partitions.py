@@ -115,7 +115,7 @@ _LATEST_MAGIC = 2
 MAX_COPIED_RECORD_BYTES = (
     64 << 10
 )  # for larger records, opening the file again is cheaper than copying the records twice
-# Largest number of bytes of records that a response holds in memory instead of sending them from files. This bounds the
+# Largest number of record bytes that a response holds in memory instead of sending them from files. This bounds the
 # memory for a client that does not read its responses. Kafka's maximum is not strict either (KIP-74): the next fetch
 # returns the remaining records.
 MAX_FETCH_MEMORY_BYTES = 1 << 20

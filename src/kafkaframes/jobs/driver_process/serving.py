@@ -23,7 +23,7 @@ log = logging.getLogger("kafkaframes.jobs")
 
 
 class QuestionHandler(Protocol):
-    """The interface of an object that answers the questions sent to a process."""
+    """Interface of an object that answers the requests of other processes."""
 
     def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question.
