@@ -146,7 +146,7 @@ def test_the_number_of_acquired_records_is_limited():
 
 def test_aborted_and_missing_records_are_skipped(acquired_partition):
     assert acquire(acquired_partition, "n", (15, 19)) == [(15, 19, 1)]
-    acquired_partition.archive_acquired([OffsetRange(16, 17)])
+    acquired_partition.archive_acquired_records([OffsetRange(16, 17)])
     acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
     acknowledge(acquired_partition, "n", 15, 15, ACCEPT)
     assert acquired_partition.start == 18

@@ -17,7 +17,7 @@ from kafkaframes.coordination.transactions.coordinator import (
 )
 from kafkaframes.coordination.transactions.state import (
     MAX_PRODUCER_EPOCH,
-    VALID_PREVIOUS_STATES_OF,
+    VALID_PREVIOUS_STATES,
     State,
     TransactionState,
 )
@@ -434,4 +434,4 @@ def test_unreadable_records_are_counted_and_skipped(bench):
 
 
 def test_every_state_has_its_predecessors():
-    assert set(VALID_PREVIOUS_STATES_OF) == set(TransactionState)
+    assert set(VALID_PREVIOUS_STATES) == set(TransactionState)

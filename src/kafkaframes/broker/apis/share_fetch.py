@@ -255,7 +255,7 @@ def _acquire_partition_records(
     acquired_records = state.acquire(fetch, spans)
     aborted_spans = list(_find_aborted(headers, read.data))
     if acquired_records and aborted_spans:
-        state.archive_acquired(aborted_spans)
+        state.archive_acquired_records(aborted_spans)
         acquired_records = [
             remaining_run for run in acquired_records for remaining_run in _exclude_spans(run, aborted_spans)
         ]

@@ -175,7 +175,7 @@ class ClassicGroup(Group):
         return not self.pending_joins and all(member.joining is not None for member in self.members.values())
 
     @property
-    def awaiting_join(self) -> int:
+    def waiting_join_count(self) -> int:
         """Number of waiting JoinGroup requests."""
         return sum(member.joining is not None for member in self.members.values())
 
@@ -227,11 +227,11 @@ class ClassicGroup(Group):
             return True
         if self.state is GroupState.PREPARING_REBALANCE:
             member = self.members.get(member_id)
-            return (member is not None and member.joining is not None) or self.awaiting_join < max_size
+            return (member is not None and member.joining is not None) or self.waiting_join_count < max_size
         return member_id in self.members or len(self.members) < max_size
 
-    def find_checked_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member of a request. FENCED_INSTANCE_ID: another member now has the instance id."""
+    def find_sender(self, member_id: str, instance_id: str | None) -> ClassicMember:
+        """Return the member that sent a request. Raise FENCED_INSTANCE_ID if another member now has its instance id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -345,7 +345,7 @@ class ClassicGroup(Group):
         if committer.generation < 0 and self.is_empty:
             return
         if committer.generation >= 0 or committer.member_id or committer.instance_id is not None:
-            self.find_checked_member(committer.member_id, committer.instance_id)
+            self.find_sender(committer.member_id, committer.instance_id)
             if committer.generation != self.generation:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional:

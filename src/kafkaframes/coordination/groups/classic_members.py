@@ -147,7 +147,7 @@ class ClassicMemberProtocol:
     new_id: Callable[[], str]
 
     def join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
-        """Handle a JoinGroup request. The response never waits."""
+        """Handle a JoinGroup request. The response is returned at once."""
         try:
             return self._join_member(group, request)
         except RefusedError as error:

@@ -80,22 +80,22 @@ class OffsetStore:
         return any(group_id in groups for groups in self.pending_offsets.values())
 
 
-_UNSET = -1
+_NO_VALUE = -1  # Kafka's number for a field that is not set
 
 
 class OffsetToCommit(NamedTuple):
     """An offset in a commit request."""
 
     offset: int
-    leader_epoch: int = _UNSET
+    leader_epoch: int = _NO_VALUE
     metadata: str | None = None
 
 
 class CommittedOffset(NamedTuple):
     """A committed offset in an OffsetFetch response; -1 if no offset is committed."""
 
-    offset: int = _UNSET
-    leader_epoch: int = _UNSET
+    offset: int = _NO_VALUE
+    leader_epoch: int = _NO_VALUE
     metadata: str = ""
     error: int = ErrorCode.NONE
 
@@ -118,7 +118,11 @@ class OffsetHandlers:
     store: OffsetStore = field(default_factory=OffsetStore)
 
     def commit(
-        self, committer: OffsetClient, offsets: Mapping[TopicPartition, OffsetToCommit], *, retention_ms: int = _UNSET
+        self,
+        committer: OffsetClient,
+        offsets: Mapping[TopicPartition, OffsetToCommit],
+        *,
+        retention_ms: int = _NO_VALUE,
     ) -> dict[TopicPartition, int]:
         """Commit offsets. Return an error code for each.
 
@@ -127,7 +131,7 @@ class OffsetHandlers:
         """
         group = self._group_for_commit(committer)
         group.check_commit(committer, transactional=False)
-        expire_ms = None if retention_ms == _UNSET else self.clock.now_ms + retention_ms
+        expire_ms = None if retention_ms == _NO_VALUE else self.clock.now_ms + retention_ms
         return self._store_offsets(group, offsets, expire_ms=expire_ms, producer=None)
 
     def commit_in_transaction(
@@ -189,7 +193,7 @@ class OffsetHandlers:
     def fetch(
         self, committer: OffsetClient, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return committed offsets for a member of the group's epoch.
+        """Return committed offsets. A member of the group has to send its current epoch (STALE_MEMBER_EPOCH).
 
         Args:
             partitions: None for all partitions with a committed offset.

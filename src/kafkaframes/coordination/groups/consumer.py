@@ -173,13 +173,13 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         loses_topic = any(self.subscriber_counts[name] == 1 and name not in new_names for name in old_names)
         return not loses_topic and all(name in self.subscriber_counts for name in new_names)
 
-    def patterns_of_only(self, *members: ConsumerMember) -> list[str]:
-        """Return the patterns that only these members have."""
+    def find_exclusive_patterns(self, *members: ConsumerMember) -> list[str]:
+        """Return the patterns to which these members subscribe and no others."""
         counts_of_members = Counter(member.regex for member in members if member.regex)
         return [regex for regex, count in counts_of_members.items() if self._pattern_counts[regex] == count]
 
     def find_member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
-        """Return the member of a request. FENCED_INSTANCE_ID: another member now has the instance id."""
+        """Return the member that sent a request. Raise FENCED_INSTANCE_ID if another member now has its instance id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -222,12 +222,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
             del self.static_members[member.instance_id]
 
     def _count_member(self, member: ConsumerMember, increment: int) -> None:
+        """Add ``increment`` to the counts of members for each of the member's partitions, topics and patterns."""
         _add_count(self._owner_counts, member.assignment | member.revoking, increment)
         _add_count(self.subscriber_counts, member.topics, increment)
         _add_count(self._pattern_counts, () if member.regex is None else (member.regex,), increment)
 
 
 def _add_count(counts: Counter[_Key], keys: Iterable[_Key], increment: int) -> None:
+    """Add ``increment`` to the count of each key. A count of 0 is removed."""
     for key in keys:
         counts[key] += increment
         if not counts[key]:

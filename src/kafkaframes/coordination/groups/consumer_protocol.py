@@ -37,7 +37,7 @@ from kafkaframes.coordination.groups.subscriptions import validate_pattern
 from kafkaframes.coordination.groups.topic_patterns import TopicPatterns
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
-_UNSET = -1
+_NO_VALUE = -1  # Kafka's number for a field that is not set
 _NO_TOPICS: frozenset[str] = frozenset()
 _PATTERN_RETRY_INTERVAL_MS = (
     200  # heartbeat interval while a pattern is being matched, if there is no assignment interval
@@ -62,7 +62,7 @@ class HeartbeatRequest(NamedTuple):
     epoch: int
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = _UNSET
+    rebalance_timeout_ms: int = _NO_VALUE
     topics: Sequence[str] | None = None
     regex: str | None = None
     assignor: str | None = None
@@ -188,7 +188,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         self._apply_plan(group, plan, reconciled_member)
         group.viewers[reconciled_member.member_id] = request.viewer
         self.restart_timers(group, reconciled_member)
-        is_full = request.rebalance_timeout_ms != _UNSET and request.owned_partitions is not None
+        is_full = request.rebalance_timeout_ms != _NO_VALUE and request.owned_partitions is not None
         is_full = is_full and (request.topics is not None or request.regex is not None)
         sends_assignment = (
             request.epoch == 0 or is_full or old_member is None or reconciled_member.assignment != old_member.assignment
@@ -205,6 +205,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
     @staticmethod
     def _is_unresolved(plan: _ConsumerChanges, viewer: MemberIdentity | None) -> bool:
+        """Return whether the member's pattern is still being matched."""
         regex = plan.member.regex
         return regex is not None and plan.pattern_topics.names(regex, viewer) is None
 
@@ -420,6 +421,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return find_topic_ids(self.topics, {*member.topics, *(topics_of_pattern or ())})
 
     def _apply_plan(self, group: ConsumerGroup, plan: _ConsumerChanges, member: ConsumerMember) -> None:
+        """Apply the planned changes and the reconciled member to the group."""
         group.update_member(member)
         if plan.replaced_member is not None:
             group.remove_member(plan.replaced_member.member_id)
@@ -446,7 +448,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         removed_members, metadata_hash = [group.members[key] for key in member_ids], group.metadata_hash
-        unused_patterns = group.patterns_of_only(*removed_members)
+        unused_patterns = group.find_exclusive_patterns(*removed_members)
         pattern_topics = group.pattern_topics
         is_current = pattern_topics is not None and pattern_topics.version[0] == self.topics.version
         if (
@@ -483,7 +485,7 @@ def check_request(request: HeartbeatRequest, *, may_omit_member_id: bool) -> Non
         (request.epoch == LEAVE_STATIC and request.instance_id is None, "InstanceId can't be null."),
         (request.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
         (
-            is_joining and request.rebalance_timeout_ms == _UNSET,
+            is_joining and request.rebalance_timeout_ms == _NO_VALUE,
             "RebalanceTimeoutMs must be provided in first request.",
         ),
         (
@@ -509,7 +511,7 @@ def _apply_request(member: ConsumerMember, request: HeartbeatRequest) -> Consume
         "rack_id": request.rack_id,
         "topics": None if request.topics is None else tuple(sorted(set(request.topics))),
         "assignor": request.assignor,
-        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _UNSET else request.rebalance_timeout_ms,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NO_VALUE else request.rebalance_timeout_ms,
         "client_id": request.client_id,
         "client_host": request.client_host,
     }
@@ -520,6 +522,7 @@ def _apply_request(member: ConsumerMember, request: HeartbeatRequest) -> Consume
 
 
 def _apply_changes(topics_by_key: dict[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]) -> None:
+    """Update a mapping. A value of None removes the key."""
     for key, names in changes.items():
         if names is None:
             topics_by_key.pop(key, None)
@@ -530,6 +533,7 @@ def _apply_changes(topics_by_key: dict[str, frozenset[str]], changes: Mapping[st
 def _copy_with_changes(
     topics_by_key: Mapping[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]
 ) -> dict[str, frozenset[str]]:
+    """Return an updated copy of a mapping. A value of None removes the key."""
     copy = dict(topics_by_key)
     _apply_changes(copy, changes)
     return copy

@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 from kafkaframes.coordination.groups.ports import Group, OffsetClient, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
-_UNSET = -1
+_NO_VALUE = -1  # Kafka's number for a field that is not set
 KeyT = TypeVar("KeyT")
 
 
@@ -51,7 +51,7 @@ class GroupMember(Generic[KeyT]):
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    rebalance_timeout_ms: int = _UNSET
+    rebalance_timeout_ms: int = _NO_VALUE
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
@@ -230,7 +230,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
             return
         if (
             transactional
-            and committer.generation == _UNSET
+            and committer.generation == _NO_VALUE
             and not committer.member_id
             and committer.instance_id is None
         ):

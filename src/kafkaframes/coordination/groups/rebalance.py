@@ -117,7 +117,7 @@ class RebalanceProtocol:
 
     def _rejoin(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle the JoinGroup of a member: answer with the current generation if it was missed, else rebalance."""
-        member = group.find_checked_member(request.member_id, request.instance_id)
+        member = group.find_sender(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id
         is_unchanged = member.protocols == request.protocols
         if group.state is GroupState.EMPTY:
@@ -289,7 +289,7 @@ class RebalanceProtocol:
     def _validate_sync(group: ClassicGroup, request: SyncRequest) -> ClassicMember:
         if group.is_empty:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = group.find_checked_member(request.member_id, request.instance_id)
+        member = group.find_sender(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         sent_and_expected = (
@@ -342,7 +342,7 @@ class RebalanceProtocol:
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend the session of a member of this generation. Return the error code of the response."""
-        member = group.find_checked_member(member_id, instance_id)
+        member = group.find_sender(member_id, instance_id)
         if generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         if group.is_empty:
@@ -396,7 +396,7 @@ class RebalanceProtocol:
             self._remove_member(group, group.members[member_id])
         elif not group.drop_pending_id(request.member_id):
             try:
-                self._remove_member(group, group.find_checked_member(request.member_id, request.instance_id))
+                self._remove_member(group, group.find_sender(request.member_id, request.instance_id))
             except RefusedError as error:
                 return error.code
         return ErrorCode.NONE

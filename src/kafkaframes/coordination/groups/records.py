@@ -38,7 +38,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 COMMIT_RECORD_TYPES: Final = frozenset({0, 1})
 GROUP_RECORD_TYPE: Final = 2
 _VERSION, _EXPIRING_VERSION, _GROUP_VERSION = 3, 1, 3
-_UNSET = -1
+_NO_VALUE = -1  # Kafka's number for a field that is not set
 
 
 class OffsetCommit(NamedTuple):
@@ -83,13 +83,13 @@ def build_commit_record(group_id: str, partition: TopicPartition, commit: Offset
 
 def read_commit(value: Any) -> OffsetCommit:
     """Return the committed offset of a record's value."""
-    expires = getattr(value, "expire_timestamp", _UNSET)
+    expires = getattr(value, "expire_timestamp", _NO_VALUE)
     return OffsetCommit(
         value.offset,
         value.leader_epoch,
         value.metadata,
         value.commit_timestamp,
-        None if expires == _UNSET else expires,
+        None if expires == _NO_VALUE else expires,
     )
 
 
@@ -101,7 +101,7 @@ def build_group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) ->
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
-        current_state_timestamp=_UNSET if group.since_ms is None else group.since_ms,
+        current_state_timestamp=_NO_VALUE if group.since_ms is None else group.since_ms,
         members=[
             value_class.MemberMetadata(
                 member_id=member.member_id,
@@ -133,13 +133,13 @@ def read_group(group_id: str, value: Any) -> ClassicGroup:
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
-        since_ms=None if value.current_state_timestamp == _UNSET else value.current_state_timestamp,
+        since_ms=None if value.current_state_timestamp == _NO_VALUE else value.current_state_timestamp,
         generation=value.generation,
         protocol_name=value.protocol,
         leader=value.leader,
     )
     for member in value.members:
-        timeout = member.session_timeout if member.rebalance_timeout == _UNSET else member.rebalance_timeout
+        timeout = member.session_timeout if member.rebalance_timeout == _NO_VALUE else member.rebalance_timeout
         group.add_member(
             ClassicMember(
                 member_id=member.member_id,
@@ -213,7 +213,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             self.build_target_epoch_record(group.group_id, None),
             self.build_epoch_record(group.group_id, None),
         )
-        return [*rows, *self._build_specific_tombstones(group), *epoch_tombstones]
+        return [*rows, *self._build_type_specific_tombstones(group), *epoch_tombstones]
 
     def replay(self, group: GroupT, record: CoordinatorRecord) -> None:
         """Apply a record to the group."""
@@ -230,7 +230,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             if value is not None:
                 group.targets[key.member_id] = self._target_of(value)
         elif record.type == specific_type:
-            self._replay_specific(group, key, value)
+            self._replay_type_specific_record(group, key, value)
         else:
             self._replay_member(group, key.member_id, value, is_subscription=record.type == self.types[0])
 
@@ -268,15 +268,15 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         value = {**epochs, "state": int(member.state), **rows}
         return self._build_record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
-    def _build_specific_tombstones(self, group: GroupT) -> list[Record]:
-        """Return tombstones that precede those of the group itself."""
+    def _build_type_specific_tombstones(self, group: GroupT) -> list[Record]:
+        """Return the tombstones of records that only this group type has. They precede those of the group itself."""
         return []
 
     def _target_of(self, value: Any) -> Any:
         return _read_partitions(value.topic_partitions)
 
     @abstractmethod
-    def _replay_specific(self, group: GroupT, key: Any, value: Any) -> None: ...
+    def _replay_type_specific_record(self, group: GroupT, key: Any, value: Any) -> None: ...
 
     @abstractmethod
     def _set_subscription(self, member: MemberT, value: Any) -> MemberT:
@@ -342,10 +342,10 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         rows.append(self.build_target_epoch_record(group.group_id, group.assignment_epoch, now_ms))
         return rows + [self.build_current_record(group.group_id, member) for member in group.members.values()]
 
-    def _build_specific_tombstones(self, group: ConsumerGroup) -> list[Record]:
+    def _build_type_specific_tombstones(self, group: ConsumerGroup) -> list[Record]:
         return [self.build_regex_record(group.group_id, regex, None) for regex in group.regexes]
 
-    def _replay_specific(self, group: ConsumerGroup, key: Any, value: Any) -> None:
+    def _replay_type_specific_record(self, group: ConsumerGroup, key: Any, value: Any) -> None:
         group.regexes.pop(key.regular_expression, None)
         if value is not None:
             group.regexes[key.regular_expression] = frozenset(value.topics)
@@ -403,7 +403,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
         """Return the tombstones of a group."""
         return [*super().build_group_tombstones(group), self.build_state_record(group.group_id, None)]
 
-    def _replay_specific(self, group: ShareGroup, key: Any, value: Any) -> None:
+    def _replay_type_specific_record(self, group: ShareGroup, key: Any, value: Any) -> None:
         rows = () if value is None else value.initialized_topics
         group.has_read = value is not None
         group.initialized_topics = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
@@ -433,6 +433,6 @@ def _read_partitions(rows: Any) -> Assignment:
 
 
 def read_state(value: Any) -> MemberState:
-    """Return the state of a record's value. An unknown state is read as STABLE."""
+    """Return the member state in the value of a current assignment record. An unknown state is read as STABLE."""
     states = {int(state) for state in MemberState}
     return MemberState(value.state) if value.state in states else MemberState.STABLE

@@ -48,7 +48,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         return "Stable" if self.members else "Empty"
 
     @property
-    def has_unassigned(self) -> bool:
+    def has_unassigned_partitions(self) -> bool:
         """Whether a partition of the members' topics is assigned to no member."""
         assigned_partitions = frozenset[Partition]().union(*self.targets.values())
         names = {name for member in self.members.values() for name in member.topics}

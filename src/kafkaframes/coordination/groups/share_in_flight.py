@@ -70,7 +70,7 @@ class StateBatch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class InFlightRun:
-    """A run of records.
+    """A range of in-flight records that were acquired together.
 
     Attributes:
         first, last: offsets, both included.
@@ -96,7 +96,7 @@ class InFlightRun:
         return first <= self.first and self.last <= last
 
     def deliveries_within(self, first: int, last: int) -> Iterator[tuple[int, DeliveryState]]:
-        """Yield the records of a split run that are in a range."""
+        """Yield (offset, delivery) for the records in a range. ``separate_records`` has been called before."""
         for offset in range(max(self.first, first), min(self.last, last) + 1):
             yield offset, self.deliveries_by_offset[offset]
 

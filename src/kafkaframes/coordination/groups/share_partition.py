@@ -156,7 +156,7 @@ class SharePartition:
         max_records, last = self._limit_acquisition(fetch, batches[-1].last)
         if max_records <= 0:
             return []
-        self._archive_lost(fetch.offset, batches[0].first)
+        self._archive_lost_records(fetch.offset, batches[0].first)
         flights = self._runs_between(batches[0].first, last)
         if not flights:
             return self._acquire_new_records(fetch, batches, max(batches[0].first, self.start), last, max_records)
@@ -267,12 +267,12 @@ class SharePartition:
         ]
         return max(counts, default=0) >= self.limits.min_throttled_deliveries
 
-    def archive_acquired(self, spans: Iterable[OffsetRange]) -> None:
+    def archive_acquired_records(self, spans: Iterable[OffsetRange]) -> None:
         """Archive acquired records that consumers must not read: those of aborted transactions."""
         for span in spans:
             self._archive_records(span.first, span.last, RecordState.ACQUIRED)
 
-    def _archive_lost(self, fetch_offset: int, first: int) -> None:
+    def _archive_lost_records(self, fetch_offset: int, first: int) -> None:
         """Archive available records between the fetch offset and the first batch. The log no longer has them."""
         if fetch_offset < first:
             self._archive_records(fetch_offset, first - 1, RecordState.AVAILABLE)
@@ -322,6 +322,7 @@ class SharePartition:
     def _match_run(
         self, member_id: str, batch: AcknowledgedRun, flight: InFlightRun
     ) -> Iterator[tuple[DeliveryState, int]]:
+        """Yield the deliveries of a run that a member acknowledges, each with its acknowledgement type."""
         is_whole = flight.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
         if flight.shared_delivery is not None:
             _check_acquired(flight.shared_delivery, member_id)
@@ -334,6 +335,7 @@ class SharePartition:
             yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
 
     def _end_delivery(self, delivery: DeliveryState, state: RecordState, *, is_below_start: bool = False) -> None:
+        """End a delivery. A record that may not be delivered again is archived instead of becoming available."""
         is_free = state is RecordState.AVAILABLE
         if is_free and (is_below_start or delivery.count >= self.limits.max_deliveries):
             state = RecordState.ARCHIVED
@@ -418,6 +420,7 @@ class SharePartition:
 
 
 def _check_acquired(delivery: DeliveryState, member_id: str) -> None:
+    """Raise INVALID_RECORD_STATE unless the member has acquired the record."""
     if delivery.state is not RecordState.ACQUIRED:
         raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired.")
     if delivery.member_id != member_id:

@@ -63,7 +63,7 @@ class ShareGroupProtocol(GroupProtocol[ShareGroup, ShareMember]):
         metadata_hash = hash_topics(self.topics, names)
         epoch, targets = group.epoch, group.targets
         is_changed = old is None or old.topics != member.topics or metadata_hash != group.metadata_hash
-        if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
+        if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned_partitions):
             epoch = group.epoch + 1
             records.append(rows.build_epoch_record(group.group_id, epoch, metadata_hash))
         target_epoch, assignment_time_ms = group.assignment_epoch, group.assignment_time_ms

@@ -23,7 +23,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 SHARE_STATE_TOPIC = "__share_group_state"
 _SNAPSHOT, _UPDATE = 0, 1
-_UNKNOWN_NUMBER = -1
+_UNKNOWN_NUMBER = -1  # value of an unknown offset or count
 
 
 class ShareKey(NamedTuple):
@@ -177,6 +177,7 @@ class ShareStates:
         self.stored_states[key] = new_state
 
     def _partition_of(self, key: ShareKey) -> int:
+        """Return the partition of ``__share_group_state`` that stores the state."""
         text = f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
 
@@ -262,6 +263,7 @@ def _apply_update(stored_state: StoredState, value: Any) -> StoredState:
 
 
 def _overlay_batch(batches: tuple[StateBatch, ...], new_batch: StateBatch) -> tuple[StateBatch, ...]:
+    """Return the batches with a new one. It replaces the overlapping parts of earlier batches."""
     preceding_batches = [
         old_batch._replace(last=min(old_batch.last, new_batch.first - 1))
         for old_batch in batches

@@ -162,11 +162,13 @@ def _is_topic_name(name: str) -> bool:
 
 def configure_topology(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
     """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it is invalid."""
-    missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
+    missing = sorted(
+        name for subtopology in topology.subtopologies for name in subtopology.source_topics if count_of(name) is None
+    )
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
         return ConfiguredTopology(status=TopologyStatus(StatusCode.MISSING_SOURCE_TOPICS, detail))
-    counts = {name: count_of(name) or 0 for one in topology.subtopologies for name in one.source_topics}
+    counts = {name: count_of(name) or 0 for subtopology in topology.subtopologies for name in subtopology.source_topics}
     try:
         counts = _compute_repartition_counts(topology, counts)
         for subtopology in topology.subtopologies:
@@ -175,17 +177,18 @@ def configure_topology(topology: Topology, count_of: CountOf) -> ConfiguredTopol
     except _TopicsNotReadyError as error:
         return ConfiguredTopology(status=error.status)
     tasks = {
-        one.subtopology_id: max((counts[name] for name in one.inputs), default=0) for one in topology.subtopologies
+        subtopology.subtopology_id: max((counts[name] for name in subtopology.inputs), default=0)
+        for subtopology in topology.subtopologies
     }
     internal = [
         topic._replace(partitions=counts[topic.name])
-        for one in topology.subtopologies
-        for topic in one.repartition_topics
+        for subtopology in topology.subtopologies
+        for topic in subtopology.repartition_topics
     ]
     internal += [
-        topic._replace(partitions=tasks[one.subtopology_id])
-        for one in topology.subtopologies
-        for topic in one.changelog_topics
+        topic._replace(partitions=tasks[subtopology.subtopology_id])
+        for subtopology in topology.subtopologies
+        for topic in subtopology.changelog_topics
     ]
     return _compare_topics(internal, tasks, count_of)
 

@@ -136,13 +136,14 @@ class _TaskQuota:
         return -(-self.tasks // self.members) if self.members else 0
 
     def exclude_if_full(self, count: int) -> None:
+        """Exclude a member from the quota if its ``count`` of tasks has reached each member's share."""
         if count == (quota_per_member := self.each):
             self.tasks, self.members = self.tasks - quota_per_member, self.members - 1
 
 
 @dataclass(slots=True)
 class _PartialAssignment:
-    """A partial assignment.
+    """The tasks that have been assigned so far, while an assignment is being computed.
 
     Attributes:
         active_quota: quota of active tasks.

@@ -31,7 +31,7 @@ from kafkaframes.coordination.groups.streams_assignor import assign_sticky
 from kafkaframes.coordination.groups.streams_records import streams_records as rows
 from kafkaframes.errors import ErrorCode, RefusedError
 
-_UNSET = -1
+_NO_VALUE = -1  # Kafka's number for a field that is not set
 _STANDBY_SETTING: Final = "num.standby.replicas"
 
 
@@ -51,7 +51,7 @@ class StreamsHeartbeatRequest(NamedTuple):
     endpoint_epoch: int = 0
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = _UNSET
+    rebalance_timeout_ms: int = _NO_VALUE
     topology: Topology | None = None
     has_regex: bool = False
     owned_tasks: tuple[Tasks | None, Tasks | None, Tasks | None] = (None, None, None)
@@ -104,7 +104,7 @@ def check_request(request: StreamsHeartbeatRequest) -> None:
         (request.epoch < LEAVE_STATIC, f"MemberEpoch is {request.epoch}, but must be greater than or equal to -2."),
         (bool(warmup), "WarmupTasks are not supported yet."),
         (
-            is_joining and request.rebalance_timeout_ms == _UNSET,
+            is_joining and request.rebalance_timeout_ms == _NO_VALUE,
             "RebalanceTimeoutMs must be provided in first request.",
         ),
         (is_joining and request.topology is None, "Topology must be non-null when (re-)joining."),
@@ -184,7 +184,7 @@ class StreamsGroupProtocol(GroupProtocol[StreamsGroup, StreamsMember]):
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
         if is_changed:
-            validated_epoch = topology.epoch if configured_topology.status is None else _UNSET
+            validated_epoch = topology.epoch if configured_topology.status is None else _NO_VALUE
             epoch_record = rows.build_streams_epoch_record(
                 group.group_id, epoch, metadata_hash, validated_epoch, configs
             )
@@ -310,7 +310,7 @@ def _apply_request(member: StreamsMember, request: StreamsHeartbeatRequest, topo
     """Return the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
         "rack_id": request.rack_id,
-        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _UNSET else request.rebalance_timeout_ms,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NO_VALUE else request.rebalance_timeout_ms,
         "process_id": request.process_id,
         "user_endpoint": request.user_endpoint,
         "client_tags": request.client_tags,

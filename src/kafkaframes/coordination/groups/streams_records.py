@@ -96,7 +96,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         value = {"epoch": topology.epoch, "subtopologies": subtopologies}
         return self._build_record("Topology", value, group_id=group_id)
 
-    def _build_specific_tombstones(self, group: StreamsGroup) -> list[Record]:
+    def _build_type_specific_tombstones(self, group: StreamsGroup) -> list[Record]:
         return [self.build_topology_record(group.group_id, None)]
 
     def replay(self, group: StreamsGroup, record: CoordinatorRecord) -> None:
@@ -109,7 +109,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     def _target_of(self, value: Any) -> Tasks:
         return read_tasks(value)
 
-    def _replay_specific(self, group: StreamsGroup, key: Any, value: Any) -> None:
+    def _replay_type_specific_record(self, group: StreamsGroup, key: Any, value: Any) -> None:
         group.topology = None if value is None else read_topology(value)
 
     def _set_subscription(self, member: StreamsMember, value: Any) -> StreamsMember:
@@ -190,6 +190,7 @@ def _read_internal_topics(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
 
 
 def _select_names(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
+    """Return the names at these indexes, sorted."""
     positions = list(indexes)
     if any(not 0 <= index < len(names) for index in positions):
         raise DecodeError("a copartition group refers to topics that the subtopology does not have")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_LATEST_VERSION: Final = 3
+_LATEST_SUBSCRIPTION_VERSION: Final = 3
 _VERSION_BYTES: Final = 2
 
 
@@ -43,7 +43,7 @@ def read_subscription(data: bytes) -> Subscription:
     """Read a subscription. Raise ``DecodeError`` if the bytes are not a subscription."""
     version, body = _decode_body(data, "ConsumerProtocolSubscription")
     owned_rows = body.owned_partitions if version >= 1 else ()
-    rack_id = body.rack_id if version >= _LATEST_VERSION else None
+    rack_id = body.rack_id if version >= _LATEST_SUBSCRIPTION_VERSION else None
     return Subscription(version, tuple(body.topics), _partitions(owned_rows), rack_id)
 
 
@@ -72,7 +72,7 @@ def write_assignment(partitions: Iterable[TopicPartition], version: int) -> byte
     return version.to_bytes(_VERSION_BYTES, "big") + data
 
 
-def _decode_body(data: bytes, name: str, *, latest_version: int = _LATEST_VERSION) -> tuple[int, Any]:
+def _decode_body(data: bytes, name: str, *, latest_version: int = _LATEST_SUBSCRIPTION_VERSION) -> tuple[int, Any]:
     if len(data) < _VERSION_BYTES or data[0] & 0x80:
         raise DecodeError(f"{name} is {len(data)} bytes long; expected a version of two bytes first", position=0)
     version = min(int.from_bytes(data[:_VERSION_BYTES], "big"), latest_version)
@@ -117,6 +117,7 @@ def _string_column(texts: Sequence[str]) -> pa.Array:
 
 
 def _match_whole(column: pa.Array, text: str) -> pa.Array:
+    """Return for each text of the column whether the pattern matches it completely."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -27,8 +27,8 @@ from kafkaframes.coordination.groups.ports import (
 from kafkaframes.coordination.transactions.state import (
     COMPLETE_STATES,
     NO_TIMEOUT_MS,
+    NO_VALUE,
     PREPARED_STATES,
-    UNSET,
     EndAction,
     State,
     Transaction,
@@ -137,7 +137,7 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
-        if current_producer is not None and not _may_bump(transaction, current_producer):
+        if current_producer is not None and not _may_bump_epoch(transaction, current_producer):
             raise RefusedError(ErrorCode.PRODUCER_FENCED)
         if transaction.state is State.ONGOING:
             self._fence_producer(transaction)
@@ -150,6 +150,7 @@ class TransactionCoordinator:
     def _renew_producer(
         self, transaction: Transaction, timeout_ms: int, current_producer: ProducerIdentity | None
     ) -> Transaction:
+        """Return the transaction with the next epoch, or with a new producer id if the epochs are exhausted."""
         now_ms = self.clock.now_ms
         if transaction.is_epoch_exhausted and (
             current_producer is None or current_producer.producer_epoch == transaction.producer_epoch
@@ -232,6 +233,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def _find_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
+        """Return the unfinished transaction of a producer. Raise an error for another producer id or epoch."""
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(transactional_id)
@@ -259,7 +261,7 @@ class TransactionCoordinator:
         decide_end = decide_end_v2 if version >= 2 else decide_end_v0
         end = decide_end(transaction, producer_id, producer_epoch, commit=commit)
         if end is not EndAction.DONE:
-            next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else UNSET
+            next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else NO_VALUE
             transaction = self._finish_transaction(
                 transaction.prepare_end(
                     commit=commit,
@@ -322,7 +324,7 @@ class TransactionCoordinator:
         *,
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
-        longer_than_ms: int = UNSET,
+        longer_than_ms: int = NO_VALUE,
         transactional_ids: Collection[str] | None = None,
     ) -> list[Transaction]:
         """Return the transactional ids that pass every given filter (KIP-664, KIP-994, KIP-1152).
@@ -413,10 +415,12 @@ class TransactionCoordinator:
             self._complete_transaction(name)
 
 
-def _may_bump(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
+def _may_bump_epoch(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
     """Whether a producer may request the next epoch: it has the current id, or the previous one with its last epoch."""
     is_before = (
         current_producer.producer_id == transaction.previous_producer_id
         and current_producer.producer_epoch >= 2**15 - 2
     )
-    return transaction.producer_epoch == UNSET or current_producer.producer_id == transaction.producer_id or is_before
+    return (
+        transaction.producer_epoch == NO_VALUE or current_producer.producer_id == transaction.producer_id or is_before
+    )

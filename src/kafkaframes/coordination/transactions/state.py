@@ -19,7 +19,7 @@ from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, e
 from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 from kafkaframes.wire.integers import MAX_INT32
 
-UNSET: Final = -1
+NO_VALUE: Final = -1  # Kafka's number for a field that is not set
 MAX_PRODUCER_EPOCH: Final = 2**15 - 1
 NO_TIMEOUT_MS: Final = MAX_INT32  # the timeout of a two-phase commit, which never times out
 
@@ -46,7 +46,7 @@ STATES_BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({stat
 STATES_BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({state.kafka_name: state for state in State})
 COMPLETE_STATES: Final = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 PREPARED_STATES: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-VALID_PREVIOUS_STATES_OF: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
+VALID_PREVIOUS_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
     {
         State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
         State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
@@ -79,15 +79,15 @@ class Transaction:
 
     transactional_id: str
     producer_id: int
-    producer_epoch: int = UNSET
-    last_epoch: int = UNSET
-    previous_producer_id: int = UNSET
-    next_producer_id: int = UNSET
+    producer_epoch: int = NO_VALUE
+    last_epoch: int = NO_VALUE
+    previous_producer_id: int = NO_VALUE
+    next_producer_id: int = NO_VALUE
     timeout_ms: int = 60_000
     state: TransactionState = State.EMPTY
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
-    start_ms: int = UNSET
-    updated_ms: int = UNSET
+    start_ms: int = NO_VALUE
+    updated_ms: int = NO_VALUE
     client_version: int = 0
 
     @property
@@ -96,7 +96,7 @@ class Transaction:
         return self.producer_epoch >= MAX_PRODUCER_EPOCH - 1
 
     def _change_state(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
-        assert self.state in VALID_PREVIOUS_STATES_OF[state], f"{self.transactional_id}: {self.state} to {state}"
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.transactional_id}: {self.state} to {state}"
         values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
         return replace(self, state=state, **values)  # type: ignore[arg-type]
 
@@ -112,15 +112,15 @@ class Transaction:
             State.PREPARE_ABORT,
             now_ms,
             producer_epoch=min(self.producer_epoch + 1, MAX_PRODUCER_EPOCH),
-            last_epoch=self.producer_epoch if version >= 2 else UNSET,
+            last_epoch=self.producer_epoch if version >= 2 else NO_VALUE,
             client_version=version,
         )
 
     def bump_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
         """Return the state for a new producer, or for a producer that requests the next epoch (KIP-360)."""
-        epoch, last_epoch = self.producer_epoch + 1, UNSET
+        epoch, last_epoch = self.producer_epoch + 1, NO_VALUE
         if expected_epoch is not None:
-            if self.producer_epoch == UNSET or expected_epoch == self.producer_epoch:
+            if self.producer_epoch == NO_VALUE or expected_epoch == self.producer_epoch:
                 last_epoch = self.producer_epoch
             elif expected_epoch == self.last_epoch:  # a retry: the producer has not received the response
                 epoch, last_epoch = self.producer_epoch, self.last_epoch
@@ -130,12 +130,12 @@ class Transaction:
 
     def rotate_producer_id(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
         """Return the state with a new producer id, after the last epoch of the old one."""
-        last_epoch = self.producer_epoch if keep_last else UNSET
+        last_epoch = self.producer_epoch if keep_last else NO_VALUE
         return self._initialize(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
     def _initialize(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
         return self._change_state(
-            State.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=UNSET, **changes
+            State.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NO_VALUE, **changes
         )
 
     def add_partitions(
@@ -149,7 +149,7 @@ class Transaction:
         )
 
     def prepare_end(
-        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = UNSET, is_empty: bool = False
+        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NO_VALUE, is_empty: bool = False
     ) -> Transaction:
         """Return the decided transaction. Its markers are to be written.
 
@@ -176,14 +176,14 @@ class Transaction:
     def complete_end(self, now_ms: int) -> Transaction:
         """Return the completed transaction. Its markers are written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
-        if self.client_version >= 2 and self.next_producer_id != UNSET:
+        if self.client_version >= 2 and self.next_producer_id != NO_VALUE:
             producer_id, epoch = self.next_producer_id, 0
         return self._change_state(
             State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
             now_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
-            next_producer_id=UNSET,
+            next_producer_id=NO_VALUE,
             partitions=frozenset(),
         )
 
