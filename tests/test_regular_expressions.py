@@ -65,26 +65,38 @@ def is_re_call(node: ast.AST) -> bool:
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+def texts() -> dict[Path, str]:
+    return {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
 
 
-def methods_by_name(sources: dict[Path, ast.Module]) -> dict[tuple[Path | None, str], set[str]]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(texts()[path])
+
+
+def files_with(expression: str) -> list[Path]:
+    """Return the sources in which a text occurs. Parsing all sources takes seconds, in each process of the suite."""
+    pattern = re.compile(expression)
+    return [path for path, text in texts().items() if pattern.search(text)]
+
+
+def methods_by_name(names: set[str]) -> dict[tuple[Path | None, str], set[str]]:
     """Return the methods that are called on each name, in a file if the name is private, else in the package."""
     methods: dict[tuple[Path | None, str], set[str]] = {}
-    for path, tree in sources.items():
-        for node in ast.walk(tree):
+    for path in files_with(rf"\b(?:{'|'.join(sorted(names))})[\s)\\]*\.\s*(?:{'|'.join(sorted(METHODS))})\b"):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 value = node.value
                 name = value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")
-                methods.setdefault((path if name.startswith("_") else None, name), set()).add(node.attr)
+                if name in names:
+                    methods.setdefault((path if name.startswith("_") else None, name), set()).add(node.attr)
     return methods
 
 
-def names_of_assignments(tree: ast.Module) -> dict[ast.AST, str]:
+def names_of_assignments(nodes: list[ast.AST]) -> dict[ast.AST, str]:
     """Return the name that a call's value is assigned to, by call; also in an assignment of several names."""
     names_by_call: dict[ast.AST, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             pairs = [(target, node.value) for target in targets]
@@ -94,29 +106,34 @@ def names_of_assignments(tree: ast.Module) -> dict[ast.AST, str]:
     return names_by_call
 
 
+def calls_of_re() -> Iterator[tuple[Path, ast.Call, str]]:
+    """Yield each call of a function of ``re``: its file, the call, and the name that its value is assigned to."""
+    for path in files_with(r"\bre\b"):
+        nodes = list(ast.walk(tree_of(path)))
+        names = names_of_assignments(nodes)
+        for node in nodes:
+            if is_re_call(node):
+                assert isinstance(node, ast.Call)
+                yield path, node, names.get(node, "")
+
+
 def uses_of_re() -> Iterator[Use | str]:
     """Yield each use of ``re``; as text, the place of one whose expression is not a constant."""
-    sources = trees()
-    methods = methods_by_name(sources)
-    for path, tree in sources.items():
-        names = names_of_assignments(tree)
-        for node in ast.walk(tree):
-            if not is_re_call(node):
-                continue
-            assert isinstance(node, ast.Call)
-            assert isinstance(node.func, ast.Attribute)
-            place = str(path.relative_to(ROOT / "kafkaframes"))
-            scope = vars(importlib.import_module(module_name(path)))
-            try:
-                expression, flags = (ast.unparse(one) for one in flags_of(node))
-                pattern = re.compile(eval(expression, scope), eval(flags, scope))
-            except NameError:
-                yield place
-                continue
-            name = names.get(node, "")
-            calls = methods.get((path if name.startswith("_") else None, name), set())
-            own = {node.func.attr} if node.func.attr in METHODS else calls
-            yield Use(f"{place}:{node.lineno}", pattern, frozenset(own or {"match", "fullmatch", "search"}))
+    calls = list(calls_of_re())
+    methods = methods_by_name({name for _, _, name in calls if name})
+    for path, node, name in calls:
+        assert isinstance(node.func, ast.Attribute)
+        place = str(path.relative_to(ROOT / "kafkaframes"))
+        scope = vars(importlib.import_module(module_name(path)))
+        try:
+            expression, flags = (ast.unparse(one) for one in flags_of(node))
+            pattern = re.compile(eval(expression, scope), eval(flags, scope))
+        except NameError:
+            yield place
+            continue
+        methods_of_name = methods.get((path if name.startswith("_") else None, name), set())
+        own = {node.func.attr} if node.func.attr in METHODS else methods_of_name
+        yield Use(f"{place}:{node.lineno}", pattern, frozenset(own or {"match", "fullmatch", "search"}))
 
 
 def flags_of(node: ast.Call) -> tuple[ast.expr, ast.expr]:
@@ -160,8 +177,8 @@ def test_every_expression_is_a_constant_a_table_or_the_users():
 
 
 def test_re_is_only_used_by_its_name():
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
+    for path in files_with(r"\bre\b"):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom):
                 assert node.module != "re", path
             if isinstance(node, ast.Import):

@@ -25,9 +25,13 @@ def batch(count: int, value_bytes: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-@pytest.mark.parametrize("rows", [batch(1, 10), batch(66, ROW_GROUP_BYTES // 64)], ids=["at its end", "in the middle"])
+@pytest.mark.parametrize(
+    ("count", "value_bytes"), [(1, 10), (66, ROW_GROUP_BYTES // 64)], ids=["at its end", "in the middle"]
+)
 @pytest.mark.parametrize("form", WRITERS_BY_FORMAT)
-def test_a_full_disk_is_one_error(form, rows):
+def test_a_full_disk_is_one_error(form, count, value_bytes):
+    rows = batch(count, value_bytes)
+
     def write() -> None:
         with OutputFile("/dev/full", form, base64=True, metadata={}) as output:
             output.write_rows(rows)
