@@ -10,7 +10,7 @@ from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.option_texts import boolean, choice_parser, positive
+from kafkaframes.scan.option_texts import create_choice_parser, parse_boolean, parse_positive_integer
 from kafkaframes.scan.selection import READER_DEFAULTS, ReaderDefaults
 from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.options import (
@@ -98,9 +98,9 @@ def test_the_ports_of_a_capture_are_numbers_and_ranges():
 
 
 def test_values_are_case_insensitive_and_the_option_is_named():
-    assert boolean("TRUE") is True
-    assert choice_parser(("PERMISSIVE", "FAILFAST"))("failfast") == "FAILFAST"
+    assert parse_boolean("TRUE") is True
+    assert create_choice_parser(("PERMISSIVE", "FAILFAST"))("failfast") == "FAILFAST"
     with pytest.raises(OptionError, match="option table=rows: must be one of records, batches"):
-        parse_value("table", choice_parser(("records", "batches")), "rows")
+        parse_value("table", create_choice_parser(("records", "batches")), "rows")
     with pytest.raises(OptionError, match="option x=0: must be an integer greater than 0"):
-        parse_value("x", positive, "0")
+        parse_value("x", parse_positive_integer, "0")

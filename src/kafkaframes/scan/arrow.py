@@ -150,6 +150,7 @@ def check_instants(
         return batch.column(name)[row].as_py() if plain_value is None and name in batch.schema.names else plain_value
 
     def describe_record(row: int) -> str:
+        """Return the subject of the error message for a row: the record, with its offset and topic partition."""
         offset, topic_name = value_of("offset", row, None), value_of("topic", row, topic)
         record = "a record" if offset is None else f"the record at offset {offset}"
         number = value_of("partition", row, partition)
@@ -215,7 +216,7 @@ def _as_it_is(array: pa.Array) -> pa.Array:
     return array
 
 
-def _null_where_empty(array: pa.Array) -> pa.Array:
+def _nullify_empty_headers(array: pa.Array) -> pa.Array:
     """Convert empty headers to null, as in Spark's Kafka source."""
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, offset=4 * array.offset)
     validity = np.packbits(offsets[1:] > offsets[:-1], bitorder="little")
@@ -226,7 +227,7 @@ def _null_where_empty(array: pa.Array) -> pa.Array:
 _COLUMN_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "timestamp": to_instant_array,
     "string": lambda array: array.cast(pa.string()),
-    HEADERS_TYPE: _null_where_empty,
+    HEADERS_TYPE: _nullify_empty_headers,
 }
 
 
@@ -256,6 +257,7 @@ def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BATCH_BYT
 
 
 def _split_batch(batch: pa.RecordBatch, target: int) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a batch in slices of about ``target`` bytes."""
     parts = max(1, round(batch.nbytes / target))
     rows = -(-batch.num_rows // parts)
     for start in range(0, batch.num_rows, rows):

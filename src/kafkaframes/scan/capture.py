@@ -26,7 +26,7 @@ _MIN_TASK_BYTES: Final = 32 << 20  # each task reads all packet headers, so more
 
 @dataclass(frozen=True, slots=True)
 class CaptureReadOptions:
-    """The options of a read of captures.
+    """The options of a read of capture files, as a batch or as a stream.
 
     Attributes:
         paths: Captures or request logs: files, directories or patterns.
@@ -48,7 +48,7 @@ class CaptureReadOptions:
 
 
 class CaptureWork(NamedTuple):
-    """The work of one task: a share of the connections in some files."""
+    """The part of a capture scan that one task reads: one share of the connections in capture files."""
 
     files: tuple[str, ...]
     options: CaptureOptions
@@ -97,7 +97,7 @@ _TIME_COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CaptureSource(ScanSource):
-    """The rows of a table of captures."""
+    """The scan source that reads a table, such as the calls, from capture files."""
 
     options: CaptureReadOptions
 

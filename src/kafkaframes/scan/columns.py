@@ -170,6 +170,7 @@ def choose_columns(
 
 
 def _find_column(name: str, columns_by_name: Mapping[str, Column]) -> Column:
+    """Return the column with this name, in any letter case. Raise OptionError if it does not exist."""
     if name.lower() not in columns_by_name:
         near = difflib.get_close_matches(name.lower(), columns_by_name, n=1)
         names = ", ".join(column.name for column in columns_by_name.values())

@@ -90,6 +90,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
 
 
 def _to_microsecond_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with timestamps in microseconds instead of milliseconds."""
     index = schema.get_field_index(_TIMESTAMP_COLUMN)
     if index < 0 or schema.field(index).type != _MILLISECOND_TYPE:
         return schema
@@ -99,7 +100,7 @@ def _to_microsecond_schema(schema: pa.Schema) -> pa.Schema:
 def _convert_to_schema(
     batch: pa.RecordBatch, schema: pa.Schema, *, has_out_of_range_timestamps: bool
 ) -> pa.RecordBatch:
-    """Return the columns of a schema, with instants in microseconds."""
+    """Return a batch with the columns and types of ``schema``, with timestamps in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP_COLUMN in columns and columns[_TIMESTAMP_COLUMN].type == _MILLISECOND_TYPE:
         columns[_TIMESTAMP_COLUMN], far = separate_instants(columns[_TIMESTAMP_COLUMN])
@@ -117,10 +118,11 @@ def _convert_to_schema(
 
 
 def row_filter_of_expression(condition: ds.Expression, schema: pa.Schema) -> RowFilter:
-    """Return conditions that hold for every row that the filter keeps."""
+    """Return conditions on topic, partition, offset and timestamp that hold for every row that a filter keeps."""
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
 
     def may_keep_rows(rows: ds.Expression) -> bool:
+        """Return whether the filter may keep rows for which the expression ``rows`` holds."""
         dataset = ds.FileSystemDataset.from_paths(
             ["rows"], schema=schema, format=form, filesystem=nowhere, partitions=[rows]
         )
@@ -148,6 +150,7 @@ def _find_bounds(may_keep: _MayKeep, name: str, values: range) -> Interval:
 
 
 def _find_partitions(may_keep: _MayKeep) -> frozenset[int] | None:
+    """Return the partition numbers that the filter may keep; None if they are too many to list."""
     first, end = _find_bounds(may_keep, "partition", _PARTITION_RANGE)
     first = _PARTITION_RANGE[0] if first is None else first
     if end is None or end - first > _MAX_PARTITIONS:

@@ -113,6 +113,7 @@ class SchemaArguments:
 
 
 def _find_subject_of_topics(topics: Collection[str]) -> str:
+    """Return the registry subject of the values of the only topic. Raise OptionError for several topics."""
     if len(topics) != 1:
         raise OptionError("`registry` with several topics requires `subject`, whose newest schema defines the columns")
     return f"{next(iter(topics))}-value"
@@ -122,6 +123,7 @@ _JSON_FIRST_CHARACTERS: Final = ("", "{", "[", '"')  # first characters of a sch
 
 
 def _read_schema_text(schema: Schema) -> bytes | None:
+    """Return a schema that the caller specified as bytes, a dictionary, text or a file path."""
     if schema is None or isinstance(schema, bytes):
         return schema
     if isinstance(schema, Mapping):

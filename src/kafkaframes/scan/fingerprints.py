@@ -79,6 +79,7 @@ def create_collector(
     offsets = np.array([fingerprint.offset for fingerprint in expected_fingerprints], np.int64)
 
     def collect_fingerprints(batch: pa.RecordBatch) -> None:
+        """Add the fingerprints of the batch's records at the expected offsets."""
         rows = np.isin(batch.column("offset").to_numpy(), offsets)
         rows &= ~batch.column("control").to_numpy(zero_copy_only=False)
         result.update(
@@ -106,6 +107,7 @@ def _size(value: bytes | None) -> int | None:
 
 
 def _digest_record(key: bytes | None, value: bytes | None, headers: Iterable[Mapping[str, Any]]) -> str:
+    """Return a hash of a record's key, value and headers."""
     result = sha256()
     fields: list[bytes | None] = [key, value]
     for header in headers:

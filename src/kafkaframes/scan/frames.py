@@ -48,6 +48,7 @@ def to_lazy_frame(scan: ReadableScan) -> pl.LazyFrame:
     def read_frames(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
+        """Yield the rows as Polars data frames, with the columns, the predicate and the row limit of a Polars query."""
         names = scan.schema.names if columns is None else columns
         columns_to_read = names if predicate is None else [*names, *predicate.meta.root_names()]
         reading = scan.select(*dict.fromkeys(columns_to_read or scan.schema.names[:1]))

@@ -181,7 +181,7 @@ def scan_capture(
         ports: Listener ports of the brokers. By default, Kafka connections are detected by their bytes.
         secrets: Whether credentials are shown (SASL tokens, SCRAM, HMACs of delegation tokens, passwords in
             configurations).
-        specs: Custom message specifications. The built-in specifications apply to APIs and versions that they lack.
+        specs: Custom message specifications. The built-in specifications apply to APIs and versions that these lack.
         names_of: A Kafka release. The columns ``requestNamed`` and ``responseNamed`` are added, with the field names of
             that release.
         on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises an error at the
@@ -235,7 +235,7 @@ def read_records(
     limit_bytes: int | None = None,
     budget_bytes: int | None = None,
 ) -> RecordBatches:
-    """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
+    """Return an iterator over the records of ``source`` as Arrow record batches of a few megabytes.
 
     For paths this is short for ``scan_log(...).select(...).to_batches()``. By default, as in an inspection tool,
     records of all transactions and control records are returned (docs/selecting.md).
@@ -367,7 +367,7 @@ def read_capture(
         ports: Listener ports of the brokers. By default, Kafka connections are detected by their bytes.
         secrets: Whether credentials are shown (SASL tokens, SCRAM, HMACs of delegation tokens, passwords in
             configurations).
-        specs: Custom message specifications. The built-in specifications apply to APIs and versions that they lack.
+        specs: Custom message specifications. The built-in specifications apply to APIs and versions that these lack.
         names_of: A Kafka release. The columns ``requestNamed`` and ``responseNamed`` are added, with the field names of
             that release.
         on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises an error at the

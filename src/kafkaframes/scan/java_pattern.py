@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from kafkaframes.wire.integers import MAX_INT32
 
-ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")  # the valid characters of topic names
 Set = frozenset[str]
 _NEVER_MATCHES: Final = r"[^\x00-\U0010ffff]"
 _MAX_DEPTH: Final = 100
@@ -37,16 +37,16 @@ _ESCAPED_CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "
 _ESCAPED_CLASSES: Final[dict[str, Set]] = {
     "d": _DIGITS, "w": _WORD_CHARACTERS, "s": _EMPTY_SET, "h": _EMPTY_SET, "v": _EMPTY_SET,
 }  # fmt: skip
-_OTHER_CATEGORIES: Final = (
+_EMPTY_CATEGORIES: Final = (  # Unicode categories without a character that is valid in topic names
     "Cn", "Lt", "Lm", "Lo", "Mn", "Me", "Mc", "Nl", "No", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs", "Ps", "Pe", "Sm",
     "Sc", "Sk", "So", "Pi", "Pf", "M", "Z", "C", "S",
 )  # fmt: skip
-_OTHER_SCRIPTS: Final = (
+_EMPTY_SCRIPTS: Final = (  # Unicode scripts without a character that is valid in topic names
     "GREEK", "GREK", "CYRILLIC", "CYRL", "ARABIC", "ARAB", "HEBREW", "HEBR", "HAN", "HANI", "HIRAGANA", "HIRA",
     "KATAKANA", "KANA", "HANGUL", "HANG", "THAI", "DEVANAGARI", "DEVA", "BENGALI", "BENG", "ARMENIAN", "ARMN",
     "GEORGIAN", "GEOR", "ETHIOPIC", "ETHI", "TAMIL", "TAML", "INHERITED", "ZINH",
 )  # fmt: skip
-_OTHER_BLOCKS: Final = (
+_EMPTY_BLOCKS: Final = (  # Unicode blocks without a character that is valid in topic names
     "LATIN1SUPPLEMENT", "LATINEXTENDEDA", "LATINEXTENDEDB", "GREEK", "GREEKANDCOPTIC", "CYRILLIC", "ARMENIAN",
     "HEBREW", "ARABIC", "THAI", "DEVANAGARI", "BENGALI", "TAMIL", "GEORGIAN", "ETHIOPIC", "HIRAGANA", "KATAKANA",
     "HANGULSYLLABLES", "CJKUNIFIEDIDEOGRAPHS", "GENERALPUNCTUATION", "CURRENCYSYMBOLS", "MATHEMATICALOPERATORS",
@@ -55,20 +55,20 @@ _OTHER_BLOCKS: Final = (
 _ESCAPED_ELEMENTS: Final = {
     "A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B", "R": _NEVER_MATCHES, "X": "(?s:.)",
 }  # fmt: skip
-_POSIX: Final[dict[str, Set]] = {
+_POSIX_PROPERTIES: Final[dict[str, Set]] = {
     "Lower": _LOWER, "Upper": _UPPER, "ASCII": ALPHABET, "Alpha": _LETTERS, "Digit": _DIGITS,
     "Alnum": _LETTERS | _DIGITS, "Punct": _PUNCTUATION, "Graph": ALPHABET, "Print": ALPHABET, "Blank": _EMPTY_SET,
     "Cntrl": _EMPTY_SET, "XDigit": frozenset(string.hexdigits), "Space": _EMPTY_SET,
 }  # fmt: skip
-_CATEGORIES: Final[dict[str, Set]] = {
+_CATEGORY_CHARACTERS: Final[dict[str, Set]] = {
     **dict.fromkeys(
-        _OTHER_CATEGORIES, _EMPTY_SET
+        _EMPTY_CATEGORIES, _EMPTY_SET
     ),
     "Lu": _UPPER, "Ll": _LOWER, "Nd": _DIGITS, "Pd": frozenset("-"), "Pc": frozenset("_"), "Po": frozenset("."),
     "L": _LETTERS, "N": _DIGITS, "P": _PUNCTUATION, "LC": _LETTERS, "LD": _LETTERS | _DIGITS, "L1": ALPHABET,
     "all": ALPHABET,
 }  # fmt: skip
-_JAVA: Final[dict[str, Set]] = {
+_JAVA_PROPERTIES: Final[dict[str, Set]] = {
     "javaLowerCase": _LOWER, "javaUpperCase": _UPPER, "javaAlphabetic": _LETTERS, "javaIdeographic": _EMPTY_SET,
     "javaTitleCase": _EMPTY_SET, "javaDigit": _DIGITS, "javaDefined": ALPHABET, "javaLetter": _LETTERS,
     "javaLetterOrDigit": _LETTERS | _DIGITS, "javaJavaIdentifierStart": _LETTERS | {"_"},
@@ -77,7 +77,7 @@ _JAVA: Final[dict[str, Set]] = {
     "javaWhitespace": _EMPTY_SET, "javaISOControl": _EMPTY_SET,
     "javaMirrored": _EMPTY_SET,
 }  # fmt: skip
-_UNICODE: Final[dict[str, Set]] = {  # names after the prefix "Is"; letter case is ignored
+_UNICODE_PROPERTIES: Final[dict[str, Set]] = {  # names after the prefix "Is"; letter case is ignored
     "ALPHABETIC": _LETTERS, "LETTER": _LETTERS, "IDEOGRAPHIC": _EMPTY_SET, "LOWERCASE": _LOWER, "UPPERCASE": _UPPER,
     "TITLECASE": _EMPTY_SET, "WHITE_SPACE": _EMPTY_SET, "CONTROL": _EMPTY_SET, "PUNCTUATION": _PUNCTUATION,
     "HEX_DIGIT": frozenset(string.hexdigits), "ASSIGNED": ALPHABET, "NONCHARACTER_CODE_POINT": _EMPTY_SET,
@@ -86,18 +86,20 @@ _UNICODE: Final[dict[str, Set]] = {  # names after the prefix "Is"; letter case 
     "WHITESPACE": _EMPTY_SET, "HEXDIGIT": frozenset(string.hexdigits), "NONCHARACTERCODEPOINT": _EMPTY_SET,
     "JOINCONTROL": _EMPTY_SET,
 }  # fmt: skip
-_SCRIPTS: Final[dict[str, Set]] = {  # names of Unicode scripts; letter case is ignored
+_SCRIPT_CHARACTERS: Final[dict[str, Set]] = {  # names of Unicode scripts; letter case is ignored
     **dict.fromkeys(("LATIN", "LATN"), _LETTERS),
     **dict.fromkeys(("COMMON", "ZYYY"), ALPHABET - _LETTERS),
     **dict.fromkeys(
-        _OTHER_SCRIPTS,
+        _EMPTY_SCRIPTS,
         _EMPTY_SET,
     ),
 }
-_BLOCKS: Final[dict[str, Set]] = {  # names of Unicode blocks; letter case, spaces, hyphens and underscores are ignored
+_BLOCK_CHARACTERS: Final[
+    dict[str, Set]
+] = {  # names of Unicode blocks; letter case, spaces, hyphens and underscores are ignored
     "BASICLATIN": ALPHABET,
     **dict.fromkeys(
-        _OTHER_BLOCKS,
+        _EMPTY_BLOCKS,
         _EMPTY_SET,
     ),
 }
@@ -173,10 +175,12 @@ class _Parser:
     # ------------------------------------------------------------------------------------------------- characters
 
     def _raise_error(self, problem: str) -> NoReturn:
+        """Raise ValueError for a problem at the current position of the expression."""
         position = self._chars[self._position].position if self._position < len(self._chars) else len(self._text)
         raise ValueError(f"{self._text!r} is not a supported Java regular expression: {problem} near index {position}")
 
     def _skip_comments(self) -> None:
+        """Skip white space and comments if the flag (?x) is set."""
         if not self._flags.comments:
             return
         while self._position < len(self._chars) and not self._chars[self._position].is_quoted:
@@ -199,6 +203,7 @@ class _Parser:
         return self._chars[self._position].text
 
     def _consume_text(self, text: str) -> bool:
+        """Consume this text if it is next, and return whether it was."""
         if self._peek_char() == text:
             self._position += 1
             return True
@@ -215,6 +220,7 @@ class _Parser:
         return self._consume_char().text
 
     def _is_at_end(self) -> bool:
+        """Return whether the whole expression has been parsed."""
         self._skip_comments()
         return self._position >= len(self._chars)
 
@@ -229,6 +235,7 @@ class _Parser:
     # -------------------------------------------------------------------------------------------------- structure
 
     def _parse_alternatives(self) -> str:
+        """Parse alternatives separated by ``|``, up to a closing parenthesis or the end."""
         outer_certain_groups = self._groups.certain
         parts, certain = [self._parse_sequence()], self._groups.certain
         while self._consume_text("|"):
@@ -239,6 +246,7 @@ class _Parser:
         return "|".join(parts)
 
     def _parse_sequence(self) -> str:
+        """Parse the consecutive elements of one alternative."""
         parts: list[str] = []
         while not self._is_at_end() and self._peek_char() not in ("|", ")"):
             certain = self._groups.certain
@@ -251,6 +259,7 @@ class _Parser:
         return "".join(parts)
 
     def _parse_repetition(self, atom: str) -> str:
+        """Parse the quantifier after an element, and return the element with it."""
         char = self._peek_char()
         if char in _REPETITIONS and char:
             self._position += 1
@@ -269,6 +278,7 @@ class _Parser:
         return f"(?:{atom}){repetition}"
 
     def _parse_count(self) -> str:
+        """Parse a quantifier in braces, such as ``{2,5}``."""
         self._position += 1
         min_count = self._parse_number()
         max_count: int | None = min_count
@@ -330,6 +340,7 @@ class _Parser:
         return self._parse_inline_flags(flags)
 
     def _parse_capture(self, flags: _Flags, name: str | None = None) -> str:
+        """Parse a capturing group, with or without a name."""
         self._groups.count += 1
         number = self._groups.count
         if name is not None:
@@ -360,6 +371,7 @@ class _Parser:
         return name
 
     def _parse_inline_flags(self, outer: _Flags) -> str | None:
+        """Parse and set flags such as ``(?i)``. Return the text of a group with flags, ``(?i:x)``; otherwise None."""
         flags, value = outer, True
         while (char := self._consume_plain_char()) not in (")", ":"):
             if char == "-" and value:
@@ -392,6 +404,7 @@ class _Parser:
         return _format_class(self._parse_escaped_set(char))
 
     def _parse_reference(self, digits: str) -> str:
+        """Parse a back reference by number, such as ``\\1``."""
         while (
             self._position < len(self._chars) and (char := self._chars[self._position].text) in string.digits and char
         ):
@@ -402,6 +415,7 @@ class _Parser:
         return self._format_reference(int(digits))
 
     def _format_reference(self, number: int) -> str:
+        """Return the Python text of a back reference to a group."""
         if number not in self._groups.certain:  # Java keeps the text of groups in alternatives that have failed
             self._raise_error(f"a reference to group {number}, which may have no text there,")
         return rf"(?i:\{number})" if self._flags.ignore_case else rf"(?:\{number})"
@@ -417,6 +431,7 @@ class _Parser:
         return self._fold_case(self._parse_escaped_character(char))
 
     def _parse_escaped_character(self, char: str) -> str:
+        """Return the character that an escape, such as ``\\t`` or ``\\x41``, stands for."""
         if char in _ESCAPED_CHARACTERS:
             return _ESCAPED_CHARACTERS[char]
         if char == "0":
@@ -433,6 +448,7 @@ class _Parser:
         return self._parse_named_character() if char == "N" else self._escape_literal(char)
 
     def _parse_named_character(self) -> str:
+        """Return the character with a Unicode name, as in ``\\N{DIGIT ONE}``."""
         if self._consume_plain_char() != "{":
             self._raise_error(r"\N without a name")
         try:
@@ -456,6 +472,7 @@ class _Parser:
         return chr(int(digits, 8))
 
     def _parse_code_point(self, digits: str) -> str:
+        """Return the character with the code point in these hexadecimal digits."""
         if not digits or len(digits) > 8 or not all(char in string.hexdigits for char in digits):
             self._raise_error("an illegal hexadecimal escape")
         if (number := int(digits, 16)) > 0x10FFFF:
@@ -463,6 +480,7 @@ class _Parser:
         return chr(number)
 
     def _consume_text_before(self, end: str) -> str:
+        """Consume the text before ``end``, and ``end`` itself. Return the text."""
         text = ""
         while (char := self._consume_plain_char()) != end:
             text += char
@@ -497,8 +515,8 @@ class _Parser:
     def _parse_class_items(self) -> Set:
         """Return the set of the items up to a ``]``, from left to right as in Java.
 
-        After ``&&`` follow classes, or an item of another kind: with that all the rest is one operand. So
-        ``[ab&&[b]c&&d]`` is the intersection of ``[ab]`` with the union of ``[b]`` and ``[c&&d]``.
+        The operand after ``&&`` is the classes that follow it. If another kind of item follows, the operand is all the
+        remaining items: ``[ab&&[b]c&&d]`` is the intersection of ``[ab]`` with the union of ``[b]`` and ``[c&&d]``.
         """
         result: Set | None = None
         while (char := self._peek_class_char()) != "]" or result is None:
@@ -530,6 +548,7 @@ class _Parser:
         return self._parse_class()
 
     def _peek_class_char(self) -> str:
+        """Return the next character inside a class, without consuming it."""
         if self._is_at_end():
             self._raise_error("an unclosed class")
         return self._peek_char()
@@ -573,6 +592,7 @@ class _Parser:
     # ------------------------------------------------------------------------------------------------- properties
 
     def _parse_property(self) -> Set:
+        """Return the set of characters with a property, such as ``\\p{Lu}``."""
         char = self._consume_plain_char()
         name = self._consume_text_before("}") if char == "{" else char
         if not name:
@@ -583,45 +603,48 @@ class _Parser:
         return result
 
     def _find_property(self, name: str, *, is_single: bool) -> Set | None:
+        """Return the characters in topic names that have a property; None for an unknown property."""
         key, equals, value = name.partition("=")
         if equals:
             return self._find_property_value(key.lower(), value)
         if self._flags.ignore_case and name in _CASED_CLASSES:
             return _LETTERS
         if is_single:
-            return _CATEGORIES.get(name)
+            return _CATEGORY_CHARACTERS.get(name)
         if name.startswith("In"):
             return _block(name[2:])
         if name.startswith("Is"):
             return self._find_unicode_property(name[2:])
-        for table in (_POSIX, _CATEGORIES, _JAVA):
+        for table in (_POSIX_PROPERTIES, _CATEGORY_CHARACTERS, _JAVA_PROPERTIES):
             if name in table:
                 return table[name]
         return None
 
     def _find_unicode_property(self, name: str) -> Set | None:
+        """Return the set of characters for a property with the prefix ``Is``, such as ``IsAlphabetic``."""
         upper = name.upper()
         if upper in _CASED_UNICODE_CLASSES and self._flags.ignore_case:
             return _LETTERS
-        if upper in _UNICODE:
-            return _UNICODE[upper]
-        if name in _CATEGORIES:
-            return _LETTERS if self._flags.ignore_case and name in _CASED_CLASSES else _CATEGORIES[name]
-        return _SCRIPTS.get(upper)
+        if upper in _UNICODE_PROPERTIES:
+            return _UNICODE_PROPERTIES[upper]
+        if name in _CATEGORY_CHARACTERS:
+            return _LETTERS if self._flags.ignore_case and name in _CASED_CLASSES else _CATEGORY_CHARACTERS[name]
+        return _SCRIPT_CHARACTERS.get(upper)
 
     def _find_property_value(self, key: str, value: str) -> Set | None:
+        """Return the set of characters for a property such as ``script=Latin``."""
         if key in ("sc", "script"):
-            return _SCRIPTS.get(value.upper())
+            return _SCRIPT_CHARACTERS.get(value.upper())
         if key in ("blk", "block"):
             return _block(value)
         if key in ("gc", "general_category"):
             is_cased = self._flags.ignore_case and value in _CASED_CLASSES
-            return _LETTERS if is_cased else _CATEGORIES.get(value)
+            return _LETTERS if is_cased else _CATEGORY_CHARACTERS.get(value)
         return None
 
 
 def _block(name: str) -> Set | None:
-    return _BLOCKS.get(re.sub(r"[ _-]", "", name).upper())
+    return _BLOCK_CHARACTERS.get(re.sub(r"[ _-]", "", name).upper())
 
 
 def _set_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:

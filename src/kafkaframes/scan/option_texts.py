@@ -22,7 +22,7 @@ _RECORD_FORMATS: Final = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
 _MS_BY_UNIT: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def text_list(text: str) -> tuple[str, ...]:
+def parse_names(text: str) -> tuple[str, ...]:
     """Parse names separated by commas, at least one."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
@@ -30,19 +30,19 @@ def text_list(text: str) -> tuple[str, ...]:
     return names
 
 
-def topics_value(text: str) -> frozenset[str]:
+def parse_topics(text: str) -> frozenset[str]:
     """Parse topic names separated by commas."""
-    return frozenset(text_list(text))
+    return frozenset(parse_names(text))
 
 
-def boolean(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
     """Parse true or false, in any letter case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
-def choice_parser(names: Collection[str]) -> Callable[[str], str]:
+def create_choice_parser(names: Collection[str]) -> Callable[[str], str]:
     """Return a parser that accepts one of these names, in any letter case."""
 
     def parse(text: str) -> str:
@@ -54,24 +54,24 @@ def choice_parser(names: Collection[str]) -> Callable[[str], str]:
     return parse
 
 
-def mode_parser(*values: str) -> Callable[[str], str]:
+def create_mode_parser(*values: str) -> Callable[[str], str]:
     """Return a parser of Spark's option ``mode``. PERMISSIVE is ``keep``, DROPMALFORMED ``drop``, FAILFAST ``fail``.
 
-    >>> mode_parser("keep", "fail")("failfast")
+    >>> create_mode_parser("keep", "fail")("failfast")
     'fail'
 
     Args:
         values: the values of ``on_damage`` that the source supports.
     """
     by_mode = {SPARK_MODES[value]: value for value in values}
-    parse_mode = choice_parser(by_mode)
+    parse_mode = create_choice_parser(by_mode)
     return lambda text: by_mode[parse_mode(text)]
 
 
-def timestamp_value(text: str) -> int:
+def parse_timestamp(text: str) -> int:
     """Parse a time: milliseconds since 1970, or a date.
 
-    >>> timestamp_value("2025-10-09T12:00Z") == timestamp_value("1760011200000")
+    >>> parse_timestamp("2025-10-09T12:00Z") == parse_timestamp("1760011200000")
     True
     """
     result = parse_time(text)
@@ -80,14 +80,14 @@ def timestamp_value(text: str) -> int:
     return result
 
 
-def timestamps_value(text: str) -> PartitionOffsets:
-    """Parse JSON with a time for each topic partition, in the format of ``timestamp_value``."""
+def parse_timestamps(text: str) -> PartitionOffsets:
+    """Parse JSON with a time for each topic partition, in the format of ``parse_timestamp``."""
     form = 'JSON such as {"topic": {"0": 1763700000000}}, or with dates, {"topic": {"0": "2025-10-09T12:00Z"}},'
-    values = _json_object(text, form)
+    values = _parse_json_object(text, form)
     if not all(isinstance(partitions, dict) for partitions in values.values()):
         raise ValueError(f"must be {form}")
     plain = {
-        topic: {name: timestamp_value(time) if isinstance(time, str) else time for name, time in partitions.items()}
+        topic: {name: parse_timestamp(time) if isinstance(time, str) else time for name, time in partitions.items()}
         for topic, partitions in values.items()
     }
     times = parse_offsets(json.dumps(plain))
@@ -96,7 +96,7 @@ def timestamps_value(text: str) -> PartitionOffsets:
     return times
 
 
-def whole_number(text: str) -> int:
+def parse_integer(text: str) -> int:
     """Parse an integer."""
     try:
         return int(text)
@@ -104,7 +104,7 @@ def whole_number(text: str) -> int:
         raise ValueError("must be an integer") from None
 
 
-def positive(text: str) -> int:
+def parse_positive_integer(text: str) -> int:
     """Parse an integer greater than 0."""
     try:
         number = int(text)
@@ -115,9 +115,9 @@ def positive(text: str) -> int:
     return number
 
 
-def not_negative(text: str) -> int:
+def parse_non_negative_integer(text: str) -> int:
     """Parse an integer of at least 0."""
-    number = whole_number(text)
+    number = parse_integer(text)
     if number < 0:
         raise ValueError("must be 0 or more")
     return number
@@ -125,7 +125,7 @@ def not_negative(text: str) -> int:
 
 def parse_port(text: str) -> int:
     """Parse a port; 0 means any free port."""
-    if not 0 <= (port := whole_number(text)) <= _MAX_PORT:
+    if not 0 <= (port := parse_integer(text)) <= _MAX_PORT:
         raise ValueError(f"must be from 0 to {_MAX_PORT}")
     return port
 
@@ -161,7 +161,8 @@ def parse_topic_ids(text: str) -> dict[str, str]:
     return result
 
 
-def _json_object(text: str, form: str) -> dict[str, Any]:
+def _parse_json_object(text: str, form: str) -> dict[str, Any]:
+    """Parse a JSON object that is not empty. ``form`` describes it in error messages."""
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -179,7 +180,7 @@ def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
     """
     form = 'JSON such as {"topic": [0, 1]}'
     assignment = {}
-    for topic, partitions in _json_object(text, form).items():
+    for topic, partitions in _parse_json_object(text, form).items():
         if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
             raise ValueError(f"must be {form}")
         assignment[topic] = tuple(sorted(set(partitions)))
@@ -194,7 +195,7 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
     """
     form = 'JSON such as {"topic": {"0": 23, "1": -2}}'
     offsets = {}
-    for topic, partitions in _json_object(text, form).items():
+    for topic, partitions in _parse_json_object(text, form).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"must be {form}")
         for partition, offset in partitions.items():
@@ -204,24 +205,24 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
     return offsets
 
 
-def starting_value(text: str) -> int | PartitionOffsets:
+def parse_start(text: str) -> int | PartitionOffsets:
     """Parse the start of a query: earliest, latest, or JSON of offsets."""
     if text.strip().lower() == "earliest":
         return EARLIEST
     return LATEST if text.strip().lower() == "latest" else parse_offsets(text)
 
 
-def starting_value_or_group(text: str) -> int | PartitionOffsets | GroupBound:
-    """Parse the start of a query of live topics: as ``starting_value``, or the committed offsets of a group."""
+def parse_start_or_group(text: str) -> int | PartitionOffsets | GroupBound:
+    """Parse the start of a query of live topics: as ``parse_start``, or the committed offsets of a group."""
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
         if not name:
             raise ValueError("must be the name of a group: group:NAME")
         return GroupBound(name)
-    return starting_value(text)
+    return parse_start(text)
 
 
-def ending_value(text: str) -> int | PartitionOffsets:
+def parse_end(text: str) -> int | PartitionOffsets:
     """Parse the end of a batch query (exclusive): latest, or JSON of offsets."""
     if text.strip().lower() == "latest":
         return LATEST

@@ -30,7 +30,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def row_filter_of_expression(expression: pl.Expr, polars: Any) -> RowFilter:
-    """Return conditions that hold for every row for which the expression is true."""
+    """Return conditions that hold for every row for which a Polars expression is true."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
     except Exception:  # a Python function cannot be serialized as JSON: only Polars applies it
@@ -42,6 +42,7 @@ def row_filter_of_expression(expression: pl.Expr, polars: Any) -> RowFilter:
 
 
 def _split_conjuncts(node: _Node) -> Iterator[_Node]:
+    """Yield the expressions that are combined with "and"."""
     binary = node.get("BinaryExpr")
     if isinstance(binary, dict) and binary.get("op") in ("And", "LogicalAnd"):
         yield from _split_conjuncts(binary["left"])
@@ -51,6 +52,7 @@ def _split_conjuncts(node: _Node) -> Iterator[_Node]:
 
 
 def _parse_condition(node: _Node, constant: Callable[[_Node], Any]) -> RowFilter:
+    """Return the conditions of a comparison or function; no conditions if it is not supported."""
     binary, function = node.get("BinaryExpr"), node.get("Function")
     if isinstance(binary, dict) and binary.get("op") in _MIRRORED_OPERATORS:
         first, right, comparison = binary["left"], binary["right"], binary["op"]
@@ -72,6 +74,7 @@ def _find_column(node: _Node) -> str | None:
 
 
 def _row_filter_of_function(function: _Node, constant: Callable[[_Node], Any]) -> RowFilter:
+    """Return the conditions of ``is_in`` or ``is_between``; no conditions for other functions."""
     call = function.get("function", {})
     name = call.get("Boolean") if isinstance(call, dict) else None
     column, *values = function.get("input", [{}])
@@ -91,6 +94,7 @@ def _row_filter_of_function(function: _Node, constant: Callable[[_Node], Any]) -
 
 
 def _row_filter_of_comparison(column: object, comparison: str, value: object) -> RowFilter:
+    """Return the conditions of a comparison of a column with a value."""
     if comparison == "Eq" and column in ("topic", "partition"):
         return _row_filter_of_values(column, [value])
     if column == "offset" and isinstance(value, int) and not isinstance(value, bool):
@@ -117,6 +121,7 @@ def _to_interval(comparison: str, minimum: int, following_number: int) -> Interv
 
 
 def _row_filter_of_values(column: object, values: object) -> RowFilter:
+    """Return the condition that a column has one of these values."""
     if not isinstance(values, list):
         return NO_CONDITIONS
     if column == "topic" and all(isinstance(value, str) for value in values):

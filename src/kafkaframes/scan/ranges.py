@@ -107,6 +107,7 @@ def time_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
 
 
 def _check_offset(setting: str, value: object) -> int:
+    """Return a start or end offset, after a check that it is at least 0."""
     if not isinstance(value, int) or value < 0:
         raise OptionError(f"`{setting}` is {value!r}; expected an offset of at least 0, earliest or latest")
     return value
@@ -133,16 +134,12 @@ def expand_bound(setting: str, bound: Bound, names: Collection[Name]) -> dict[Na
     values = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(values, int):
         return dict.fromkeys(names, values)
-    is_time = isinstance(bound, TimeBound)
+    option, is_time = _format_setting_name(setting, bound), isinstance(bound, TimeBound)
     if missing_partitions := sorted(set(names) - set(values)):
         kind, advice = ("a time", "") if is_time else ("an offset", "; use -2 for earliest, -1 for latest")
-        raise OptionError(
-            f"{_setting(setting, bound)} requires {kind} for {_format_partitions(missing_partitions)}{advice}"
-        )
+        raise OptionError(f"{option} requires {kind} for {_format_partitions(missing_partitions)}{advice}")
     if extra := sorted(set(values) - set(names)):
-        raise OptionError(
-            f"{_setting(setting, bound)} contains {_format_partitions(extra)}, which the read does not select"
-        )
+        raise OptionError(f"{option} contains {_format_partitions(extra)}, which the read does not select")
     return {name: values[name] for name in names}
 
 
@@ -169,7 +166,7 @@ def resolve_bound(
     late = sorted(name for name in names if offsets[name] is None)
     if late and no_match == "error":
         raise OptionError(
-            f"{_setting(setting, bound)}: {_format_partitions(late)} has no record at or after the time; "
+            f"{_format_setting_name(setting, bound)}: {_format_partitions(late)} has no record at or after the time; "
             "`no_match`=latest reads only later records"
         )
     return {name: LATEST if (offset := offsets[name]) is None else offset for name in names}
@@ -297,13 +294,15 @@ def format_partition(name: Name) -> str:
     return f"{name[0]}-{name[1]}"
 
 
-def _setting(setting: str, bound: Bound) -> str:
+def _format_setting_name(setting: str, bound: Bound) -> str:
+    """Return the name of the option that sets a bound, for messages."""
     if not isinstance(bound, TimeBound):
         return f"`{setting}`"
     return f"`{setting}_time`" if isinstance(bound.times, int) else f"`{setting}_times`"
 
 
 def _format_partitions(names: Iterable[Name]) -> str:
+    """Return up to ten topic partitions as text, and the number of the others."""
     texts = [format_partition(name) for name in names]
     return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
 

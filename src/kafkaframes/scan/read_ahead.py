@@ -18,7 +18,7 @@ import pyarrow as pa
 
 
 class ReadableSlice(Protocol):
-    """A slice of a scan."""
+    """The interface of a slice that ``ReadAhead`` can read in a thread."""
 
     def read(self, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order, and append damage to ``errors``."""
@@ -103,6 +103,7 @@ class ReadAhead:
             raise rows.failure
 
     def _read_slices(self) -> None:
+        """Read slices until none is left. This is the main function of a thread."""
         while (index := self._claim_slice()) is not None:
             rows = self._rows[index]
             try:
@@ -119,6 +120,7 @@ class ReadAhead:
                 self._condition.notify_all()
 
     def _claim_slice(self) -> int | None:
+        """Return the index of the next slice that no thread has started; None if all were started."""
         with self._condition:
             if self._is_stopped or self._next_slice >= len(self._slices):
                 return None
@@ -138,6 +140,7 @@ class ReadAhead:
             return True
 
     def _has_space(self, index: int) -> bool:
+        """Return whether a batch of this slice can be added without exceeding the memory limit."""
         if self._max_bytes is None or self._waiting_bytes < self._max_bytes:
             return True
         return index == self._current_slice and not self._rows[index].batches

@@ -161,7 +161,7 @@ class RecordCounter:
     verify_crc: bool = True
     control_records: bool = False
 
-    def count_records(self, data: Bytes, batches: BatchHeaders, left_out: Flags | None = None) -> int | None:
+    def count_records(self, data: Bytes, batches: BatchHeaders, excluded_batches: Flags | None = None) -> int | None:
         """Return the number of records in batches; None if the headers do not determine it.
 
         Headers do not determine it for compressed message sets of formats 0 and 1, for batches that cross a bound of
@@ -170,7 +170,7 @@ class RecordCounter:
         Args:
             data: Bytes of the log.
             batches: Batches in ``data``.
-            left_out: Mask of the batches that are not counted (aborted transactions).
+            excluded_batches: Mask of the batches that are not counted (aborted transactions).
         """
         firsts, lasts, counts = (batches.column(name) for name in ("base_offset", "last_offset", "count"))
         is_v2 = batches.is_v2
@@ -180,8 +180,8 @@ class RecordCounter:
         is_counted = (lasts >= self.first_offset) & (firsts < self.end_offset)
         if not self.control_records:
             is_counted &= ~batches.is_control
-        if left_out is not None:
-            is_counted &= ~left_out
+        if excluded_batches is not None:
+            is_counted &= ~excluded_batches
         is_counted &= ~self.row_filter.mask_batches_without_rows(batches)
         exact_counts = (is_v2 | (batches.codecs == 0)) & (counts >= 0) & (counts - 1 <= lasts - firsts)
         exact_counts &= (

@@ -106,7 +106,7 @@ class Scan:
         return replace(self, conditions=all_conditions)
 
     def limit(self, rows: int) -> Scan:
-        """Return a scan of the first rows by topic, partition and offset.
+        """Return a scan of the first rows, in the order of topic, partition and offset.
 
         Conditions are applied before the limit, even if they are added after it.
 
@@ -166,6 +166,7 @@ class Scan:
         )
 
     def _read_first_values(self) -> list[bytes | None]:
+        """Return the first values, for the inference of a schema."""
         first = replace(self, selected_columns=("value",), decoding=None).limit(_SAMPLE_ROWS)
         return [value for batch in first.to_batches() for value in batch.column(0).to_pylist()]
 
@@ -256,6 +257,7 @@ class Scan:
         return self._start_reading(workers, collects=False)[0]
 
     def _start_reading(self, workers: int | None, *, collects: bool) -> tuple[RecordBatches, ScanProgress]:
+        """Return the rows as they are read, and the progress of the read."""
         running = ScanProgress([])
         rows = read_scan(self, running, workers, collects=collects)
         return RecordBatches(rows, self.schema, running.errors, running.notes), running

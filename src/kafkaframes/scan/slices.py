@@ -42,7 +42,7 @@ class SliceWork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """The plan of a source.
+    """The slices that a source consists of, and the findings of its planner.
 
     Attributes:
         works: Descriptions of the slices, in row order.
@@ -54,7 +54,7 @@ class SourcePlan:
 
 
 class ScanSource(Protocol):
-    """The source of a scan. By default, its rows are topic records, which can only be counted by reading them."""
+    """The source of a scan, such as a log. By default, its rows are records, which are counted by reading them."""
 
     @property
     def label(self) -> str:
@@ -138,7 +138,7 @@ class ScanSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScanSlice:
-    """A part of a scan.
+    """A part of a scan that can be read on its own, also in another process.
 
     Attributes:
         source: Source of the scan. It may contain passwords.
@@ -184,12 +184,12 @@ class ScanSlice:
         return sum(batch.num_rows for batch in self.source.read_slice(self.work, cheapest[:1], self.where, []))
 
 
-_COLUMNS_FOR_COUNT = ("offset", "connection")
+_COLUMNS_FOR_COUNT = ("offset", "connection")  # the column to read if rows are only counted: of records, of calls
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """The plan of a scan.
+    """A scan divided into slices, with the schema of its rows.
 
     Attributes:
         slices: Slices in row order.
@@ -274,7 +274,7 @@ _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 @dataclass(slots=True)
 class ScanProgress:
-    """The progress of a running scan.
+    """The damage and notes of a scan up to now, and its progress in bytes.
 
     Attributes:
         errors: Damage up to now.
@@ -350,12 +350,14 @@ def log_damage_at_end(batches: RecordBatches) -> Iterator[pa.RecordBatch]:
 
 
 def _read_serially(slices: Sequence[ScanSlice], running: ScanProgress) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one slice after the other."""
     for part in slices:
         yield from part.read(running.errors)
         running.done_bytes += part.size_bytes
 
 
 def _limit_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first ``rows`` rows of the batches."""
     for batch in batches:
         yield batch.slice(0, rows)
         rows -= batch.num_rows
@@ -398,6 +400,7 @@ def _read_in_processes(plan: ScanPlan, running: ScanProgress, workers: int) -> I
 
 
 def _read_slice(part: ScanSlice) -> _Result:
+    """Return all rows of a slice and its damage, for a worker process."""
     errors: list[Any] = []
     return list(part.read(errors)), errors
 

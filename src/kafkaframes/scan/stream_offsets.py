@@ -40,7 +40,7 @@ class AbsentPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """The offsets of a stream.
+    """The offset of a Spark stream in each partition, as stored in its checkpoint.
 
     Attributes:
         offsets: next offset of each partition in the metadata.

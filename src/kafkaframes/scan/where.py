@@ -167,6 +167,7 @@ def to_milliseconds(instant: Instant) -> int:
 
 
 def _format_limit(name: str, limit: int | None) -> str:
+    """Return the limit of a condition as text; "any" if it is None."""
     if limit is None:
         return "any"
     return str(limit) if name == "offset" else f"{_EPOCH + limit * _MILLISECOND:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
@@ -177,11 +178,13 @@ def _offsets(value: OffsetRange) -> Interval:
 
 
 def _to_time_range(value: TimeRange) -> Interval:
+    """Return a time range in milliseconds."""
     first, end = _to_pair("timestamp", value)
     return None if first is None else to_milliseconds(first), None if end is None else to_milliseconds(end)
 
 
 def _to_pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int | None, int | None]:
+    """Return the lower and upper limit of a condition, after a check that it has two."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise OptionError(f"`{name}` is a range (from, to), with None for no bound, not {value!r}")
     return value[0], value[1]  # type: ignore[return-value]
@@ -194,6 +197,7 @@ def _intersect_ranges(first: Interval, second: Interval) -> Interval:
 
 
 def _intersect_values(first: frozenset[_Name] | None, second: frozenset[_Name] | None) -> frozenset[_Name] | None:
+    """Return the values in both sets. None is the set of all values."""
     if first is None or second is None:
         return second if first is None else first
     return first & second

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WriteReport(Protocol):
-    """The report of a scan that was written. ``kafkaframes.jobs.Outcome`` has more."""
+    """The report about an export or table that a scan was written to. ``kafkaframes.jobs.Outcome`` has more."""
 
     @property
     def is_complete(self) -> bool:
@@ -46,7 +46,9 @@ class WriteResult(Protocol):
 
 
 class ScanWriter(Protocol):
-    """The jobs that write scans. Scans have the type Any, because the module of the class imports this one."""
+    """The interface of the module that exports scans and writes them to tables.
+
+    Scans have the type Any, because the module of the class imports this one."""
 
     def export(self, scan: Any, to: str, options: Mapping[str, Any]) -> WriteResult:
         """Export a scan to files, with the arguments of ``Scan.export``."""
@@ -55,14 +57,14 @@ class ScanWriter(Protocol):
         """Write a scan to a table, with the arguments of ``Scan.write_table``."""
 
 
-_MODULES: list[str] = []
+_WRITER_MODULES: list[str] = []  # at most one name, set by ``set_writer_module``
 
 
 def set_writer_module(name: str) -> None:
     """Set the name of the module whose ``WRITER`` writes scans."""
-    _MODULES[:] = [name]
+    _WRITER_MODULES[:] = [name]
 
 
 def load_writer() -> ScanWriter:
     """Return the jobs that write scans."""
-    return cast(ScanWriter, import_module(_MODULES[0]).WRITER)
+    return cast(ScanWriter, import_module(_WRITER_MODULES[0]).WRITER)

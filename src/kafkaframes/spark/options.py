@@ -26,24 +26,24 @@ from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.java_pattern import compile_java_pattern
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.option_texts import (
-    boolean,
-    choice_parser,
-    ending_value,
-    mode_parser,
-    not_negative,
+    create_choice_parser,
+    create_mode_parser,
     parse_assign,
+    parse_boolean,
     parse_duration_ms,
+    parse_end,
+    parse_integer,
+    parse_names,
+    parse_non_negative_integer,
     parse_port,
+    parse_positive_integer,
     parse_record_format,
+    parse_start,
+    parse_start_or_group,
+    parse_timestamp,
+    parse_timestamps,
     parse_topic_ids,
-    positive,
-    starting_value,
-    starting_value_or_group,
-    text_list,
-    timestamp_value,
-    timestamps_value,
-    topics_value,
-    whole_number,
+    parse_topics,
 )
 from kafkaframes.scan.ranges import LATEST, TimeBound, check_batch_start
 from kafkaframes.scan.selection import ISOLATIONS, READER_DEFAULTS
@@ -114,7 +114,7 @@ def _parse_endpoint(text: str) -> str:
 
 
 def _parse_addressing(text: str) -> str:
-    return "path" if boolean(text) else "auto"
+    return "path" if parse_boolean(text) else "auto"
 
 
 def _index(rows: Iterable[Option]) -> OptionTable:
@@ -137,14 +137,14 @@ DECODE_OPTIONS: Final = (
     Option(
         "decodeErrors",
         "errors",
-        choice_parser(("null", "raise")),
+        create_choice_parser(("null", "raise")),
         "with decode, for invalid values: null, with the reason in the column _error; or raise",
         "null",
     ),
     Option(
         "otherFields",
         "other_fields",
-        boolean,
+        parse_boolean,
         "with decode=json: return fields that the schema lacks as JSON text in other_fields",
         "false",
     ),
@@ -154,7 +154,7 @@ LOG_OPTIONS: Final = _index(
     (
         Option("path", "paths", str, "log directory, topic partition directory, segment file or glob"),
         Option("paths", "paths", str, "JSON list, which Spark creates from load([...])"),
-        Option("subscribe", "subscribe", topics_value, "topics to read, comma-separated"),
+        Option("subscribe", "subscribe", parse_topics, "topics to read, comma-separated"),
         Option(
             "subscribePattern",
             "subscribe_pattern",
@@ -162,73 +162,73 @@ LOG_OPTIONS: Final = _index(
             "Java regular expression that matches whole topic names",
         ),
         Option("assign", "assign", parse_assign, 'topic partitions to read: {"orders": [0, 1]}'),
-        Option("startingOffsets", "start", starting_value, 'earliest, or {"orders": {"0": 23, "1": -2}}', "earliest"),
-        Option("endingOffsets", "end", ending_value, 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive', "latest"),
+        Option("startingOffsets", "start", parse_start, 'earliest, or {"orders": {"0": 23, "1": -2}}', "earliest"),
+        Option("endingOffsets", "end", parse_end, 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive', "latest"),
         Option(
             "startingTimestamp",
             "start_time",
-            timestamp_value,
+            parse_timestamp,
             "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
         ),
         Option(
             "startingOffsetsByTimestamp",
             "start_times",
-            timestamps_value,
+            parse_timestamps,
             '{"orders": {"0": 1763700000000}}; overrides startingOffsets',
         ),
         Option(
             "startingOffsetsByTimestampStrategy",
             "no_match",
-            choice_parser(("error", "latest")),
+            create_choice_parser(("error", "latest")),
             "if no record has this timestamp or a later one: error, or latest (read nothing)",
             "error",
         ),
         Option(
             "endingTimestamp",
             "end_time",
-            timestamp_value,
+            parse_timestamp,
             "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
         ),
         Option(
             "endingOffsetsByTimestamp",
             "end_times",
-            timestamps_value,
+            parse_timestamps,
             '{"orders": {"0": 1763700000000}}; overrides endingOffsets',
         ),
         Option(
             "failOnDataLoss",
             "fail_on_data_loss",
-            boolean,
+            parse_boolean,
             "fail if requested offsets no longer exist in the log",
             "true",
         ),
         Option(
             "isolation",
             "isolation",
-            choice_parser(ISOLATIONS),
+            create_choice_parser(ISOLATIONS),
             "read_committed omits aborted transactions, and all records from the first open one on",
             "read_uncommitted",
         ),
-        Option("columns", "columns", text_list, "columns of the result, in this order; others are not decoded"),
-        Option("includeHeaders", "include_headers", boolean, "add the column headers", "false"),
+        Option("columns", "columns", parse_names, "columns of the result, in this order; others are not decoded"),
+        Option("includeHeaders", "include_headers", parse_boolean, "add the column headers", "false"),
         Option(
             "includeControlRecords",
             "include_control",
-            boolean,
+            parse_boolean,
             "also return transaction markers and other control records",
             "false",
         ),
         Option(
             "includeInternalTopics",
             "include_internal",
-            boolean,
+            parse_boolean,
             "also read Kafka's internal topics: __consumer_offsets, ...",
             "false",
         ),
         Option(
             "decode",
             "decode",
-            choice_parser(LOG_DECODERS),
+            create_choice_parser(LOG_DECODERS),
             "json, avro or protobuf decodes values; internal decodes Kafka's internal topics",
             "none",
         ),
@@ -236,35 +236,39 @@ LOG_OPTIONS: Final = _index(
         Option(
             "replicas",
             "replicas",
-            choice_parser(("merge", "all")),
+            create_choice_parser(("merge", "all")),
             "merge copies of a partition into one log, or return all, with the column source",
             "merge",
         ),
         Option(
             "table",
             "table",
-            choice_parser(("records", "batches", "segments")),
+            create_choice_parser(("records", "batches", "segments")),
             "rows to return: records, batches or segments",
             "records",
         ),
         Option(
-            "deepIteration", "deep", boolean, "decompress each batch (batches), or read all headers (segments)", "false"
+            "deepIteration",
+            "deep",
+            parse_boolean,
+            "decompress each batch (batches), or read all headers (segments)",
+            "false",
         ),
         Option(
             "mode",
             "on_damage",
-            mode_parser(*ON_DAMAGE),
+            create_mode_parser(*ON_DAMAGE),
             "handling of damage: PERMISSIVE, DROPMALFORMED or FAILFAST",
             "PERMISSIVE",
         ),
         Option(
             "timestampErrors",
             "timestamp_errors",
-            choice_parser(("raise", "null")),
+            create_choice_parser(("raise", "null")),
             "timestamps outside Spark's range: raise (an error) or null",
             "raise",
         ),
-        Option("verifyCrc", "verify_crc", boolean, "verify the checksum of each batch", "true"),
+        Option("verifyCrc", "verify_crc", parse_boolean, "verify the checksum of each batch", "true"),
         Option(
             "budgetBytes",
             "budget_bytes",
@@ -275,16 +279,19 @@ LOG_OPTIONS: Final = _index(
         Option(
             "keyFile",
             "key_files",
-            text_list,
+            parse_names,
             "private RSA keys (PEM) of encrypted tiered segments: [id=]path, comma-separated, on each worker",
         ),
-        Option("followLinks", "follow_links", boolean, "follow symbolic links below the paths", "false"),
-        Option("minPartitions", "min_partitions", positive, "approximate minimum number of tasks", "1"),
+        Option("followLinks", "follow_links", parse_boolean, "follow symbolic links below the paths", "false"),
+        Option("minPartitions", "min_partitions", parse_positive_integer, "approximate minimum number of tasks", "1"),
         Option(
             "maxBytesPerPartition", "max_bytes_per_partition", parse_size, "maximum bytes of log in one task", "128m"
         ),
         Option(
-            "maxOffsetsPerTrigger", "max_offsets_per_trigger", positive, "maximum offsets in a micro-batch of a stream"
+            "maxOffsetsPerTrigger",
+            "max_offsets_per_trigger",
+            parse_positive_integer,
+            "maximum offsets in a micro-batch of a stream",
         ),
         Option(
             "maxBytesPerTrigger",
@@ -302,7 +309,7 @@ TOPIC_OPTIONS: Final = _index(
         Option(
             "startingOffsets",
             "start",
-            starting_value_or_group,
+            parse_start_or_group,
             'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
             "latest (streams), earliest",
         ),
@@ -318,13 +325,15 @@ TOPIC_OPTIONS: Final = _index(
         LOG_OPTIONS["timestamperrors"],
         Option("decode", "decode", str, "json, avro or protobuf decodes values into structs"),
         *DECODE_OPTIONS,
-        Option("minPartitions", "min_partitions", positive, "approximate minimum number of tasks"),
-        Option("maxRecordsPerPartition", "max_records_per_partition", positive, "maximum offsets in one task"),
+        Option("minPartitions", "min_partitions", parse_positive_integer, "approximate minimum number of tasks"),
+        Option(
+            "maxRecordsPerPartition", "max_records_per_partition", parse_positive_integer, "maximum offsets in one task"
+        ),
         LOG_OPTIONS["maxoffsetspertrigger"],
         Option(
             "minOffsetsPerTrigger",
             "min_offsets_per_trigger",
-            positive,
+            parse_positive_integer,
             "start a micro-batch when this many new offsets exist, or after maxTriggerDelay",
         ),
         Option(
@@ -339,7 +348,7 @@ TOPIC_OPTIONS: Final = _index(
         Option(
             "kafkaConsumer.pollTimeoutMs",
             "poll_timeout_ms",
-            positive,
+            parse_positive_integer,
             "maximum time that a task waits for records",
             "120000",
         ),
@@ -360,14 +369,14 @@ TOPIC_OPTIONS: Final = _index(
         Option(
             "fetchOffset.numRetries",
             "retries",
-            positive,
+            parse_positive_integer,
             "accepted for compatibility, without effect; use kafka.retries",
             "3",
         ),
         Option(
             "fetchOffset.retryIntervalMs",
             "retry_interval_ms",
-            not_negative,
+            parse_non_negative_integer,
             "accepted for compatibility, without effect; use kafka.retry.backoff.ms",
             "10",
         ),
@@ -380,15 +389,15 @@ LOG_WRITE_OPTIONS: Final = _index(
         Option(
             "numPartitions",
             "num_partitions",
-            positive,
+            parse_positive_integer,
             "number of partitions of each new topic; keys choose the partition",
             "1",
         ),
         Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
-        Option("level", "level", whole_number, "compression level of the codec; by default Kafka's"),
+        Option("level", "level", parse_integer, "compression level of the codec; by default Kafka's"),
         Option("recordFormat", "record_format", parse_record_format, "v2, v1 or v0", "v2"),
         Option("batchSize", "batch_bytes", parse_size, "maximum size of a batch (batch.size)", "16384"),
-        Option("batchRecords", "batch_records", positive, "maximum number of records in a batch"),
+        Option("batchRecords", "batch_records", parse_positive_integer, "maximum number of records in a batch"),
         Option("segmentSize", "segment_bytes", parse_size, "maximum size of a segment", "1g"),
         Option(
             "maxMessageBytes",
@@ -418,7 +427,7 @@ TOPIC_WRITE_OPTIONS: Final = _index(
         Option(
             "delivery",
             "delivery",
-            choice_parser(("at-least-once", "exactly-once")),
+            create_choice_parser(("at-least-once", "exactly-once")),
             "at-least-once, or exactly-once: one Kafka transaction, committed after all Spark tasks have succeeded",
             "at-least-once",
         ),
@@ -426,7 +435,7 @@ TOPIC_WRITE_OPTIONS: Final = _index(
         Option(
             "onForeignMarker",
             "on_foreign_marker",
-            choice_parser(("error", "skip")),
+            create_choice_parser(("error", "skip")),
             "exactly-once, if the checkpoint does not match the newest marker: error, or skip to the state after "
             "the marker",
             "error",
@@ -446,19 +455,21 @@ TOPIC_WRITE_OPTIONS: Final = _index(
             "other machines",
             "127.0.0.1",
         ),
-        Option("recordFormat", "record_format", whole_number, "record format 0, 1 or 2, for old brokers and consumers"),
-        Option("messageFormat", "record_format", whole_number, "the same option under the name of the broker setting"),
+        Option(
+            "recordFormat", "record_format", parse_integer, "record format 0, 1 or 2, for old brokers and consumers"
+        ),
+        Option("messageFormat", "record_format", parse_integer, "the same option under the name of the broker setting"),
         Option(
             "includeHeaders",
             "include_headers",
-            boolean,
+            parse_boolean,
             "accepted for compatibility: headers are always written",
             "false",
         ),
         Option(
             "timestamps",
             "timestamps",
-            choice_parser(("now", "column")),
+            create_choice_parser(("now", "column")),
             "now: the time of sending, as in Spark's sink; column: the value of the column timestamp",
             "now",
         ),
@@ -471,7 +482,7 @@ CAPTURE_OPTIONS: Final = _index(
         Option(
             "table",
             "table",
-            choice_parser(CAPTURE_TABLES),
+            create_choice_parser(CAPTURE_TABLES),
             "calls (default), connections, gaps, packets or records",
             "calls",
         ),
@@ -486,7 +497,7 @@ CAPTURE_OPTIONS: Final = _index(
         Option(
             "secrets",
             "secrets",
-            boolean,
+            parse_boolean,
             "true returns credentials (SASL tokens, SCRAM, HMACs, passwords in configs) unmasked",
             "false",
         ),
@@ -505,31 +516,36 @@ CAPTURE_OPTIONS: Final = _index(
         Option(
             "mode",
             "on_damage",
-            mode_parser("keep", "fail"),
+            create_mode_parser("keep", "fail"),
             "PERMISSIVE logs unread data that may contain calls; FAILFAST raises an error",
             "PERMISSIVE",
         ),
         Option(
             "minPartitions",
             "min_partitions",
-            positive,
+            parse_positive_integer,
             "minimum number of tasks; by default chosen by size, at most the number of cores",
         ),
         Option(
             "quietSeconds",
             "quiet_seconds",
-            not_negative,
+            parse_non_negative_integer,
             "streams: seconds without a write after which the newest file is read (10)",
             "10",
         ),
         Option(
             "waitFiles",
             "wait_files",
-            positive,
+            parse_positive_integer,
             "streams: number of later files in which the response of a call is awaited (3)",
             "3",
         ),
-        Option("maxFilesPerTrigger", "max_files", positive, "streams: maximum number of files in a micro-batch"),
+        Option(
+            "maxFilesPerTrigger",
+            "max_files",
+            parse_positive_integer,
+            "streams: maximum number of files in a micro-batch",
+        ),
     )
 )
 # Option name -> path of fsspec's keyword argument, and parser of the text. Names are those of fsspec and Hadoop.
@@ -539,7 +555,7 @@ STORE_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]]
     "key": (("key",), str),
     "secret": (("secret",), str),
     "token": (("token",), str),
-    "anon": (("anon",), boolean),
+    "anon": (("anon",), parse_boolean),
     "profile": (("profile",), str),
     "project": (("project",), str),
     "fs.s3a.endpoint": (("endpoint_url",), _parse_endpoint),
@@ -548,7 +564,7 @@ STORE_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]]
     "fs.s3a.secret.key": (("secret",), str),
     "fs.s3a.session.token": (("token",), str),
     "fs.s3a.path.style.access": (("config_kwargs", "s3", "addressing_style"), _parse_addressing),
-    "fs.s3a.connection.ssl.enabled": (("use_ssl",), boolean),
+    "fs.s3a.connection.ssl.enabled": (("use_ssl",), parse_boolean),
 }
 
 # Options of Spark's Kafka source that apply to brokers only.

@@ -161,14 +161,15 @@ def _is_plausible(header: BatchHeader, segment: Segment) -> bool:
 
 
 def _find_in_index(
-    filesystem: FileSystem, segment: Segment, requested: Sequence[int], read_at: ReadAt
+    filesystem: FileSystem, segment: Segment, requested_positions: Sequence[int], read_at: ReadAt
 ) -> list[int | None]:
+    """Return a batch start at or after each requested position, by the offset index; None if the index has none."""
     if segment.index_path is None:
-        return [None] * len(requested)
+        return [None] * len(requested_positions)
     index = read_offset_index(filesystem.read(segment.index_path), base_offset=segment.base_offset, strict=False)
     positions = sorted(position for position in index.positions.tolist() if position > 0)
     result: list[int | None] = []
-    for target in requested:
+    for target in requested_positions:
         first = bisect_left(positions, target)
         candidates = positions[first : first + _MAX_INDEX_ENTRIES]
         result.append(next((p for p in candidates if is_batch_start(read_at, p, segment)), None))
@@ -244,6 +245,7 @@ def merge_copies_of_segments(
 
 
 def _directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[str]]:
+    """Return the directories that contain segments of each topic partition."""
     result: dict[Name, dict[str, None]] = {}
     for segment in segments:
         result.setdefault((segment.topic, segment.partition), {})[segment.directory] = None
@@ -257,6 +259,7 @@ def _to_copy_source(entry: Log) -> CopySource:
 
 
 def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> None:
+    """Log the decisions of the merge of replicas. With ``on_damage=fail``, raise an error for an undecided one."""
     for decision in decisions:
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
@@ -265,6 +268,7 @@ def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> No
 
 
 def _report_lost_chunks(merged_log: MergedLog, options: ReadOptions) -> None:
+    """Log damaged chunks that no replica can replace. With ``on_damage=fail``, raise an error for the first."""
     for path, damage in merged_log.find_lost_chunks():
         if options.on_damage == "fail":
             raise damage
@@ -272,6 +276,7 @@ def _report_lost_chunks(merged_log: MergedLog, options: ReadOptions) -> None:
 
 
 def _to_segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) -> Segment:
+    """Return a range of a merged log as a segment."""
     source_segment = merged_log.segment(part.segment_range)
     first_offset = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
     return Segment(

@@ -26,7 +26,7 @@ from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.scan import FILE
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, find_difference
 from kafkaframes.scan.log.discovery import DiscoveredLogs, DistinctSegments, Log, discover_logs
-from kafkaframes.scan.log.last_records import find_fingerprints, fingerprints_before
+from kafkaframes.scan.log.last_records import find_fingerprints, find_last_fingerprints
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
 from kafkaframes.scan.log.resolve import (
@@ -74,7 +74,7 @@ Rows = tuple[Fingerprint, ...]
 
 @dataclass(frozen=True, slots=True)
 class LogFollower:
-    """The planner of a stream, with the options of its query."""
+    """The planner of a stream from log directories: it determines the offsets and the tasks of each micro-batch."""
 
     options: ReadOptions
     # Open transactions that were reported.
@@ -137,8 +137,8 @@ class LogFollower:
         partition is read from its start.
 
         Args:
-            start_offsets: Start of the micro-batch. A topic without an id and without fingerprints in it counts as the
-                same topic.
+            start_offsets: Start of the micro-batch. A topic for which it has neither an id nor
+                fingerprints counts as the same topic.
             ends: Largest end. None: the current end offsets.
             max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
             max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
@@ -217,7 +217,7 @@ class LogFollower:
     def _drop_recreated(
         self, offsets: Mapping[Name, int], checkpoint_ids: Mapping[str, str], current_ids: Mapping[str, str]
     ) -> Ends:
-        """Return the offsets without those of topics with a changed id.
+        """Return the offsets without those of recreated topics, whose topic id has changed.
 
         Raises:
             OptionError: A topic has another id, and ``failOnDataLoss`` is set.
@@ -233,7 +233,7 @@ class LogFollower:
         return {name: offset for name, offset in offsets.items() if name[0] not in recreated_topics}
 
     def _drop_replaced(self, offsets: Mapping[Name, int], start_offsets: StreamOffsets, logs: Logs) -> Ends:
-        """Return the offsets without those of partitions that have another record at the offset of a fingerprint.
+        """Return the offsets without those of replaced partitions, which have another record at a fingerprint's offset.
 
         Raises:
             OptionError: A partition has another record, and ``failOnDataLoss`` is set.
@@ -262,7 +262,7 @@ class LogFollower:
         return result
 
     def _store_comparison(self, name: Name, rows: Rows, entry: Log) -> None:
-        """Store that a log has fingerprints. Those of the micro-batch's start and end are needed in its plan."""
+        """Remember that a log has these fingerprints. The plan of the micro-batch needs those of its start and end."""
         files = _file_state_of(entry)
         earlier_files, compared_rows = self._comparisons.get(name, (None, ()))
         self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))
@@ -285,7 +285,7 @@ class LogFollower:
             if name[0] in ids:
                 continue
             if name in logs and (not rows or offset != old_offsets.offsets[name]):
-                by_offset = {row.offset: row for row in (*rows, *fingerprints_before(logs[name], offset))}
+                by_offset = {row.offset: row for row in (*rows, *find_last_fingerprints(logs[name], offset))}
                 rows = tuple(by_offset[at] for at in sorted(by_offset))[-MAX_FINGERPRINTS:]
                 self._store_comparison(name, rows, logs[name])
             if rows:
@@ -299,7 +299,7 @@ class LogFollower:
         return result, logs_by_partition(DistinctSegments(result, segments))
 
     def _find_end_offset(self, entry: Log, begin: int | None = None) -> int:
-        """Return the end of a partition. Log once for each open transaction that keeps the stream at ``begin``."""
+        """Return a partition's end offset. Log once for each open transaction that keeps the stream at ``begin``."""
         if self.options.isolation != "read_committed":
             return log_end_offset_of(entry)
         state = read_transactions(entry.filesystem, entry.partition)
@@ -320,6 +320,7 @@ class LogFollower:
         return state.last_stable_offset
 
     def _check_log_ends(self, start: Ends, ends: Ends) -> None:
+        """Report each partition that is deleted or ends below the start offset of the micro-batch."""
         for name, offset in sorted(start.items()):
             end = ends.get(name)
             if end is not None and end >= offset:
@@ -352,6 +353,7 @@ def _resolve_start_offset(entry: Log, offset: int) -> int:
 
 
 def _limit_by_bytes(begins: Ends, ends: Ends, max_bytes: int, logs: Logs) -> Ends:
+    """Return the end offsets of a micro-batch of at most ``max_bytes`` bytes, in equal shares for the partitions."""
     waiting = [name for name in ends if ends[name] > begins[name]]
     share = max_bytes // max(len(waiting), 1)
     return {**ends, **{name: _end_by_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
@@ -379,7 +381,7 @@ def _end_by_bytes(entry: Log, begin: int, end: int, max_bytes: int) -> int:
 
 @dataclass(slots=True)
 class _PartitionProgress:
-    """The progress of a reader in a partition.
+    """How far a reader has read a partition.
 
     Attributes:
         topic_id: Id of the topic; empty if its directory does not have one.
@@ -454,6 +456,7 @@ class AppendedRowReader:
                     yield from self._read_new_rows(directory.filesystem, partition)
 
     def _is_selected(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a topic partition has rows to read. Internal topics must be selected by name."""
         is_hidden = not self._topics and topic_partition.topic in INTERNAL_TOPICS
         return (
             is_selected(topic_partition.topic, self._topics)
@@ -462,6 +465,7 @@ class AppendedRowReader:
         )
 
     def _read_new_rows(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a partition that were appended since the last call."""
         progress = self._progress.get(partition.directory)
         if progress is None or not progress.is_same_log(partition):
             progress = self._progress[partition.directory] = _PartitionProgress(
@@ -473,6 +477,7 @@ class AppendedRowReader:
             progress.last_base = segment.base_offset
 
     def _find_first_offset(self, filesystem: FileSystem, partition: Partition) -> int:
+        """Return the offset at which reading of a partition starts."""
         if self._start == LATEST:
             return log_end_offset(filesystem, partition)
         time_ms = time_of_bound(self._start)
@@ -484,6 +489,7 @@ class AppendedRowReader:
     def _read_new_rows_of_segment(
         self, filesystem: FileSystem, topic_partition: TopicPartition, segment: Segment, progress: _PartitionProgress
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a segment after the last batch that was read, and store the progress."""
         start = progress.positions.get(segment.path, 0)
         if segment.size_bytes <= start:
             return

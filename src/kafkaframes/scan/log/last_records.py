@@ -28,7 +28,7 @@ from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.open_segment import open_planned_segment_on
 
 
-def fingerprints_before(entry: Log, end: int) -> tuple[Fingerprint, ...]:
+def find_last_fingerprints(entry: Log, end: int) -> tuple[Fingerprint, ...]:
     """Return fingerprints of the last records before an offset, in offset order.
 
     The result has at most ``MAX_FINGERPRINTS``. It has fewer, or none, if the batches before the offset have no more
@@ -75,6 +75,7 @@ def find_fingerprints(entry: Log, expected_fingerprints: Sequence[Fingerprint]) 
 
 
 def _last_headers(entry: Log, segment: Segment, end: int) -> list[BatchHeader]:
+    """Return the headers of the last batches of a segment before an offset."""
     headers: deque[BatchHeader] = deque(maxlen=MAX_FINGERPRINTS)
     with open_segment(entry.filesystem, segment) as reader:
         for header in reader.walk_headers(reader.find_start_before(max(end - MAX_FINGERPRINTS, segment.base_offset))):

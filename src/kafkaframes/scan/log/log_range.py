@@ -84,12 +84,14 @@ def _logs_of(directories: Iterable[LogDirectory]) -> list[Log]:
 
 
 def _check_names(logs: Iterable[Log], start: Bound, end: Bound) -> None:
+    """Check that a start or end for each partition names exactly the existing partitions."""
     names = {_name(log.partition) for log in logs}
     for setting, limit in (("start", start), ("end", end)):
         expand_bound(setting, limit, names)
 
 
 def _check_losses(logs: Iterable[Log], start: Bound, end: Bound) -> None:
+    """Check for each partition that its replicas have the offsets of the range."""
     copies: dict[Name, list[Log]] = {}
     for log in logs:
         copies.setdefault(_name(log.partition), []).append(log)
@@ -102,6 +104,7 @@ def _name(partition: Partition) -> Name:
 
 
 def _resolve_range(log: Log, start: Bound, end: Bound) -> OffsetRange:
+    """Return the offset range of a log between a start and an end, which may be offsets or times."""
     from kafkaframes.scan.log.resolve import find_times, log_end_offset_of
 
     name = _name(log.partition)

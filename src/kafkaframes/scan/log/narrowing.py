@@ -28,7 +28,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def is_limited(self) -> bool:
-        """Whether offsets can be outside of the range."""
+        """Whether the range excludes any offset."""
         return self != ALL_OFFSETS
 
     @property

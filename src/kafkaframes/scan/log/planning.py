@@ -123,6 +123,7 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
 
 
 def _is_selected(segment: Segment, options: ReadOptions) -> bool:
+    """Return whether the options select a segment's topic partition."""
     if options.partitions is not None and segment.partition not in options.partitions:
         return False
     if options.subscribe is not None:
@@ -148,6 +149,7 @@ def _select_internal_segments(segments: Sequence[Segment], options: ReadOptions)
 
 
 def _check_topics_exist(segments: Sequence[Segment], options: ReadOptions) -> None:
+    """Check that each topic and topic partition in the options exists in the log."""
     result = {(segment.topic, segment.partition) for segment in segments}
     topics = {topic for topic, _ in result}
     for topic in sorted(options.subscribe or ()):

@@ -80,7 +80,7 @@ class SelectedSegments:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """The plan of a read.
+    """The result of planning: the slices that each task reads, with sizes and findings.
 
     Attributes:
         works: Slices of each task.
@@ -129,7 +129,7 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 
 
 def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
-    """Plan the read of discovered logs. Exceptions are those of ``plan_log``."""
+    """Plan the read of logs that are already discovered. Exceptions are those of ``plan_log``."""
     choice = choose_segments(discovery, options, cores=cores)
     parts = choice.parts
     cuts = [plan_part(part, part_options) for part, part_options in parts]
@@ -254,6 +254,7 @@ def plan_slices(
 
 
 def _count_fetched_bytes(part: SegmentSlice, entry: Log) -> int:
+    """Return the number of bytes to fetch for a slice: for a tiered segment, whole stored chunks."""
     filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
         filesystem = filesystem.outer_filesystem(part.segment.path)
@@ -283,6 +284,7 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     ends = resolve_bound("end", options.end, logs, find=find)
 
     def find_bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return the first and the end offset of each log."""
         firsts = {name: entry.partition.log_start_offset for name, entry in logs.items()}
         return firsts, {name: log_end_offset_of(entry) for name, entry in logs.items()}
 
@@ -323,6 +325,7 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
 
 
 def _read_transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
+    """Return the transactions of each log if the read needs them (``isolation=read_committed``)."""
     if options.isolation != "read_committed" or options.table == "segments":
         return {}
     return {name: read_transactions(log.filesystem, log.partition) for name, log in logs.items()}
@@ -331,6 +334,7 @@ def _read_transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition,
 def _describe_open_transactions(
     options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]
 ) -> LogNotes:
+    """Return a finding for each partition in which an open transaction hides records of the range."""
     findings = tuple(finding for state in states.values() for finding in state.findings)
     if not any(state.open for state in states.values()):
         return LogNotes(findings)

@@ -54,7 +54,7 @@ class LogWork:
 
 @dataclass(frozen=True, slots=True)
 class LogSource(ScanSource):
-    """The records of a log.
+    """The scan source that reads the records of logs in directories or files.
 
     Attributes:
         options: Options of the read. The scan has ``columns`` and ``where``.
@@ -113,6 +113,7 @@ class LogSource(ScanSource):
         )
 
     def _slice_of_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:
+        """Return a segment file that is named by itself as a slice."""
         path = to_view_path(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
         if info is None:
@@ -156,6 +157,7 @@ class LogSource(ScanSource):
         return any(self._has_out_of_range_header(part) for work in slices for part in work.slices)
 
     def _has_out_of_range_header(self, planned: SegmentSlice) -> bool:
+        """Return whether a batch header of a slice has a timestamp that microseconds cannot represent."""
         with open_slice(planned, self.options) as slice_reader:
             if slice_reader is None:
                 return False
@@ -173,6 +175,7 @@ class LogSource(ScanSource):
         return False
 
     def _count_slice(self, planned_slice: SegmentSlice, row_filter: RowFilter) -> int | None:
+        """Return the number of rows of a slice by its batch headers; None if they do not determine it."""
         options, gaps = self.options, list[DamagedRange]()
         total = 0
         with open_slice(planned_slice, options) as slice_reader:
@@ -205,6 +208,7 @@ class LogSource(ScanSource):
 
 
 def _may_have_rows(part: SegmentSlice, row_filter: RowFilter) -> bool:
+    """Return whether rows of a slice's topic partition can fulfil the conditions."""
     topic = part.segment.topic
     if not topic:
         return row_filter.topics is None and row_filter.partitions is None

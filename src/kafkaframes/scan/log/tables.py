@@ -88,6 +88,7 @@ class CheckedChunk:
         self.selected_rows: Ints = np.flatnonzero(~outside)
 
     def _decode_chunk(self, chunk: Chunk) -> None:
+        """Decode the records of all batches. Store which batches are readable, and the problems of the others."""
         rows: list[Ints] = [np.empty(0, np.int64)]
         for part in decode.decode_steps(chunk.data, chunk.batches, budget_bytes=self._budget):
             rows.append(part.index.rows)
@@ -156,12 +157,14 @@ def _read_slice(
 
 
 def _to_array(column: Column, checked_chunk: CheckedChunk, part: SegmentSlice) -> pa.Array:
+    """Return a column of the table ``batches`` for the selected batches of a chunk."""
     if column.name in _COLUMN_FUNCTIONS:
         return _COLUMN_FUNCTIONS[column.name](checked_chunk)
     return repeat_origin(part.segment, column, checked_chunk.selected_rows.size)
 
 
 def _create_unread_row(end: ScanEnd, part: SegmentSlice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
+    """Return a row for the bytes after the last valid batch, with the reason why they were not read."""
     end_values = {
         "topic": part.segment.topic,
         "partition": part.segment.partition,
@@ -183,11 +186,13 @@ def _header_flag_getter(bit: int) -> Callable[[CheckedChunk], pa.Array]:
 
 
 def _count_records(checked_chunk: CheckedChunk) -> pa.Array:
+    """Return the number of records of each batch; null before format 2, whose headers have no count."""
     counts = checked_chunk.column("count")
     return pa.array(counts.astype(np.int32), mask=checked_chunk.column("magic") < 2)
 
 
 def _values_or_nulls(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk: CheckedChunk) -> pa.Array:
+    """Return the values of the selected batches as an array; only nulls if ``values`` is None."""
     return (
         pa.nulls(checked_chunk.selected_rows.size, kind)
         if values is None
@@ -238,6 +243,7 @@ def read_segment_work(
 
 
 def _to_segment_row(part: SegmentSlice, options: ReadOptions) -> dict[str, Any]:
+    """Return the row of the table ``segments`` for a segment."""
     segment = part.segment
     row: dict[str, Any] = {
         "topic": segment.topic,
@@ -267,6 +273,7 @@ def _names_of_index_files(stored_files: StoredFiles) -> list[str]:
 
 
 def _read_segment_fields(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict[str, Any]:
+    """Return the fields of a segment's row that are in its batch headers."""
     first = next(iter(reader.walk_headers()), None)
     fields_by_name: dict[str, Any] = {"nextOffset": reader.next_offset}
     if first is not None:
@@ -277,6 +284,7 @@ def _read_segment_fields(reader: SegmentReader, segment: Segment, options: ReadO
 
 
 def _walk_segment(reader: SegmentReader) -> dict[str, Any]:
+    """Return the fields of a segment's row that require all batch headers, such as the number of batches."""
     walk = reader.walk_headers()
     batches, records, magic, codecs, has_counts = 0, 0, -1, set(), True
     for header in walk:
@@ -338,6 +346,7 @@ def read_internal_work(
 
 
 def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage: str) -> pa.RecordBatch:
+    """Return a batch of records of internal topics, with decoded keys and values."""
     internal_records = [
         _decode_internal_record(*row)
         for row in zip(*(batch.column(name).to_pylist() for name in _REQUIRED_COLUMNS), strict=True)
@@ -369,6 +378,7 @@ def _decode_internal_record(
 
 
 def _raise_decode_error(batch: pa.RecordBatch, internal_records: Sequence[InternalRecord]) -> None:
+    """Raise CorruptRecordError for the first record that could not be decoded."""
     for row, entry in enumerate(internal_records):
         if entry.error is not None:
             topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))

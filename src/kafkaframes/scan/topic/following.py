@@ -41,7 +41,9 @@ class TopicListing(NamedTuple):
 
 
 class TopicFollower:
-    """The planner of a stream. Its connections stay open for the lifetime of the query."""
+    """The planner of a stream from live topics: it determines the offsets and the ranges of each micro-batch.
+
+    Its connections stay open for the lifetime of the query."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class TopicFollower:
         return self._lookups.find_latest_offsets(self._lookups.find_partitions())
 
     def list_partitions(self, *, is_expected: bool = False) -> TopicListing:
-        """Return the current metadata.
+        """Return the topics' partitions from current metadata.
 
         Call this method before ``find_end_offsets``, so that all end offsets belong to listed topics.
 
@@ -163,7 +165,7 @@ class TopicFollower:
             return start
         limits = {partition: max(end, begins[partition]) for partition, end in ends.items()}
         if is_limited:
-            limits = self._limit_by_offsets(begins, limits)
+            limits = self._limit_batch(begins, limits)
         return {**{partition: offset for partition, offset in start.items() if partition in ends}, **limits}
 
     def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
@@ -185,6 +187,7 @@ class TopicFollower:
         return ends
 
     def _find_begin_offsets(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:
+        """Return the first offset of each partition in the micro-batch. Report deleted and truncated partitions."""
         fails = self.options.fail_on_data_loss
         earliest = self._lookups.find_earliest_offsets([partition for partition in ends if partition not in start])
         if not is_first and fails:  # without ``fails``, ``plan_batch`` logs the warning
@@ -204,6 +207,7 @@ class TopicFollower:
         return begins | self._lookups.find_earliest_offsets(truncated_partitions)
 
     def _report_lost_starts(self, earliest: Offsets) -> None:
+        """Report each new partition that does not start at offset 0, because its first records were deleted."""
         for partition, first in earliest.items():
             if first > 0:
                 report_loss(describe_lost_start(partition, first), fail=self.options.fail_on_data_loss)
@@ -224,7 +228,8 @@ class TopicFollower:
         self._triggered_at = now
         return False
 
-    def _limit_by_offsets(self, begins: Offsets, limits: Offsets) -> Offsets:
+    def _limit_batch(self, begins: Offsets, limits: Offsets) -> Offsets:
+        """Limit the micro-batch to ``maxOffsetsPerTrigger`` offsets and ``maxBytesPerTrigger`` bytes."""
         options = self.options
         if options.max_offsets_per_trigger is not None:
             limits = limit_offsets(begins, limits, options.max_offsets_per_trigger)

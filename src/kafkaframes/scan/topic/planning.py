@@ -80,7 +80,9 @@ class TopicLookups:
         options = self.options
         if options.assign is not None:
             assigned_partitions = [
-                TopicPartition(topic, partition) for topic, all_ in options.assign.items() for partition in all_
+                TopicPartition(topic, partition)
+                for topic, all_partitions in options.assign.items()
+                for partition in all_partitions
             ]
             existing_partitions = set(self._client.partitions_for(*options.assign))
             missing_partitions = [str(name) for name in assigned_partitions if name not in existing_partitions]
@@ -131,6 +133,7 @@ class TopicLookups:
     def _resolve_offsets(
         self, setting: str, bound: Bound, partitions: Sequence[TopicPartition], *, no_match: str = "latest"
     ) -> Offsets:
+        """Return the offset of a start or end in each partition. Times and names, such as "earliest", are looked up."""
         names = [_name_of(partition) for partition in partitions]
         offsets = resolve_bound(setting, bound, names, find=self._find_offsets_at_times, no_match=no_match)
         by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
@@ -142,6 +145,7 @@ class TopicLookups:
         )
 
     def _find_offsets_at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
+        """Return the first offset at or after the time of each partition; None if no record is that late."""
         answers = self._client.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
         return {
             _name_of(partition): None if answer.offset < 0 else answer.offset for partition, answer in answers.items()
@@ -164,6 +168,7 @@ class TopicLookups:
         }
 
     def _fetch_group_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return a group's committed offsets. Partitions without one have their earliest offset."""
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
             result = consumer.committed(partitions)
         uncommitted_partitions = [partition for partition in partitions if partition not in result]
@@ -295,6 +300,7 @@ def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> 
 
 
 def _report_hidden(lookups: TopicLookups, bounds: Bounds, report: ReportHidden | None) -> None:
+    """Report the records in the range that open transactions hide."""
     if report is not None:
         for hidden in lookups.find_hidden_records(bounds):
             report(hidden)
@@ -323,6 +329,7 @@ def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | Non
 
 
 def _find_bounds(lookups: TopicLookups) -> Bounds:
+    """Return the first and end offset of each selected partition, limited to existing offsets."""
     row_filter, end = lookups.options.row_filter, lookups.options.end
     all_partitions = lookups.find_partitions()
     partitions = [
@@ -339,6 +346,7 @@ def _find_bounds(lookups: TopicLookups) -> Bounds:
 
 
 def _plan_ranges(lookups: TopicLookups, bounds: Bounds) -> list[PartitionRange]:
+    """Return the ranges of the tasks, without offsets that open transactions hide."""
     bounds = lookups.limit_to_stable(bounds)
     starts = {partition: first for partition, (first, _) in bounds.items()}
     return lookups.plan_ranges(starts, {partition: end for partition, (_, end) in bounds.items()})
@@ -383,7 +391,7 @@ def _split_by_offsets(entry: PartitionRange, parts: int) -> list[PartitionRange]
 
 
 def _split_by_bytes(entry: PartitionRange, along: Sequence[tuple[int, float]], parts: int) -> list[PartitionRange]:
-    """Split a range into parts with about equal numbers of bytes.
+    """Split a range into parts with about equal numbers of bytes, by the sizes ``along`` the range.
 
     >>> along = [(10, 900.0), (20, 100.0)]
     >>> [(part.first, part.end) for part in _split_by_bytes(PartitionRange("t", 0, 0, 20), along, 2)]

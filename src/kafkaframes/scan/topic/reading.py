@@ -113,6 +113,7 @@ def _read_batches(
     """Yield columns of the records of a range. All rows of a fetch response are decoded before the first is yielded."""
 
     def decode_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a fetch response as Arrow batches."""
         record_batches: list[pa.RecordBatch] = []
         size = 0
         batches = fetched_batches.read(

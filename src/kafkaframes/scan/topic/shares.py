@@ -45,7 +45,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """A part of a partition. Its first and end offset are resolved later.
+    """A fixed part of one partition for one task. Its open bounds are resolved to offsets when the task runs.
 
     Attributes:
         lower: first offset of the part; None if it is the first part of the partition.

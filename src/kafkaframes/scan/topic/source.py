@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicSource(ScanSource):
-    """The records of live topics."""
+    """The scan source that reads the records of live topics."""
 
     options: TopicOptions
 
@@ -68,6 +68,7 @@ class TopicSource(ScanSource):
         counting = RecordCounter(work.first, work.end, row_filter, control_records=self.options.include_control)
 
         def count_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> list[int | None]:
+            """Return the number of rows in one chunk of fetched batches, as a list."""
             transactions = fetched_batches.transactions
             is_aborted = (
                 transactions.mask_aborted_batches(fetched_batches.batches)

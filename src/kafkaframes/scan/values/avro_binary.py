@@ -48,6 +48,7 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_int(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag varint of at most 32 bits."""
     value, position = read_long(data, position)
     if not MIN_INT32 <= value <= MAX_INT32:
         raise BadValueError(f"{value} is not an int of 32 bits")
@@ -123,6 +124,7 @@ def create_fixed_reader(size: int) -> Read:
     """Return a reader of a fixed number of bytes."""
 
     def read_fixed(data: bytes, position: int) -> tuple[bytes, int]:
+        """Read ``size`` bytes."""
         end = position + size
         if end > len(data):
             raise BadValueError(f"expected {size} bytes of a fixed type, found {len(data) - position}")

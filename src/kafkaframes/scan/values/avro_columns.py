@@ -57,7 +57,7 @@ _TIME_UNIT_TYPES: Final[Mapping[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AvroColumn:
-    """A column or a nested part of a column.
+    """The column for an Avro type, or a nested part of a column.
 
     Attributes:
         form: ``text``, ``scalar``, ``struct``, ``list`` or ``entries`` (of a map).
@@ -98,6 +98,7 @@ def plan_value(schema: AvroType) -> AvroColumn:
 
 
 def _plan_column(schema: AvroType, path: str, within: tuple[AvroType, ...], budget: ColumnBudget) -> AvroColumn:
+    """Return the column of an Avro type. A union of several types becomes JSON text."""
     if schema.kind != UNION:
         return _plan_branch(schema, schema, path, within, budget)
     branches = [branch for branch in schema.branches if branch.kind != NULL]
@@ -118,6 +119,7 @@ def _plan_branch(
     budget: ColumnBudget,
     is_nullable: bool = False,
 ) -> AvroColumn:
+    """Return the column of a type that is not a union, or of the only branch of a union besides null."""
     named_type = next((candidate for candidate in (schema, *reversed(within)) if candidate.name), schema)
     budget.add_column(path, named_type.label, len(within))
     if schema.kind == RECORD:

@@ -125,6 +125,7 @@ def _encode_record(schema: AvroType, value: Json) -> bytes | None:
 
 
 def _encode_field(schema: AvroType, field: AvroField, value: Mapping[str, Json]) -> bytes:
+    """Encode a field of a record, or its default if ``value`` does not contain it."""
     entry = value.get(field.name, field.default)
     if entry is NO_DEFAULT:
         raise BadValueError(f"{schema.label} has no value for {field.name}")

@@ -89,6 +89,7 @@ class ReaderCompiler:
     # ----------------------------------------------------------------------------------------------------- columns
 
     def _create_column_reader(self, writer: AvroType, column: AvroColumn) -> Read:
+        """Return a reader that converts values of the type ``writer`` to a column's values."""
         if column.form == TEXT:
             text = self._text_reader(writer, column.schema)
             return create_converting_reader(text, _null_of_text)
@@ -116,10 +117,11 @@ class ReaderCompiler:
         return _compile(self._texts, (writer, reader), lambda: self._create_text_reader(writer, reader))
 
     def _create_text_reader(self, writer: AvroType, reader: AvroType) -> Read:
+        """Return a reader that converts values of the type ``writer`` to JSON text by the type ``reader``."""
         if writer.kind == UNION:
             return self._create_union_reader(writer, lambda branch: self._text_reader(branch, reader))
         if reader.kind == UNION:
-            index = self._matching_branch(writer, reader)
+            index = self._find_matching_branch(writer, reader)
             return (
                 create_mismatch_reader(writer, reader)
                 if index is None
@@ -154,7 +156,7 @@ class ReaderCompiler:
             )
         return create_scalar_reader(writer, reader, create_text_conversion)
 
-    def _matching_branch(self, writer: AvroType, reader: AvroType) -> int | None:
+    def _find_matching_branch(self, writer: AvroType, reader: AvroType) -> int | None:
         """Return the branch of a reader's union that a type resolves to. The rules have the same order as in Java."""
         structure = None
         for index, branch in enumerate(reader.branches):
@@ -173,7 +175,7 @@ class ReaderCompiler:
         return next((index for index, branch in enumerate(reader.branches) if branch.kind in promotions), None)
 
     def _can_resolve(self, writer: AvroType, reader: AvroType) -> bool:
-        """Return whether a written record has every field of ``reader`` that has no default."""
+        """Return whether a written record has every field of ``reader`` without a default."""
         return all(
             field.default is not NO_DEFAULT or _find_writer_field(writer, field) is not None for field in reader.fields
         )
@@ -181,6 +183,7 @@ class ReaderCompiler:
     # ------------------------------------------------------------------------------------------------------- parts
 
     def _create_union_reader(self, writer: AvroType, read: Callable[[AvroType], Read]) -> Read:
+        """Return a reader that reads a union's branch index, and then the value with that branch's reader."""
         branches = [read(branch) for branch in writer.branches]
         count = len(branches)
 
@@ -234,6 +237,7 @@ class ReaderCompiler:
         return create_record_reader(steps, defaults)
 
     def _create_skipper(self, writer: AvroType) -> Read:
+        """Return a reader that moves past a value without using it."""
         kind = writer.kind
         if kind == UNION:
             return self._create_union_reader(writer, self.get_skipper)
@@ -260,6 +264,7 @@ def _compile(cache: dict[Any, Read | None], key: object, create: Callable[[], Re
     if key in cache:
 
         def read_later(data: bytes, position: int) -> tuple[Any, int]:
+            """Read a value with the reader that was compiled in the meantime."""
             read = cache[key]
             assert read is not None
             return read(data, position)

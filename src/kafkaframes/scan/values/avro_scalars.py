@@ -88,6 +88,7 @@ def create_scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> 
 
 
 def _create_enum_reader(writer: AvroType, reader: AvroType, convert: Convert | None) -> Read:
+    """Return a reader of an enum's symbol, or the reader schema's default for an unknown symbol."""
     if reader.kind != ENUM or not has_same_name(writer, reader):
         return create_mismatch_reader(writer, reader)
     reader_symbols = frozenset(reader.symbols)
@@ -106,6 +107,7 @@ def _create_enum_reader(writer: AvroType, reader: AvroType, convert: Convert | N
 
 
 def _find_promotion(writer: AvroType, reader: AvroType) -> Convert | None:
+    """Return the conversion from a written type to a wider type, such as int to float; None if none is needed."""
     if writer.kind == BYTES and reader.kind == STRING:
         return decode_text
     if reader.kind == FLOAT and writer.kind in (INT, LONG):
@@ -151,6 +153,7 @@ def create_column_conversion(reader: AvroType, unit: TimeUnit | None, scale: int
 
 
 def _create_decimal_conversion(digits: DecimalDigits, scale: int) -> Convert:
+    """Return a conversion of an unscaled number to a decimal with another scale."""
     shift, limit = digits.scale - scale, 10**digits.precision
 
     def convert_decimal(value: bytes) -> Decimal:
@@ -205,6 +208,7 @@ def _float_text(value: float) -> str:
 
 
 def _create_moment_formatter(reader: TimeUnit, unit: TimeUnit) -> Convert:
+    """Return a function that formats a date or timestamp as JSON text."""
     to_text = {"date": format_date, "instant": format_instant, "local": format_local}[reader.dimension]
     nanoseconds = unit.nanoseconds
 

@@ -24,12 +24,12 @@ Json = Any
 
 
 class AvroSchemaError(Exception):
-    """The JSON is not an Avro schema. The message has the position and the reason."""
+    """Raised if JSON is not an Avro schema. The message has the position and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
-    """The unit of a number.
+    """The time unit of a number with a logical type, such as ``timestamp-millis``.
 
     Attributes:
         name: name of the logical type.
@@ -139,6 +139,7 @@ class _SchemaParser:
         self._primitives = {kind: AvroType(kind) for kind in PRIMITIVE_KINDS}
 
     def parse_type(self, schema: Json, namespace: str, depth: int) -> AvroType:
+        """Return the type of a schema or of a nested part of it."""
         if depth > MAX_NESTING:
             raise AvroSchemaError(f"the schema is nested more than {MAX_NESTING} levels deep")
         if isinstance(schema, str):
@@ -162,7 +163,7 @@ class _SchemaParser:
         if not isinstance(kind, str):
             raise AvroSchemaError(f"{_shorten(schema)} has no type")
         if kind in PRIMITIVE_KINDS:
-            return self._logical(AvroType(kind), schema)
+            return self._add_logical_type(AvroType(kind), schema)
         if kind == ARRAY:
             return AvroType(ARRAY, items=self._parse_part(schema, "items", namespace, depth))
         if kind == MAP:
@@ -172,6 +173,7 @@ class _SchemaParser:
         return self._find_named_type(kind, namespace)
 
     def _find_named_type(self, name: str, namespace: str) -> AvroType:
+        """Return the primitive or defined type with a name."""
         if name in self._primitives:
             return self._primitives[name]
         named_type = self._types_by_name.get(_full_name(name, namespace)) or self._types_by_name.get(name)
@@ -180,11 +182,13 @@ class _SchemaParser:
         return named_type
 
     def _parse_part(self, schema: Mapping[str, Json], key: str, namespace: str, depth: int) -> AvroType:
+        """Return the element type of an array (``items``) or the value type of a map (``values``)."""
         if key not in schema:
             raise AvroSchemaError(f"{schema['type']} without {key}")
         return self.parse_type(schema[key], namespace, depth + 1)
 
     def _define_type(self, schema: Mapping[str, Json], kind: str, namespace: str, depth: int) -> AvroType:
+        """Parse a record, enum or fixed type, and store it by its name."""
         short_name = schema.get("name")
         if not isinstance(short_name, str) or not short_name:
             raise AvroSchemaError(f"the {kind} has no name")
@@ -205,7 +209,7 @@ class _SchemaParser:
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise AvroSchemaError(f"fixed {name} has no size")
             result.size = size
-            self._logical(result, schema)
+            self._add_logical_type(result, schema)
         else:
             result.fields = self._parse_fields(schema, name, inner, depth)
         return result
@@ -227,7 +231,7 @@ class _SchemaParser:
             result.append(AvroField(entry["name"], kind, default, _check_text_list(entry, "aliases")))
         return result
 
-    def _logical(self, result: AvroType, schema: Mapping[str, Json]) -> AvroType:
+    def _add_logical_type(self, result: AvroType, schema: Mapping[str, Json]) -> AvroType:
         logical = schema.get("logicalType")
         if logical == "decimal" and result.kind in (BYTES, FIXED):
             result.digits = _parse_decimal_digits(schema, result)
@@ -254,6 +258,7 @@ def _full_name(name: str, namespace: Json) -> str:
 
 
 def _check_text_list(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
+    """Return a list of names in a schema, after a check that it is one."""
     names = schema.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise AvroSchemaError(f"{key} is not a list of names")
@@ -261,5 +266,6 @@ def _check_text_list(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
 
 
 def _shorten(value: Json) -> str:
+    """Return a value as text of at most 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -96,6 +96,7 @@ class AvroDecoder:
         return reader[1]
 
     def _compile_reader(self, writer_schema: Schema | None) -> Read:
+        """Return a compiled reader of a writer schema's values."""
         writer, resolver = self._schema if writer_schema is None else parse_avro_schema(writer_schema), ReaderCompiler()
         if self._schema.kind == RECORD:
             return resolver.create_record_reader(writer, self._schema, self._parts, self._names)

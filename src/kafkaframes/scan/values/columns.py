@@ -156,6 +156,7 @@ def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _add_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> bytes | None:
+    """Return a value with the schema id of a header as its prefix, in the registry's format."""
     prefix = next((header["value"] for header in headers or () if header["key"] == VALUE_SCHEMA_ID_HEADER), None)
     return value if value is None or prefix is None else prefix + value
 
@@ -229,6 +230,7 @@ def _decode_columns(values: pa.Array, decoder: ValueDecoder, reasons: dict[int, 
 
 
 def _decode_row(value: bytes | None, index: int, decoder: ValueDecoder, reasons: dict[int, str]) -> Row | None:
+    """Decode a value. If it is invalid, return None and store the reason."""
     if value is None or index in reasons:
         return None
     try:
@@ -239,6 +241,7 @@ def _decode_row(value: bytes | None, index: int, decoder: ValueDecoder, reasons:
 
 
 def _fit_row(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
+    """Return a row if its values fit into the column types. Otherwise return None and store the reason."""
     for field in fields:
         try:
             _build_column([row], field)
@@ -249,5 +252,6 @@ def _fit_row(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int
 
 
 def _build_column(rows: Sequence[Row | None], field: pa.Field) -> pa.Array:
+    """Return the values of a field in all rows as an array."""
     name = field.name
     return pa.array([None if row is None else row.get(name) for row in rows], field.type)

@@ -112,15 +112,16 @@ class _PrefixParser:
         return self._parsed_schemas[number], payload
 
     def _find_avro_schema(self, number: int | str) -> Any:
+        """Return the Avro schema with an id, from the registry or from the given schemas."""
         if self._registry is None:
             return _parse_avro_text(_find_schema(self._decoding, number).decode("utf-8", "replace"))
         return inline_avro_schema(_fetch_schema_by_id(self._registry, number, registries.AVRO))
 
-    def parse_protobuf_prefix(self, value: bytes, requested: str) -> bytes:
+    def parse_protobuf_prefix(self, value: bytes, requested_message: str) -> bytes:
         """Return the bytes of a message.
 
         Raises:
-            BadValueError: The message is not of the type ``requested``.
+            BadValueError: The message is not of the type ``requested_message``.
         """
         if not self._decoding.has_prefix:
             return value
@@ -129,17 +130,19 @@ class _PrefixParser:
         name = self._parsed_schemas.get((number, indexes))
         if name is None:
             name = self._parsed_schemas[number, indexes] = find_message_name(self._find_protobuf_files(number), indexes)
-        if name != requested:
-            raise BadValueError(f"the value is a message {name}; the table reads messages {requested}")
+        if name != requested_message:
+            raise BadValueError(f"the value is a message {name}; the table reads messages {requested_message}")
         return payload
 
     def _find_protobuf_files(self, number: int | str) -> list[bytes]:
+        """Return the Protobuf files of the schema with an id, from the registry or from the given schemas."""
         if self._registry is None:
             return files_of_set(_find_schema(self._decoding, number))
         return _files_of_registered(_fetch_schema_by_id(self._registry, number, registries.PROTOBUF))
 
 
 def _fetch_schema_by_id(registry: SchemaRegistry, number: int | str, kind: str) -> RegisteredSchema:
+    """Return a schema from the registry, after a check that it has the expected kind."""
     result = registry.fetch_by_id(number)
     if result.kind != kind:
         raise BadValueError(f"schema {number} is {result.kind}; expected {kind}")
@@ -147,6 +150,7 @@ def _fetch_schema_by_id(registry: SchemaRegistry, number: int | str, kind: str) 
 
 
 def _find_schema(decoding: DecodingOptions, number: int | str) -> bytes:
+    """Return the schema with an id from the schemas that the caller gave."""
     result = decoding.by_id.get(number) if isinstance(number, int) else None
     if result is None:
         raise BadValueError(f"schema {number} is not one of the given schemas")
@@ -154,6 +158,7 @@ def _find_schema(decoding: DecodingOptions, number: int | str) -> bytes:
 
 
 def _parse_avro_text(text: str) -> Any:
+    """Return an Avro schema as parsed JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

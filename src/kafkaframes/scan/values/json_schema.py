@@ -17,13 +17,13 @@ from kafkaframes.scan.values.columns import ColumnBudget
 OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN, NULL = (
     "object", "array", "number", "integer", "string", "boolean", "null",
 )  # fmt: skip
-MIXED_KIND: Final = ""  # kind of a part without a single type
+MIXED_KIND: Final = ""  # the part has several types or any type
 _MAX_REFERENCES: Final = 50  # consecutive references
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """The column type of a part of a JSON Schema.
+    """The column type that represents a JSON Schema, or a part of one.
 
     Attributes:
         kind: JSON type; empty for JSON text.
@@ -57,7 +57,7 @@ def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> Column
 
 
 class _SchemaSimplifier:
-    """Simplifies one schema.
+    """Converts a JSON Schema to a ``ColumnSchema``.
 
     The argument ``root`` is the document of a part, to which its references are relative. ``within`` has the ids of the
     parts that contain it.
@@ -70,6 +70,7 @@ class _SchemaSimplifier:
         self._combinations: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
+        """Return the column type of a part at ``path``. A recursive part becomes JSON text."""
         schema, root = self._resolve_schema(schema, root)
         if id(schema) in within:
             return _MIXED_KIND_SCHEMA
@@ -154,6 +155,7 @@ def _item(schema: Any, step: str) -> Any:
 
 
 def _find_anchor(root: Any, name: str) -> Any:
+    """Return the definition with this anchor; None if it does not exist."""
     definitions = {**(root.get("$defs") or {}), **(root.get("definitions") or {})} if isinstance(root, dict) else {}
     return next(
         (

@@ -85,6 +85,7 @@ class JsonDecoder:
             raise BadValueError("not JSON: nested too deeply") from None
 
     def _to_row(self, document: Any) -> Row:
+        """Return the columns of a parsed value. Fields that are not in the schema go to ``other_fields``."""
         extras: Extras = {}
         if not self._is_object:
             row = {WHOLE_VALUE_COLUMN: self._readers[WHOLE_VALUE_COLUMN][1](document, "$", extras)}
@@ -152,6 +153,7 @@ def _is_plain(plan: ColumnSchema) -> bool:
 
 
 def _plan_column(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
+    """Return the Arrow type of a column, and the function that reads its value from parsed JSON."""
     if plan.kind in _SCALAR_TYPES:
         return _SCALAR_TYPES[plan.kind]
     if plan.kind == ARRAY and plan.items is not None:
@@ -166,6 +168,8 @@ def _fields_planned(plan: ColumnSchema) -> dict[str, tuple[pa.DataType, Reader]]
 
 
 def _create_array_reader(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
+    """Return the Arrow type of an array, and a function that reads one from parsed JSON."""
+
     def read_array(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
@@ -177,6 +181,7 @@ def _create_array_reader(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, 
 
 
 def _create_object_reader(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
+    """Return the Arrow type of an object, and a function that reads one from parsed JSON."""
     names = column_names(readers, reserved_names=())
 
     def read_object(value: Any, path: str, extras: Extras) -> Any:
@@ -192,6 +197,7 @@ def _create_object_reader(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> 
 def _read_fields(
     value: dict[str, Any], readers: Mapping[str, tuple[pa.DataType, Reader]], path: str, extras: Extras
 ) -> dict[str, Any]:
+    """Return the fields of an object that are in the schema, and add the others to ``extras``."""
     result = {}
     for name, entry in value.items():
         reader = readers.get(name)
@@ -235,11 +241,13 @@ _ENCODE_ESCAPED: Final = json.JSONEncoder().encode
 _ENCODE_UNESCAPED: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _create_scalar_reader(type_name: str, test: Callable[[Any], Any]) -> Reader:
+def _create_scalar_reader(type_name: str, convert: Callable[[Any], Any]) -> Reader:
+    """Return a function that reads a scalar from parsed JSON. ``test`` returns None for a value of another type."""
+
     def read_scalar(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
-        result = test(value)
+        result = convert(value)
         if result is None:
             raise _wrong(value, path, type_name)
         return result
@@ -280,6 +288,7 @@ def _wrong(value: Any, path: str, type_name: str) -> BadValueError:
 
 
 def _name_type(value: Any) -> str:
+    """Return the JSON type of a value, for error messages."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, WrittenNumber) and not math.isfinite(value):
@@ -319,6 +328,7 @@ _MIXED_SCHEMA: Final[dict[str, Any]] = {}  # schema of a field with several type
 
 
 def _infer_schema_of(value: Any, depth: int) -> dict[str, Any]:
+    """Return a JSON Schema that one value matches."""
     if value is None:
         return _NULL_SCHEMA
     if depth > MAX_NESTING_DEPTH:
@@ -367,7 +377,7 @@ def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, An
     return _MIXED_SCHEMA
 
 
-VALUE_KEY: Final = "v"
+VALUE_KEY: Final = "v"  # key of the object in which Arrow's JSON parser gets each value
 _OPENED, _CLOSED, _NULL, _NOTHING = string_array([f'{{"{VALUE_KEY}":', "}\n", "null", ""])
 
 
@@ -397,6 +407,7 @@ def parse_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_
 
 
 def _parse_with_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
+    """Parse JSON values with Arrow's parser; None if it cannot parse all of them."""
     texts = pc.fill_null(values.cast(pa.string()), _NULL)  # the cast rejects invalid UTF-8
     rows = pc.binary_join_element_wise(_OPENED, texts, _CLOSED, _NOTHING)
     data = rows.buffers()[2]

@@ -192,6 +192,7 @@ class _MessagePlanner:
         return self._plan_struct(descriptor, path, within)
 
     def _plan_struct(self, descriptor: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+        """Return the struct type of a message, and a function that reads its fields."""
         if not descriptor.fields:
             return pa.bool_(), lambda message: True  # a message without fields: only its presence matters
         inner = (*within, descriptor.full_name)

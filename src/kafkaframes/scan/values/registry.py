@@ -28,7 +28,7 @@ _MAX_VARINT_BITS: Final = 35
 
 
 class BadValueError(Exception):
-    """A value does not match its schema. The message becomes the reason in the dead letter table."""
+    """Raised if a value does not match its schema. The message becomes the reason in the dead letter table."""
 
 
 def split_prefix(value: bytes) -> tuple[int | str, bytes]:
@@ -171,6 +171,7 @@ class SchemaRegistry:
         return self._fetch_references(answer)
 
     def _fetch_references(self, answer: dict[str, Any]) -> RegisteredSchema:
+        """Return the schema of a response, with all schemas that it references."""
         text = answer.get("schema")
         if not isinstance(text, str):
             raise NetworkError(f"{self._url}: the response has no schema")
@@ -212,9 +213,10 @@ class SchemaRegistry:
             raise NetworkError(f"{self._url}: no response from the schema registry: {reason}") from None
         if len(body) > _MAX_RESPONSE_BYTES:
             raise NetworkError(f"{self._url}: the response has more than {_MAX_RESPONSE_BYTES} bytes")
-        return self._object(body)
+        return self._parse_json_object(body)
 
-    def _object(self, body: bytes) -> dict[str, Any]:
+    def _parse_json_object(self, body: bytes) -> dict[str, Any]:
+        """Return the JSON object in a response body. Raise NetworkError for any other body."""
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
