@@ -20,7 +20,6 @@ from tests.soak.mutation import Mutation, apply_mutation, build_mutant, first_fa
 from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
 
 CLASSIC, CONSUMER, MACHINE, POSITIONS = classic_member, consumer_member, consumer_machine, positions
-USERS = (positions, classic_member, consumer_member, consumer_machine, consumer_schedules, consumer_cases)
 MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "joins before on_revoke has returned": (
         CLASSIC,
@@ -367,7 +366,7 @@ def mutant(name: str) -> ModuleType:
 
 def first_wrong(name: str, schedules: int) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
-    with apply_mutation(name, Mutation(*MUTANTS[name]), USERS):
+    with apply_mutation(name, Mutation(*MUTANTS[name])):
         return first_failure(
             chain(
                 consumer_cases.CASES.items(),

@@ -1,4 +1,4 @@
-"""Build a module with one text replaced, use it in other modules for a while, and report the mutants that survive."""
+"""Replace one text of a module for a while, and report the mutants that survive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
 
@@ -25,37 +25,73 @@ def build_mutant(name: str, mutation: Mutation) -> ModuleType:
     text = Path(module.__file__ or "").read_text(encoding="utf-8")
     assert text.count(before) == 1, f"{name}: {before!r} occurs {text.count(before)} times in {module.__name__}"
     result = ModuleType(f"{module.__name__}_mutant")
-    sys.modules[result.__name__] = result
-    exec(compile(text.replace(before, after), name, "exec"), result.__dict__)
+    sys.modules[result.__name__] = result  # dataclasses look their module up
+    try:
+        exec(compile(text.replace(before, after), name, "exec"), result.__dict__)
+    finally:
+        del sys.modules[result.__name__]
     return result
 
 
 @contextmanager
-def apply_mutation(name: str, mutation: Mutation, users: Sequence[ModuleType]) -> Iterator[None]:
-    """Replace the classes and functions of a module in the modules that import them from it."""
-    saved_names = {user: dict(vars(user)) for user in users}
-    broken_module, module_name = build_mutant(name, mutation), mutation.module.__name__
-    public = {
-        key: value
-        for key, value in vars(broken_module).items()
-        if getattr(value, "__module__", "") == broken_module.__name__
+def apply_mutation(name: str, mutation: Mutation) -> Iterator[None]:
+    """Replace the code of the functions that a mutation changes.
+
+    The functions and classes stay the same objects, so the change reaches every reference to them, such as the default
+    factory of a dataclass field.
+    """
+    functions = dict(_functions_of(mutation.module))
+    changed_codes = {
+        functions[key]: function.__code__
+        for key, function in _functions_of(build_mutant(name, mutation))
+        if _describe_code(function.__code__) != _describe_code(functions[key].__code__)
     }
-    for user in users:
-        for key, value in public.items():
-            if getattr(vars(user).get(key), "__module__", None) == module_name:
-                setattr(user, key, value)
+    assert changed_codes, f"{name}: the replacement changes no function of {mutation.module.__name__}"
+    original_codes = {function: function.__code__ for function in changed_codes}
     try:
+        for function, code in changed_codes.items():
+            function.__code__ = code
         yield
     finally:
-        for user, names in saved_names.items():
-            vars(user).update(names)
+        for function, code in original_codes.items():
+            function.__code__ = code
+
+
+def _functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
+    """Yield the functions that a module defines, also those of its classes, with their qualified names."""
+    pending: list[object] = list(vars(module).values())
+    while pending:
+        value = pending.pop()
+        if isinstance(value, type):
+            pending += vars(value).values() if value.__module__ == module.__name__ else ()
+        elif isinstance(value, property):
+            pending += (value.fget, value.fset)
+        elif isinstance(value, (classmethod, staticmethod)):
+            pending.append(value.__func__)
+        elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
+            if hasattr(value, "__wrapped__"):
+                pending.append(value.__wrapped__)
+            else:
+                yield value.__qualname__, value
+
+
+def _describe_code(code: CodeType) -> tuple[object, ...]:
+    """Return what a code object does, without its line numbers."""
+    constants = [_describe_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, tuple(constants)
 
 
 def first_failure(checks: Iterable[tuple[str, Callable[[], object]]]) -> str | None:
-    """Return the name and the error of the first failed check, or None."""
+    """Return the name and the error of the first failed check, or None.
+
+    Raises:
+        NameError: the mutant uses an unknown name, so its failures say nothing about the checks.
+    """
     for name, check in checks:
         try:
             check()
+        except NameError:
+            raise
         except Exception as error:  # any error of a broken module
             return f"{name}: {type(error).__name__} {error}"[:160]
     return None

@@ -250,7 +250,7 @@ def mutant(name: str) -> ModuleType:
 
 def first_wrong(name: str, schedules: int) -> str | None:
     """Return the error of the first script or schedule that fails; None if all pass."""
-    with apply_mutation(name, Mutation(sequencing, *MUTANTS[name]), (producer_schedules,)):
+    with apply_mutation(name, Mutation(sequencing, *MUTANTS[name])):
         return first_failure(
             chain(
                 ((script.__name__, script) for script in producer_schedules.SCRIPTS),

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from kafkaframes.broker.state.internal import build_batch
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
-from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import ShareMachine
+from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import (
     AcquiredRecords,
     ShareAcknowledge,
@@ -31,9 +33,11 @@ from kafkaframes.errors import (
     CorruptRecordError,
     ErrorCode,
     NetworkError,
+    OptionError,
     UnsupportedFormatError,
     broker_error,
 )
+from kafkaframes.protocol.messages import message
 
 TOPIC_ID = UUID(int=7)
 ONE, TWO = PartitionId(TOPIC_ID, 0), PartitionId(TOPIC_ID, 1)
@@ -427,6 +431,195 @@ def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
     join(machine, [TWO], 1.0)
     machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     assert [entry.partition for entry in machine.take_records()] == [TopicPartition("t", 0)]
+
+
+def check_that_a_late_response_changes_nothing() -> None:
+    """The request has failed, so its session is lost and the broker has released the records."""
+    machine = reader_of()
+    machine.begin_poll(1.0)
+    (lost_fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
+    machine.process_failure(lost_fetch, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "fetch"), 1.0)
+    (next_fetch,) = requests_of_kind(machine, ShareFetch, 1.0)
+    assert next_fetch.epoch == 0
+    machine.process_response(lost_fetch, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_failure(lost_fetch, NetworkError("lost"), 2.0)
+    assert not machine.has_records
+    assert not machine.next_requests(2.0)  # a node has one request in flight
+    machine.process_response(next_fetch, ShareFetchResponse({ONE: row_of([1])}, LOCK_S), 3.0)
+    assert [list(entry.offsets) for entry in machine.take_records()] == [[1]]
+
+
+def check_that_acknowledgements_of_a_lost_session_fail_and_are_not_sent() -> None:
+    """The broker has released the records, so the next session must not acknowledge them."""
+    machine = reader_of(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: row_of([0, 1, 2])}, 1.0)
+    machine.acknowledge([("t", 0, 0)], ACCEPT)
+    machine.commit()
+    (request,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
+    assert (request.epoch, request.acknowledgements) == (1, {ONE: {0: ACCEPT}})
+    machine.acknowledge([("t", 0, 1)], ACCEPT)
+    machine.process_failure(request, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
+    machine.acknowledge([("t", 0, 2)], ACCEPT)
+    results = machine.take_results()
+    assert [result.offsets for result in results] == [{TopicPartition("t", 0): [number]} for number in range(3)]
+    assert all(isinstance(result.error, BrokerError) for result in results)
+    assert error_of(machine.commit().require_success) is BrokerError
+    machine.begin_poll(3.0)
+    (first,) = requests_of_kind(machine, ShareFetch, 3.0)
+    assert (first.epoch, first.added_partitions, first.acknowledgements) == (0, [ONE], {})
+
+
+def check_that_each_request_of_a_session_has_the_next_epoch() -> None:
+    """The broker rejects a request with another epoch."""
+    machine = reader_of()
+    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine.commit()
+    assert answer_acknowledge(machine, None, 2.0).epoch == 1
+    machine.begin_poll(3.0)
+    (request,) = requests_of_kind(machine, ShareFetch, 3.0)
+    assert (request.epoch, request.added_partitions) == (2, [])
+
+
+def check_that_the_end_sends_pending_acknowledgements() -> None:
+    """Otherwise records that the caller has accepted are delivered again."""
+    machine = reader_of()
+    deliver(machine, {ONE: row_of([0, 1])}, 1.0)
+    machine.acknowledge([("t", 0, 0)], ACCEPT)
+    machine.begin_end()
+    (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
+    assert (final.epoch, final.acknowledgements) == (-1, {ONE: {0: ACCEPT}})
+    machine.process_response(final, ShareAcknowledgeResponse({ONE: None}), 2.0)
+    assert [result.error for result in machine.take_results()] == [None]
+
+
+def check_that_records_of_other_topics_are_released() -> None:
+    """The subscription changes while a fetch is in flight, or while records are buffered."""
+    for is_buffered in (False, True):
+        machine = reader_of()
+        machine.begin_poll(1.0)
+        (request,) = requests_of_kind(machine, ShareFetch, 1.0)
+        machine.end_poll(1.0)
+        response = ShareFetchResponse({ONE: row_of([0])}, LOCK_S)
+        if is_buffered:
+            machine.process_response(request, response, 1.0)
+            machine.subscribe(("u",), 1.0)
+        else:
+            machine.subscribe(("u",), 1.0)
+            machine.process_response(request, response, 1.0)
+        assert not machine.has_records
+        (release,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
+        assert release.acknowledgements == {ONE: {0: RELEASE}}
+
+
+def check_that_a_leader_that_has_moved_is_looked_up() -> None:
+    """The error of a partition is an answer of a former leader."""
+    machine = reader_of()
+    error = broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "fetch")
+    fetch(machine, {ONE: ShareFetchRow(error=error)}, 1.0)
+    (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
+    assert request.topics == {"t"}
+    assert machine.take_error() is None
+
+
+def check_that_a_failed_metadata_request_is_repeated() -> None:
+    """Without a leader nothing can be fetched."""
+    machine = machine_of()
+    machine._cluster.topics.clear()
+    join(machine, [ONE])
+    (request,) = requests_of_kind(machine, FetchMetadata, 1.0)
+    machine.process_failure(request, NetworkError("lost"), 1.0)
+    assert not machine.next_requests(1.0)
+    assert machine.next_time(1.0) == 1.1
+    assert requests_of_kind(machine, FetchMetadata, 1.1)
+
+
+def check_that_polls_raise_errors_that_retries_cannot_mend() -> None:
+    """The error is that of a partition in a response, or that of a heartbeat."""
+    machine = reader_of()
+    error = broker_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "fetch")
+    fetch(machine, {ONE: ShareFetchRow(error=error)}, 1.0)
+    assert machine.take_error() is error
+    machine = machine_of()
+    (request,) = requests_of_kind(machine, ShareHeartbeat, 0.0)
+    error = broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "heartbeat")
+    machine.process_failure(request, error, 0.0)
+    assert machine.take_error() is error
+
+
+def check_that_acknowledgements_of_a_partition_that_has_moved_have_results() -> None:
+    """The group assigns the partition to another member before the acknowledgements are sent."""
+    machine = reader_of()
+    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine.acknowledge([("t", 0, 0)], ACCEPT)
+    machine.member.send_heartbeat_soon(1.0)
+    join(machine, [TWO], 1.0)
+    commit = machine.commit()
+    answer_acknowledge(machine, None, 2.0)
+    assert [result.offsets for result in machine.take_results()] == [{TopicPartition("t", 0): [0]}]
+    assert commit.results == {TopicPartition("t", 0): None}
+
+
+def check_that_a_poll_needs_a_subscription_and_acknowledgements() -> None:
+    """Otherwise a poll would wait without a member, or would leave records without an acknowledgement."""
+    machine = reader_of(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: row_of([0])}, 1.0)
+    assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
+    machine.begin_end()
+    assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
+
+
+def check_that_a_member_that_is_removed_joins_again() -> None:
+    """Its epoch is unknown to the coordinator."""
+    machine = reader_of()
+    machine.member.send_heartbeat_soon(1.0)
+    (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
+    assert (request.epoch, request.topics) == (1, None)
+    machine.process_failure(request, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 1.0)
+    assert machine.take_error() is None
+    (again,) = requests_of_kind(machine, ShareHeartbeat, 1.1)
+    assert (again.epoch, again.topics, machine.assignment) == (0, ("t",), {})
+
+
+def check_that_a_new_subscription_is_sent() -> None:
+    """The coordinator would go on to assign the former topics."""
+    machine = reader_of()
+    machine.subscribe(("t", "u"), 1.0)
+    (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
+    assert (request.epoch, request.topics) == (1, ("t", "u"))
+
+
+def check_that_requests_name_removed_partitions_and_each_acknowledgement() -> None:
+    """The node would go on to acquire records of a partition that it is not told to forget."""
+    settings = machine_of()._settings
+    messages = ShareMessages(settings, "m", lambda partition_id: TopicPartition("t", partition_id.partition))
+    kinds = {0: ACCEPT, 1: REJECT, 2: REJECT, 4: RELEASE, 5: RELEASE}
+    body = messages.to_fetch_body(ShareFetch(Node(1, "a", 1), 3, [], [TWO], {ONE: kinds}), 2)
+    assert [(topic.topic_id, topic.partitions) for topic in body.forgotten_topics_data] == [(TOPIC_ID, [1])]
+    (row,) = body.topics[0].partitions
+    batches = [
+        (entry.first_offset, entry.last_offset, entry.acknowledge_types) for entry in row.acknowledgement_batches
+    ]
+    assert batches == [(0, 2, [ACCEPT, REJECT, REJECT]), (4, 5, [RELEASE])]
+
+
+def check_that_a_response_is_read_with_its_errors_and_without_records_of_others() -> None:
+    """A batch has five records, of which this member has acquired two."""
+    messages = ShareMessages(machine_of()._settings, "m", lambda partition_id: TopicPartition("t", 0))
+    cls = message("ShareFetchResponse")
+    row = cls.PartitionData(
+        partition_index=0,
+        acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE,
+        records=bytes(build_batch([(None, b"v%d" % number) for number in range(5)], timestamp_ms=1)),
+        acquired_records=[cls.AcquiredRecords(first_offset=1, last_offset=2, delivery_count=3)],
+    )
+    response = cls(responses=[cls.ShareFetchableTopicResponse(topic_id=TOPIC_ID, partitions=[row])])
+    result = messages.read_fetch(ShareFetch(Node(1, "a", 1), 3, [], [], {ONE: {0: ACCEPT}}), response).rows[ONE]
+    assert isinstance(result.acknowledge_error, BrokerError)
+    assert result.acknowledge_error.code is ErrorCode.INVALID_RECORD_STATE
+    assert result.deliveries == {1: 3, 2: 3}
+    (records,) = result.batches
+    assert records.offsets == [1, 2]
+    assert records.batch.column("value").to_pylist() == [b"v1", b"v2"]
 
 
 CASES: dict[str, Callable[[], None]] = {
