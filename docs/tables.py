@@ -219,7 +219,7 @@ def addresses_table() -> str:
     """One row for each API whose answers hold addresses of brokers, which the recorder replaces."""
     table, body = BrokerAddresses(), []
     for api in catalog.list_apis():
-        answers = [table.find_answer(api.key, version) for version in api.versions]
+        answers = [table.find_response_addresses(api.key, version) for version in api.versions]
         held = [answer for answer in answers if answer is not None and answer.paths]
         if held:
             path = ".".join(held[-1].paths[0])

@@ -95,7 +95,7 @@ __all__ = [
     "verify_log",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "broker": ("Broker",),
     "client": ("Admin", "Consumer", "Producer"),
     "errors": ("KafkaframesError",),
@@ -136,4 +136,4 @@ _SUBMODULES = (
 
 set_writer_module("kafkaframes.jobs.scans")  # Scan.export and Scan.write_table
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES, _SUBMODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE, _SUBMODULES)

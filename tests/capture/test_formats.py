@@ -8,7 +8,7 @@ import struct
 import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, Tape, streams
 
-from kafkaframes.capture.container import LINK_TYPES, OTHER_LINK_TYPES
+from kafkaframes.capture.container import LINK_TYPES, UNSUPPORTED_LINK_TYPES
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.errors import DecodeError
 
@@ -97,12 +97,12 @@ def test_every_supported_link_layer_is_tested():
     assert HEADS.keys() | {229} == LINK_TYPES.keys()  # 229: IPv6 only, like 228
 
 
-@pytest.mark.parametrize("link", [*OTHER_LINK_TYPES, 7777])
+@pytest.mark.parametrize("link", [*UNSUPPORTED_LINK_TYPES, 7777])
 def test_other_link_layers_are_rejected_by_name(link, tmp_path):
     calls, (reason,) = calls_of(pcap(PACKETS, link), tmp_path)
     assert calls == []
     assert f"link type {link}" in reason
-    assert OTHER_LINK_TYPES.get(link, "") in reason
+    assert UNSUPPORTED_LINK_TYPES.get(link, "") in reason
 
 
 @pytest.mark.parametrize("cut_at", range(0, 60, 7))

@@ -10,7 +10,7 @@ from tests.capture.steps import copies_of, lines_of
 
 from kafkaframes.capture import container, packets
 from kafkaframes.capture.container import file_header
-from kafkaframes.capture.packets import MAX_PROBLEMS, PacketReader
+from kafkaframes.capture.packets import MAX_DAMAGE_ENTRIES, PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
 
@@ -119,9 +119,9 @@ def test_unsupported_links_are_reported_for_every_section(tmp_path):
 
 def test_the_list_of_damage_is_bounded(tmp_path):
     empty = struct.pack("<III", 5, 12, 12)
-    path = write_capture_file(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_PROBLEMS))
+    path = write_capture_file(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_DAMAGE_ENTRIES))
     problems = windows(path).unread
-    assert len(problems) == MAX_PROBLEMS
+    assert len(problems) == MAX_DAMAGE_ENTRIES
     assert problems[-1].reason == "further damage, which is not listed"
 
 

@@ -318,7 +318,7 @@ def test_responses_are_forwarded_in_pieces_of_any_size(step):
 
 def test_only_addresses_change():
     body = message("FindCoordinatorResponse")(host="kafka-1", port=9092, node_id=3)
-    answer = BrokerAddresses().find_answer(10, 2)
+    answer = BrokerAddresses().find_response_addresses(10, 2)
     local_response = replace_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
     assert decode_response(local_response, 10, 2).body == body.replace(host="here", port=1)
     error_response = message("FindCoordinatorResponse")(
@@ -397,7 +397,9 @@ def test_no_response_contains_a_broker_address(api):
             assert passed_on == frame_of(response)
         else:
             assert HOST.encode() not in passed_on
-            assert (HOST.encode() in response) == (BrokerAddresses().find_answer(api.key, version).paths != ())
+            assert (HOST.encode() in response) == (
+                BrokerAddresses().find_response_addresses(api.key, version).paths != ()
+            )
 
 
 def kip_636_metadata():

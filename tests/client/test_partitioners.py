@@ -299,7 +299,7 @@ def test_rows_of_a_producer_that_is_closed_in_the_meantime_end_in_a_network_erro
     accumulator.close()
     accumulator.update_topic("t")
     with pytest.raises(NetworkError, match="closed before the record was sent"):
-        accumulator.sticky_partitions("t", 2)
+        accumulator.choose_sticky_partitions("t", 2)
 
 
 def test_partitions_without_a_leader_get_no_records_without_a_key():

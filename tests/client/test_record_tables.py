@@ -28,7 +28,7 @@ def row_partitioner(count: int, batch_bytes: int) -> RowPartitioner:
     metadata = cluster(count)
     accumulator = Accumulator(ProducerSettings(bootstrap_servers="a:1"), metadata, wake=lambda: None)
     accumulator.update_topic("t")
-    return RowPartitioner(DEFAULT_PARTITIONER, metadata, accumulator.sticky_partitions, batch_bytes)
+    return RowPartitioner(DEFAULT_PARTITIONER, metadata, accumulator.choose_sticky_partitions, batch_bytes)
 
 
 @given(st.integers(1, 7), st.lists(st.tuples(KEYS, st.none() | st.integers(0, 0)), max_size=50), st.integers(1, 400))

@@ -220,7 +220,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "current = [state for state in states if state.version == versions[state.partition]]",
         "current = states",
     ),
-    "a seek keeps its version": (POSITIONS, "        self.version = _NEXT_STATE_VERSION()\n", ""),
+    "a seek keeps its version": (POSITIONS, "        self.version = _next_state_version()\n", ""),
     "a seek keeps buffered records": (
         POSITIONS,
         "        for entry in self.buffer:\n            entry.stop()\n        self.buffer.clear()\n",
@@ -280,7 +280,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "            state.move_position("
         "PartitionStep.VALIDATE if epoch >= 0 else PartitionStep.FETCH, offset, epoch)\n",
         "            state.step = PartitionStep.VALIDATE if epoch >= 0 else PartitionStep.FETCH\n"
-        "            state.version = _NEXT_STATE_VERSION()\n"
+        "            state.version = _next_state_version()\n"
         "            state.offset, state.epoch = offset, epoch\n",
     ),
     "records of an earlier leader are returned after a seek": (

@@ -39,7 +39,7 @@ MUTANTS = {
     ),
     "new ones behind what goes again": (" or distance >= _MAX_REMEMBERED_BATCHES", ""),
     "what goes again stands last": (
-        "self.waiting.insert(bisect_left(self.waiting, batch.order, key=_GET_ORDER), batch)",
+        "self.waiting.insert(bisect_left(self.waiting, batch.order, key=_get_order), batch)",
         "self.waiting.append(batch)",
     ),
     "what goes again is not noted": ("        self.must_retry = True\n", ""),
@@ -199,8 +199,8 @@ MUTANTS = {
         "(batch.assigned_stamp.base_sequence, sequence_count)",
         "(batch.assigned_stamp.base_sequence, batch.count - sequence_count - part.count)",
     ),
-    "parts stand last": ("index = bisect_left(self.waiting, batch.order, key=_GET_ORDER)", "index = len(self.waiting)"),
-    "parts stand first": ("index = bisect_left(self.waiting, batch.order, key=_GET_ORDER)", "index = 0"),
+    "parts stand last": ("index = bisect_left(self.waiting, batch.order, key=_get_order)", "index = len(self.waiting)"),
+    "parts stand first": ("index = bisect_left(self.waiting, batch.order, key=_get_order)", "index = 0"),
     "what comes after parts does not move up": (
         "later.order += shift if later.order > batch.order else 0",
         "later.order += 0",

@@ -20,11 +20,11 @@ __all__ = [
     "UnreadData",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "coverage": ("Coverage", "UnreadData"),
     "recording": ("Recording",),
     "redaction": ("RedactionResult",),
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

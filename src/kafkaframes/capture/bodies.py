@@ -57,7 +57,7 @@ class MessageKind(NamedTuple):
 
     @property
     def plan(self) -> MessagePlan:
-        """The decoding plan of a frame, header and body. Raises ``OptionError`` if there is no such message."""
+        """The plan to decode a frame with header and body. Raises ``OptionError`` if there is no such message."""
         return find_frame_plan(*self)
 
     @property
@@ -78,11 +78,11 @@ class MessageKind(NamedTuple):
         return (self.api_key, self.direction) in APIS_WITH_RECORDS
 
     @property
-    def records_shown(self) -> str:
+    def records_format(self) -> str:
         """The JSON representation of records: ``size`` or ``empty``."""
         return "size" if (self.api_key, self.direction) in _APIS_WITH_RECORD_SIZES else "empty"
 
-    def columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
+    def decode_columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
         """Decode frames to an array of headers and bodies."""
         read = decode_request_columns if self.direction == REQUEST else decode_response_columns
         return read(frames, self.api_key, self.api_version, apis=self.apis)
@@ -162,7 +162,7 @@ def _decode_columns_to_json(raw: Bytes, starts: Ints, kind: MessageKind) -> tupl
     result = decode_columns(kind.plan, to_array(raw, starts))
     needs_own_decoding = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
     body_codec, header_codec = body.codec(kind.api_version), header.codec(body.spec.header_version(kind.api_version))
-    bodies = to_json_text(result.field("body"), body_codec, left_out=needs_own_decoding, records=kind.records_shown)
+    bodies = to_json_text(result.field("body"), body_codec, left_out=needs_own_decoding, records=kind.records_format)
     needs_own_decoding = bodies.is_null().to_numpy(zero_copy_only=False)
     headers = to_json_text(result.field("header"), header_codec, left_out=needs_own_decoding)
     if headers.null_count > bodies.null_count:
@@ -176,7 +176,7 @@ def _decode_one_to_json(data: bytes, kind: MessageKind, *, hides_secrets: bool) 
         header = _json(frame.header.to_json(frame.header_version))
         if isinstance(frame.body, bytes):
             return MessageJson(header, _decode_message(frame.body), note)
-        body = frame.body.to_json(frame.api_version, records=kind.records_shown)
+        body = frame.body.to_json(frame.api_version, records=kind.records_format)
     except KafkaframesError as error:
         return MessageJson(None, None if hides_secrets else _decode_message(data), f"{kind.direction}: {error}")
     return MessageJson(header, _json(redact_json(kind.api_key, kind.direction, body) if hides_secrets else body), note)
@@ -219,17 +219,17 @@ class DecodedMessages:
 
     def __init__(self, raw: Bytes, starts: Ints, kind: MessageKind) -> None:
         self.plan = kind.plan.root.fields[1].struct
-        result = kind.columns(to_array(raw, starts))
+        result = kind.decode_columns(to_array(raw, starts))
         messages = _trim_messages(raw, starts, result.field("_error"), kind)
         if messages is not None:
-            result = kind.columns(messages)
+            result = kind.decode_columns(messages)
         self.errors: pa.Array = result.field("_error")
         self.frames: pa.StructArray = result  # header and body
         self.body: pa.StructArray = result.field("body")
         self.count = len(starts) - 1
 
     @cached_property
-    def bad(self) -> Ints:
+    def undecodable_rows(self) -> Ints:
         """Rows of the messages that cannot be decoded."""
         if self.errors.null_count == self.count:
             return np.zeros(0, np.int64)
@@ -241,7 +241,7 @@ class DecodedMessages:
         for codes in _collect_error_codes(
             self.body, self.plan, np.arange(self.count), lambda indexes: pa.array([""] * len(indexes))
         ):
-            is_valid = ~np.isin(codes.rows, self.bad)
+            is_valid = ~np.isin(codes.rows, self.undecodable_rows)
             yield (
                 codes
                 if is_valid.all()
@@ -253,7 +253,7 @@ class DecodedMessages:
         assert self.plan is not None
         counts = np.zeros((self.count, SUMMARY_COLUMN_COUNT), np.int64)
         truncations = np.zeros(self.count, np.int64)
-        for owners, blobs in sets_of_records(self.body, self.plan, np.arange(self.count)):
+        for owners, blobs in iterate_record_sets(self.body, self.plan, np.arange(self.count)):
             data, starts, sizes = binary_extents(blobs)
             summarise_records(data, starts, sizes, owners, counts, truncations)
         return counts, truncations
@@ -279,7 +279,7 @@ def binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
     return buf, np.ascontiguousarray(indexes[:-1]), np.diff(indexes)
 
 
-def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> Iterator[tuple[Ints, pa.Array]]:
+def iterate_record_sets(array: pa.StructArray, plan: StructPlan, owners: Ints) -> Iterator[tuple[Ints, pa.Array]]:
     """Yield (row of each set's message, record sets) for each records field of a message."""
     for field in plan.fields:
         if field.type == "records":
@@ -287,7 +287,7 @@ def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> It
         elif field.struct is not None and field.array and _has_field(field.struct, _is_records):
             child = array.field(field.json_name)
             parents = parents_of(child)
-            yield from sets_of_records(child.values, field.struct, owners[parents])
+            yield from iterate_record_sets(child.values, field.struct, owners[parents])
 
 
 def rows_with_errors(errors: pa.Array) -> Ints:
@@ -347,6 +347,8 @@ def _member_path(path_of: Paths, name: str) -> Paths:
 
 
 def _append_element_path(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
+    """Return a function from the indexes of array elements to their field paths, such as ``topics[0].``."""
+
     def path_of_elements(indexes: Ints) -> pa.Array:
         owners = parents[indexes]
         indices = pa.array(indexes - (offsets[owners] - offsets[0])).cast(pa.string())

@@ -1,4 +1,4 @@
-"""Build the table of calls from a capture, one pass at a time: each row is a request with its response.
+"""Build the table of calls from a capture, one window at a time: each row is a request with its response.
 
 Columns are computed only if the caller selected them. Without JSON, error and record columns only the headers are
 decoded, and ``_error`` then reports only bytes and messages that are missing from the capture.
@@ -62,8 +62,8 @@ class CallTableBuilder:
         self.logins = PendingLogins()
         self._last_traffic: WindowResult | None = None
 
-    def follow(self, traffic: WindowResult) -> None:
-        """Apply a window's renumbering of connections. Repeated calls for the same window have no effect."""
+    def renumber_connections(self, traffic: WindowResult) -> None:
+        """Apply the new numbers that a window gives to connections. A repeated call for a window has no effect."""
         if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(traffic.new_numbers)
@@ -80,7 +80,7 @@ class CallColumns:
     """The calls of one window of the capture, as columns. Values that several columns need are computed once."""
 
     def __init__(self, maker: CallTableBuilder, traffic: WindowResult) -> None:
-        maker.follow(traffic)
+        maker.renumber_connections(traffic)
         self.maker, self.traffic = maker, traffic
         self.column_names = {column.name for column in maker.columns}
         frames, calls = traffic.frames, traffic.calls
@@ -97,7 +97,7 @@ class CallColumns:
         self.errors: dict[int, str] = {}
         self._record_missing_bytes()
 
-    def side(self, direction: str) -> Ints:
+    def get_frame_rows(self, direction: str) -> Ints:
         """Return the frame rows of the calls' requests or responses, -1 if a call lacks one."""
         return self.request if direction == REQUEST else self.response
 
@@ -111,7 +111,7 @@ class CallColumns:
     def get_numbers(self, direction: str, column: int, kind: pa.DataType, *, min_value: int | None = None) -> pa.Array:
         """Return a frame column as an Arrow array, with null for missing frames and for values below ``min_value``."""
         values = self.get_frame_values(direction, column)
-        mask = self.side(direction) < 0
+        mask = self.get_frame_rows(direction) < 0
         if min_value is not None:
             mask |= values < min_value
         return pa.array(values, pa.int64(), mask=mask).cast(kind)
@@ -125,7 +125,7 @@ class CallColumns:
 
     def state(self, direction: str) -> list[str]:
         """Return the state of each request or response: whole, damaged, missing or none (acks=0)."""
-        rows = self.side(direction)
+        rows = self.get_frame_rows(direction)
         is_damaged = (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
         result = np.where(rows < 0, "missing", np.where(is_damaged, "damaged", "whole"))
         if direction == RESPONSE:
@@ -168,7 +168,7 @@ class CallColumns:
 
     @cached_property
     def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
-        """The distinct kinds, and (kind, rows of its calls) for each."""
+        """The distinct combinations of API and version (``kinds``), and for each the rows of its calls."""
         order = np.argsort(self.kinds, kind="stable")
         sorted_kinds = self.kinds[order]
         edges = np.flatnonzero(np.diff(sorted_kinds, prepend=-2, append=-2)).tolist()
@@ -187,7 +187,7 @@ class CallColumns:
         self, direction: str, *, kind_filter: Callable[[int], bool] | None = None
     ) -> Iterator[tuple[MessageKind, Ints]]:
         """Yield (kind, rows of calls) for whole requests or responses whose API is known."""
-        is_whole = (self.side(direction) >= 0) & (
+        is_whole = (self.get_frame_rows(direction) >= 0) & (
             (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) == 0
         )
         for number, calls in self.kinds_of_calls[1]:
@@ -199,11 +199,11 @@ class CallColumns:
 
     def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
         """Return the bytes of the requests or responses of the calls in ``rows``, and their start positions."""
-        return self.traffic.frame_bytes(self.side(direction)[rows])
+        return self.traffic.frame_bytes(self.get_frame_rows(direction)[rows])
 
     @cached_property
-    def texts(self) -> dict[str, pa.Array]:
-        """The JSON columns, by name."""
+    def json_columns(self) -> dict[str, pa.Array]:
+        """The columns of headers and bodies as JSON, by column name."""
         out = {name: pa.nulls(self.count, pa.string()) for name in _JSON_COLUMNS}
         for direction in (REQUEST, RESPONSE):
             if not any(_JSON_COLUMNS.get(name) == direction for name in self.column_names):
@@ -215,16 +215,16 @@ class CallColumns:
                 bodies.append(result.bodies)
                 indexes.append(rows)
                 if self.maker.named_bodies is not None:
-                    named_texts.append(self.maker.named_bodies.texts(result.bodies, kind.api_key, direction))
+                    named_texts.append(self.maker.named_bodies.convert_bodies(result.bodies, kind.api_key, direction))
                 for index, error in result.errors.items():
                     self.add_error(int(rows[index]), error)
-            out[f"{direction}Header"] = self.spread(headers, indexes, pa.string())
-            out[direction] = self.spread(bodies, indexes, pa.string())
+            out[f"{direction}Header"] = self.scatter_values(headers, indexes, pa.string())
+            out[direction] = self.scatter_values(bodies, indexes, pa.string())
             if named_texts:
-                out[f"{direction}Named"] = self.spread(named_texts, indexes, pa.string())
+                out[f"{direction}Named"] = self.scatter_values(named_texts, indexes, pa.string())
         return out
 
-    def spread(self, parts: Sequence[pa.Array], indexes: Sequence[Ints], kind: pa.DataType) -> pa.Array:
+    def scatter_values(self, parts: Sequence[pa.Array], indexes: Sequence[Ints], kind: pa.DataType) -> pa.Array:
         """Return a column with the values of ``parts`` at the rows in ``indexes``, and null in all other rows."""
         if not parts:
             return pa.nulls(self.count, kind)
@@ -241,9 +241,9 @@ class CallColumns:
                 bodies = DecodedMessages(*self.bytes_of(direction, rows), kind)
                 parts.append(types.align_bodies(bodies.body, bodies.errors, direction))
                 indexes.append(rows)
-                for index in bodies.bad.tolist():
+                for index in bodies.undecodable_rows.tolist():
                     self.add_error(int(rows[index]), f"{direction}: {bodies.errors[index].as_py()}")
-        return self.spread(parts, indexes, types.type_of(direction))
+        return self.scatter_values(parts, indexes, types.type_of(direction))
 
     @cached_property
     def decode_all(self) -> list[tuple[MessageKind, Ints, DecodedMessages]]:
@@ -270,12 +270,12 @@ class CallColumns:
         for kind, rows, bodies in self.decode_all:
             if kind.direction != RESPONSE:
                 continue
-            bad = rows[bodies.bad]
+            bad = rows[bodies.undecodable_rows]
             valid[rows] = True
             valid[bad] = False
             result += [codes._replace(rows=rows[codes.rows]) for codes in bodies.error_codes()]
             if not is_read_by_json:
-                for row, index in zip(bad.tolist(), bodies.bad.tolist(), strict=True):
+                for row, index in zip(bad.tolist(), bodies.undecodable_rows.tolist(), strict=True):
                     self.add_error(row, f"response: {bodies.errors[index].as_py()}")
         return build_error_column(result, valid)
 
@@ -296,7 +296,7 @@ class CallColumns:
     # ------------------------------------------------------------------------------------------ connections
 
     @cached_property
-    def ends(self) -> tuple[list[Any], Ints]:
+    def endpoints(self) -> tuple[list[Any], Ints]:
         """The endpoints of this window's connections, and for each call the index of its connection among them."""
         indexes = np.full(self.traffic.connection_count, -1, np.int64)
         indexes[self.connection] = 0
@@ -304,10 +304,10 @@ class CallColumns:
         indexes[unique] = np.arange(len(unique))
         return self.maker.names.resolve(self.traffic.connections, unique.tolist()), indexes[self.connection]
 
-    def end(self, field: str, kind: pa.DataType) -> pa.Array:
+    def get_endpoint_column(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a field of the connection's endpoints (such as ``client_port``) as a column."""
-        ends, which = self.ends
-        values = pa.array([getattr(endpoint, field) for endpoint in ends], kind)
+        endpoints, which = self.endpoints
+        values = pa.array([getattr(endpoint, field) for endpoint in endpoints], kind)
         return values.take(pa.array(which, pa.int64()))
 
     @cached_property
@@ -333,7 +333,7 @@ class CallColumns:
     def times(self, direction: str) -> pa.Array:
         """Return the times at which requests or responses were complete."""
         values = self.get_frame_values(direction, layout.F_END_TIME) // 1000
-        return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP_TYPE)
+        return pa.array(values, pa.int64(), mask=self.get_frame_rows(direction) < 0).cast(TIMESTAMP_TYPE)
 
     def latency(self) -> pa.Array:
         """Return the time between request and response, in milliseconds."""
@@ -379,14 +379,14 @@ class CallColumns:
         )
         return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_NUMBER_SHIFT, pa.int64()))
 
-    def packets(self, direction: str) -> pa.Array:
+    def get_packet_numbers(self, direction: str) -> pa.Array:
         """Return the number of the packet in which each request or response starts."""
         values = self.get_frame_values(direction, layout.F_NUMBER) & FILE_NUMBER_MASK
-        return pa.array(values, pa.int64(), mask=self.side(direction) < 0)
+        return pa.array(values, pa.int64(), mask=self.get_frame_rows(direction) < 0)
 
     def raw(self, direction: str) -> pa.Array:
         """Return the captured bytes of requests or responses, null for APIs with secrets unless secrets are allowed."""
-        rows = np.flatnonzero(self.side(direction) >= 0)
+        rows = np.flatnonzero(self.get_frame_rows(direction) >= 0)
         raw, starts = self.bytes_of(direction, rows)
         values: list[bytes | None] = [None] * self.count
         keys = self.get_frame_values(REQUEST, layout.F_API).tolist()
@@ -399,7 +399,7 @@ class CallColumns:
     def error_texts(self) -> pa.Array:
         """Return the ``_error`` column, including the errors found while the other columns are computed."""
         if self.column_names & _JSON_COLUMNS.keys() and self.maker.types is None:
-            _ = self.texts
+            _ = self.json_columns
         if "errors" in self.column_names:
             _ = self.error_codes
         for kind, rows in self.kinds_of_calls[1]:
@@ -443,7 +443,7 @@ def _create_text_column_function(name: str) -> Callable[[CallColumns], pa.Array]
         types = calls.maker.types
         if types is not None and name in (REQUEST, RESPONSE):
             return calls.decode_bodies(name, types)
-        return calls.texts[name]
+        return calls.json_columns[name]
 
     return build_column
 
@@ -452,10 +452,10 @@ _COLUMN_FUNCTIONS: Final[dict[str, Callable[[CallColumns], pa.Array]]] = {
     "requestTime": lambda calls: calls.times(REQUEST),
     "responseTime": lambda calls: calls.times(RESPONSE),
     "latencyMs": lambda calls: calls.latency(),
-    "clientAddress": lambda calls: calls.end("client", pa.string()),
-    "clientPort": lambda calls: calls.end("client_port", pa.int32()),
-    "serverAddress": lambda calls: calls.end("server", pa.string()),
-    "serverPort": lambda calls: calls.end("server_port", pa.int32()),
+    "clientAddress": lambda calls: calls.get_endpoint_column("client", pa.string()),
+    "clientPort": lambda calls: calls.get_endpoint_column("client_port", pa.int32()),
+    "serverAddress": lambda calls: calls.get_endpoint_column("server", pa.string()),
+    "serverPort": lambda calls: calls.get_endpoint_column("server_port", pa.int32()),
     "clientId": lambda calls: calls.client_ids(),
     "softwareName": lambda calls: calls.software[0],
     "softwareVersion": lambda calls: calls.software[1],
@@ -471,14 +471,14 @@ _COLUMN_FUNCTIONS: Final[dict[str, Callable[[CallColumns], pa.Array]]] = {
     "errors": lambda calls: calls.error_codes,
     "records": lambda calls: calls.summaries,
     "file": lambda calls: calls.file_names(),
-    "connection": lambda calls: calls.end("label", pa.string()),
+    "connection": lambda calls: calls.get_endpoint_column("label", pa.string()),
     "_error": lambda calls: calls.error_texts(),
     "requestState": lambda calls: pa.array(calls.state(REQUEST), pa.string()),
     "responseState": lambda calls: pa.array(calls.state(RESPONSE), pa.string()),
     "requestOffset": lambda calls: calls.get_numbers(REQUEST, layout.F_OFFSET, pa.int64()),
     "responseOffset": lambda calls: calls.get_numbers(RESPONSE, layout.F_OFFSET, pa.int64()),
-    "requestPacket": lambda calls: calls.packets(REQUEST),
-    "responsePacket": lambda calls: calls.packets(RESPONSE),
+    "requestPacket": lambda calls: calls.get_packet_numbers(REQUEST),
+    "responsePacket": lambda calls: calls.get_packet_numbers(RESPONSE),
     "requestBytes": lambda calls: calls.raw(REQUEST),
     "responseBytes": lambda calls: calls.raw(RESPONSE),
 }

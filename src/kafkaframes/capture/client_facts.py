@@ -1,6 +1,6 @@
 """Derive facts about the client of each call from its connection: client software and authenticated principal.
 
-A fact is valid from a certain request of the connection on. Facts come from all frames of a pass, whichever rows the
+A fact is valid from a certain request of the connection on. Facts come from all frames of a window, whichever rows the
 caller selected. Values are indexes into ``ClientFacts.texts``, so that no Python code runs per call.
 """
 
@@ -32,7 +32,7 @@ class ClientEvent(NamedTuple):
     """A fact about a connection's client that is valid from a request offset on.
 
     ``value`` is an index into ``ClientFacts.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in this
-    pass. While a request waits for its response, its event is repeated in every pass.
+    window. While a request waits for its response, its event is repeated in every window.
     """
 
     connection: int
@@ -73,7 +73,7 @@ class ClientFacts:
         """Return, for each call, the index of the fact that is valid at its request, as an index into ``texts``.
 
         Args:
-            events: events of this pass, as rows of ``ClientEvent``, in any order.
+            events: events of this window, as rows of ``ClientEvent``, in any order.
             connections, offsets: connection and request offset of each call; the offset is -1 without a request.
             is_after: whether an event is valid only after its own request.
         """
@@ -96,7 +96,7 @@ class ClientFacts:
         self._last[final[is_last, 0]] = final[is_last, 2]
 
     def column(self, numbers: Ints) -> pa.Array:
-        """Return the texts at indexes as a column."""
+        """Return the texts at these indexes as a column."""
         return self._to_text_column(self.texts, numbers)
 
     def to_name_and_version_columns(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
@@ -150,6 +150,7 @@ def software_events(traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry
 def _registration_events(
     traffic: WindowResult, facts: ClientFacts, version: int, rows: Ints, apis: ApiRegistry
 ) -> Ints:
+    """Return the software events of the ApiVersions requests of one version."""
     frames = traffic.frames
     values, is_later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
     if version >= 3:
@@ -169,6 +170,7 @@ def _registration_events(
 
 
 def _index_software(body: pa.StructArray, facts: ClientFacts) -> Ints:
+    """Add the client software of ApiVersions requests to the texts. Return the index of each, or ``NO_VERSION``."""
     names, versions = (body.field(f"clientSoftware{suffix}") for suffix in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _FACT_SEPARATOR).dictionary_encode()
     numbers = np.array([facts.index_of_text(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64)
@@ -242,7 +244,7 @@ class PendingLogins:
             user = sasl_user(token)
             if user is not None:
                 self._waiting[connection] = user
-            code = _error_of_authenticate(traffic, answer, version, apis)
+            code = _read_authentication_error(traffic, answer, version, apis)
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
                 number = facts.index_of_text(f"User:{self._waiting.pop(connection)}")
@@ -260,7 +262,7 @@ def _events_of_raw_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator
             yield ClientEvent(*start, facts.index_of_text(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
-def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, apis: ApiRegistry) -> int:
+def _read_authentication_error(traffic: WindowResult, answer: int, version: int, apis: ApiRegistry) -> int:
     """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
     if apis.has_own_spec(SASL_AUTHENTICATE):
         raw, _ = traffic.frame_bytes(np.array([answer]))

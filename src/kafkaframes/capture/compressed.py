@@ -219,7 +219,7 @@ class ZstdFile(_CompressedFile):
             raise self._damage_error(error) from error
         if not size:
             self._has_ended = True
-            if not self._frames.are_complete:
+            if not self._frames.ends_with_complete_frame:
                 raise self._truncation_error()
         return int(size)
 
@@ -252,7 +252,7 @@ class ZstdFrames:
         self._is_foreign = False  # the data are not zstd; the library reports this error
 
     @property
-    def are_complete(self) -> bool:
+    def ends_with_complete_frame(self) -> bool:
         """Whether the data up to now ends with a complete frame."""
         return self._state == _MAGIC_STATE and not self._head and not self._skip_bytes
 

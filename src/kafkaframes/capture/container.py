@@ -50,7 +50,7 @@ LINK_TYPES: Final = {
     276: "Linux cooked v2",
 }
 # Names of unsupported link types, for the report of unread data (tcpdump.org/linktypes.html).
-OTHER_LINK_TYPES: Final = {
+UNSUPPORTED_LINK_TYPES: Final = {
     6: "Token Ring",
     10: "FDDI",
     51: "PPPoE",
@@ -72,12 +72,12 @@ OTHER_LINK_TYPES: Final = {
 }
 # First bytes of other file formats, and their descriptions.
 _DESCRIPTIONS_OF_OTHER_FORMATS: Final = (
-    (b"snoop\0\0\0", "a snoop capture (RFC 1761); editcap -F pcapng turns it into one that is read"),
-    (b"\xa1\xb2\xcd\x34", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
-    (b"\x34\xcd\xb2\xa1", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
-    (b"TRSNIFF data", "a NetXRay or Sniffer capture; editcap -F pcapng turns it into one that is read"),
-    (b"GMBU", "a Microsoft Network Monitor capture; editcap -F pcapng turns it into one that is read"),
-    (b"RTSS", "a Microsoft Network Monitor capture; editcap -F pcapng turns it into one that is read"),
+    (b"snoop\0\0\0", "a snoop capture (RFC 1761); convert it with editcap -F pcapng"),
+    (b"\xa1\xb2\xcd\x34", "a capture in Kuznetzov's modified pcap; convert it with editcap -F pcapng"),
+    (b"\x34\xcd\xb2\xa1", "a capture in Kuznetzov's modified pcap; convert it with editcap -F pcapng"),
+    (b"TRSNIFF data", "a NetXRay or Sniffer capture; convert it with editcap -F pcapng"),
+    (b"GMBU", "a Microsoft Network Monitor capture; convert it with editcap -F pcapng"),
+    (b"RTSS", "a Microsoft Network Monitor capture; convert it with editcap -F pcapng"),
     (b"PK\x03\x04", "a zip archive: unpack it"),
     (b"\xfd7zXZ", "compressed with xz: unpack it"),
     (b"BZh", "compressed with bzip2: unpack it"),

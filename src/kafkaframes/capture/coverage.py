@@ -1,8 +1,8 @@
 """Report which data of a capture were not read, and why. All commands, tables and library calls use this report.
 
 A ``Coverage`` is filled while captures and request logs are read. Each entry has a kind. The kinds in
-``HARMLESS_KINDS`` cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. All other kinds
-can, so results from this capture are incomplete.
+``HARMLESS_KINDS`` cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. Data of every
+other kind may hide one, so results from this capture are then incomplete.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ def _add_to_entry(entries: dict[tuple[str, str, str], UnreadData], data: UnreadD
 
 
 def _add_entries(entry: UnreadData, other: UnreadData) -> UnreadData:
+    """Return the sum of two entries."""
     size = None
     if entry.size_bytes is not None and other.size_bytes is not None:
         size = -1 if min(entry.size_bytes, other.size_bytes) < 0 else entry.size_bytes + other.size_bytes

@@ -34,7 +34,7 @@ WINDOW_BYTES: Final = 32 << 20  # default size of the part of a capture that is 
 # Estimated average size; if packets are smaller, the row table is full before the window, and more windows are used.
 _ESTIMATED_PACKET_BYTES: Final = 96
 _SPARE_ROWS: Final = 1 << 16
-MAX_PROBLEMS: Final = 10_000
+MAX_DAMAGE_ENTRIES: Final = 10_000
 MAX_DATAGRAMS: Final = 1024  # largest number of incomplete datagrams in memory; above this the oldest one is dropped
 _MAX_DATAGRAM_BYTES: Final = 65535
 _FRAGMENT_UNIT_BYTES: Final = 8  # unit of fragment offsets, in bytes
@@ -96,6 +96,7 @@ class _PartialDatagram:
         self.received_units[first:last] = b"\1" * (last - first)
 
     def _fill_units(self, chunk: _Fragment, first: int, last: int) -> None:
+        """Copy a fragment to the units that have not been received yet."""
         for unit in range(first, last):
             if not self.received_units[unit]:
                 part = chunk.payload[unit * _FRAGMENT_UNIT_BYTES - chunk.offset :][:_FRAGMENT_UNIT_BYTES]
@@ -414,7 +415,11 @@ class PacketReader:
             buf, position + 1, end, container.kind, int(container.little), container.interfaces
         )
         next_position = int(result) if result >= 0 else (end if walk.is_at_end else max(end - 64, position + 1))
-        if walk.lost_until == file_position and self._damages < MAX_PROBLEMS and self._returned < len(self.unread):
+        if (
+            walk.lost_until == file_position
+            and self._damages < MAX_DAMAGE_ENTRIES
+            and self._returned < len(self.unread)
+        ):
             last = self.unread[-1]
             self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + next_position - position)
         else:
@@ -428,9 +433,9 @@ class PacketReader:
         The number of entries is bounded, because a damaged file may have millions of damaged places.
         """
         entry = UnreadData(DAMAGED, reason, self.files[self.file], position, size)
-        if self._damages < MAX_PROBLEMS - 1:
+        if self._damages < MAX_DAMAGE_ENTRIES - 1:
             self.unread.append(entry)
-        elif self._damages < MAX_PROBLEMS:
+        elif self._damages < MAX_DAMAGE_ENTRIES:
             self.unread.append(replace(entry, size_bytes=-1, reason="further damage, which is not listed"))
         self._damages += 1
 
@@ -453,7 +458,7 @@ class PacketReader:
         return CaptureWindow(buf, rows, last=False)
 
     def _reassemble_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
-        """Reassemble fragments and add the rows of their segments after the rest. Datagrams may nest fragments."""
+        """Reassemble fragments, also nested ones, and add the rows of their segments after the other rows."""
         while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT_DIRECTION).any():
             datagrams = []
             for index in np.flatnonzero(is_fragment).tolist():
@@ -515,6 +520,7 @@ class _FilePosition:
         self.unread_bytes = np.frombuffer(bytes(head[self.container.start : read_bytes]), np.uint8)
 
     def keep_unread(self, unread_bytes: Bytes, size: int, *, stuck: bool) -> None:
+        """Move ``size`` bytes ahead, and keep the unscanned bytes for the next window."""
         self.position += size
         self.unread_bytes = unread_bytes.copy()
         self.stuck = stuck

@@ -17,7 +17,7 @@ from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordTableBuilder, topic_names
 from kafkaframes.capture.request_log import COMPLETED_REQUEST_TEXT, LogReader
-from kafkaframes.capture.streams import CallFilter, Streams, WindowResult, passes_with_coverage
+from kafkaframes.capture.streams import CallFilter, Streams, WindowResult, iterate_windows_with_coverage
 from kafkaframes.capture.tables import (
     FactsOf,
     build_batch,
@@ -152,12 +152,13 @@ class CaptureBatches:
         """Return all remaining rows as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
-    def _iterate_passes(self) -> Iterator[WindowResult]:
-        return passes_with_coverage(
+    def _iterate_windows(self) -> Iterator[WindowResult]:
+        return iterate_windows_with_coverage(
             Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage
         )
 
     def _select_span(self) -> CallFilter | None:
+        """Return the filter for the calls of this read; None unless a stream reads the files."""
         lead = self.options.lead_files
         return None if lead is None else CallFilter(lead, len(self.files) - 1, self.options.wait_files)
 
@@ -173,7 +174,7 @@ class CaptureBatches:
             apis=options.apis,
             names_of=options.names_of,
         )
-        for traffic in self._iterate_passes():
+        for traffic in self._iterate_windows():
             rows = maker.rows(traffic)  # called even without calls, because waiting frames may identify the client
             if rows.num_rows:
                 yield rows
@@ -186,7 +187,7 @@ class CaptureBatches:
         maker = RecordTableBuilder(
             self.columns, self.files, names, self.coverage, secrets=secrets, span=self._select_span(), apis=apis
         )
-        for traffic in self._iterate_passes():
+        for traffic in self._iterate_windows():
             if len(traffic.calls):
                 yield from maker.rows(traffic)
 
@@ -203,7 +204,7 @@ class CaptureBatches:
             name, version = (None, None) if software is None else split_software(software)
             return name, version, maker.principals.last_fact(number)
 
-        for traffic in self._iterate_passes():
+        for traffic in self._iterate_windows():
             yield from self._build_connection_rows(*traffic.forgotten_connections, facts_of)
             maker.rows(traffic)
         known_connections = self._packets.connections
@@ -220,8 +221,8 @@ class CaptureBatches:
     def gaps(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of gaps: first gaps in streams, then other unread data by file and reason."""
         maker = CallTableBuilder((), self.files)
-        for traffic in self._iterate_passes():
-            maker.follow(traffic)
+        for traffic in self._iterate_windows():
+            maker.renumber_connections(traffic)
             if len(traffic.gaps):
                 rows = list(build_gap_rows(traffic.gaps, traffic.connections, maker.names, self.files, traffic.file))
                 yield build_batch(rows, self.columns)

@@ -52,6 +52,7 @@ class SecuredSocket:
             view = view[self._call_until_done(lambda part=part: self._tls.send(part)) :]  # type: ignore[misc]
 
     def _call_until_done(self, call: Callable[[], Any]) -> Any:
+        """Call a function again each time the socket is ready, until TLS needs no more data."""
         while True:
             try:
                 with self._lock:
@@ -284,6 +285,7 @@ class Recorder:
             raise ConnectionAbortedError(address)
 
     def _secure_client(self, client: socket.socket) -> Channel:
+        """Return the channel to a client, after the TLS handshake if the listener uses TLS."""
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.server_tls is None:
             return client

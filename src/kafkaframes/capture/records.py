@@ -81,6 +81,7 @@ def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: ApiReg
 
 
 def _add_names(result: dict[bytes, str], bodies: DecodedMessages) -> None:
+    """Add the topic names and ids in these bodies to ``result``."""
     topics = bodies.body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
@@ -138,7 +139,7 @@ class RecordTableBuilder:
                     reason = f"{message}: the fields of version {kind.api_version} differ from Kafka's"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
-                if len(bodies.bad):
+                if len(bodies.undecodable_rows):
                     self.coverage.add(UnreadData(DAMAGED, f"{message}: cannot be decoded", file))
                 sets = self._collect_record_sets(bodies, rows, names)
                 if len(sets.starts):
@@ -218,7 +219,7 @@ class RecordTableBuilder:
             "headers": lambda: batch.column("headers").cast(HEADERS_TYPE),
             "magic": lambda: batch.column("magic").cast(pa.int32()),
             "codec": lambda: batch.column("codec").cast(pa.string()),
-            "connection": lambda: calls.end("label", pa.string()).take(rows),
+            "connection": lambda: calls.get_endpoint_column("label", pa.string()).take(rows),
             "correlationId": lambda: calls.correlation_ids().take(rows),
             "_error": lambda: pa.array(errors, pa.string()),
         }

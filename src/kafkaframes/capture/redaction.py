@@ -27,7 +27,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.container import ConversationWriter, file_header
 from kafkaframes.capture.coverage import Coverage, entry_to_json
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Streams, WindowResult, passes_with_coverage
+from kafkaframes.capture.streams import Streams, WindowResult, iterate_windows_with_coverage
 from kafkaframes.capture.tables import EndpointCache
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -63,8 +63,8 @@ _RECORDS_SUFFIX: Final = (
 )
 _RESERVED_UUID_COUNT: Final = 256  # UUIDs below this have a special meaning, such as none, unassigned or lost
 _PSEUDONYM_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567"
-_HEADER_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a request header
-_HEADER_BYTES: Final = _HEADER_NUMBERS_BYTES + 2  # API key, version, correlation id, and the length of the client id
+_FIXED_HEADER_BYTES: Final = 8  # API key, version and correlation id in a request header
+_HEADER_BYTES: Final = _FIXED_HEADER_BYTES + 2  # API key, version, correlation id, and the length of the client id
 _REQUEST_WITHOUT_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
 _MIN_PRINTABLE_BYTE: Final = 32  # Kafka's highest API version is far below this
 # Used instead of an API key and version: for an unknown request, and for a SASL token.
@@ -149,7 +149,9 @@ def redact(
     """Write the calls of captures to ``out`` without payloads, names and secrets."""
     out.write(file_header("kafkaframes"))
     work = _RedactionRun(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
-    for traffic in passes_with_coverage(Streams(PacketReader(files), ports=ports, apis=apis), work.result.coverage):
+    for traffic in iterate_windows_with_coverage(
+        Streams(PacketReader(files), ports=ports, apis=apis), work.result.coverage
+    ):
         work.write_calls(traffic)
     work.result.bytes_written = out.tell()
     return work.result
@@ -252,10 +254,10 @@ class _RedactionRun:
         """Return the numbers of the header, and the client id's pseudonym if the client id is complete."""
         if side == 1:
             return data[:4]
-        length = int.from_bytes(data[_HEADER_NUMBERS_BYTES:_HEADER_BYTES], "big", signed=True)
+        length = int.from_bytes(data[_FIXED_HEADER_BYTES:_HEADER_BYTES], "big", signed=True)
         end = _HEADER_BYTES + max(length, 0)
         if api == _REQUEST_WITHOUT_CLIENT_ID or len(data) < end:
-            return data[:_HEADER_NUMBERS_BYTES]
+            return data[:_FIXED_HEADER_BYTES]
         name = data[_HEADER_BYTES:end]
         return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.pseudonym(name))
 
@@ -324,7 +326,7 @@ def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
 
 
 def _is_known(key: int, version: int, apis: ApiRegistry) -> bool:
-    """Return whether the API exists and the version cannot be part of a text.
+    """Return whether the API exists and the version is small enough not to be a character of a text.
 
     ApiVersions is known at any version, because brokers answer all of them (KIP-511).
     """

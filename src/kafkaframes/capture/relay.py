@@ -44,7 +44,7 @@ class BrokerAddresses:
         self._apis = apis
         self._answers: dict[tuple[int, int], ResponseAddresses | None] = {}
 
-    def find_answer(self, key: int, version: int) -> ResponseAddresses | None:
+    def find_response_addresses(self, key: int, version: int) -> ResponseAddresses | None:
         """Return the address fields of a response; None if no spec has that API and version.
 
         ApiVersions has an entry for every version, because brokers answer unsupported versions with version 0
@@ -97,6 +97,7 @@ def _iterate_paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator
 
 
 def _structs_at(value: Any, path: Path) -> Iterator[Any]:
+    """Yield the structs at a field path."""
     if isinstance(value, list):
         for element in value:
             yield from _structs_at(element, path)
@@ -148,6 +149,7 @@ class _FrameSplitter:
                 yield head, b""
 
     def _count_complete_bytes(self) -> int:
+        """Return the size of the whole frame head, or of the size prefix until it has arrived."""
         if len(self._head) < 4:
             return 4
         size = int.from_bytes(self._head[:4], "big", signed=True)
@@ -183,6 +185,7 @@ class OutstandingRequests:
                 self._first_request()
 
     def _first_request(self) -> tuple[int, int, int]:
+        """Remove and return the oldest outstanding request."""
         first = self._open.popleft()
         self._ids[first[0]] -= 1
         if not self._ids[first[0]]:
@@ -243,7 +246,7 @@ class ResponseRewriter:
             if not self.requests.tokens:
                 self.on_unknown("a response without a recorded request")
             return
-        self._answer = self.addresses.find_answer(*api)
+        self._answer = self.addresses.find_response_addresses(*api)
         if self._answer is None:
             self.on_unknown(f"{self.addresses.format_label(*api)} is not in the specs")
         elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:

@@ -207,10 +207,10 @@ class LogReader:
                 self.coverage.add(UnreadData(DAMAGED, UNREADABLE_LINE_REASON, self.path, lines=1))
             elif named_bodies is not None:
                 for direction in (REQUEST, RESPONSE):
-                    row[f"{direction}Named"] = named_bodies.text(row[direction], row["apiKey"], direction)
+                    row[f"{direction}Named"] = named_bodies.convert_body(row[direction], row["apiKey"], direction)
             yield row | {"file": self.path}
         if lines and not calls:
-            self._report_foreign(FOREIGN_FILE_REASON)
+            self._report_foreign_file(FOREIGN_FILE_REASON)
         elif not lines and not self._has_damage():
             self.coverage.add(UnreadData(DAMAGED, EMPTY_FILE_REASON, self.path))
 
@@ -230,7 +230,8 @@ class LogReader:
     def _has_damage(self) -> bool:
         return any(entry.file == self.path for entry in self.coverage.unread)
 
-    def _report_foreign(self, reason: str) -> None:
+    def _report_foreign_file(self, reason: str) -> None:
+        """Report that the file is not a request log."""
         if self._is_alone:
             raise DecodeError(reason, file=self.path, position=0)
         self.coverage.add(UnreadData(DAMAGED, reason, self.path))
@@ -423,6 +424,7 @@ def _convert_body(text: str, head: Mapping[str, Any], direction: str, apis: ApiR
 
 @lru_cache(maxsize=512)
 def _find_plan(key: int, version: int, direction: str, apis: ApiRegistry) -> StructPlan | None:
+    """Return the plan of a message; None if the API or version is unknown."""
     try:
         return plan_message(apis.find_spec(key, direction, version), version).root
     except KafkaframesError:
@@ -444,6 +446,7 @@ def _find_api_key(name: str, apis: ApiRegistry) -> int:
 
 
 def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, apis: ApiRegistry) -> Row:
+    """Return the row of a parsed call, with its errors and the states of request and response."""
     errors = [result["_error"]] if "_error" in result else []
     row: Row = dict.fromkeys(_COLUMN_NAMES)
     row["responseTime"] = time
@@ -456,6 +459,7 @@ def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, api
 
 
 def _fill_row(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: ApiRegistry) -> None:
+    """Write the values of a parsed call to the row, and append reasons for missing bodies to ``errors``."""
     key, version, total_ms = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
     api = apis.apis_by_key.get(key)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):

@@ -1,8 +1,8 @@
 """Turn TCP segments into Kafka calls, with ``_kernels_streams.py``.
 
-``Streams`` iterates over ``WindowResult`` objects. A pass contains the frames that a window of packets completed, the
-calls that pair them, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without a
-response) is carried over to the next window with its bytes. At the end of the capture, the last pass returns the
+``Streams`` iterates over ``WindowResult`` objects. Each one contains the frames that a window of packets completed,
+the calls that pair them, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without a
+response) is carried over to the next window with its bytes. At the end of the capture, the last result contains the
 incomplete data as well.
 """
 
@@ -48,9 +48,9 @@ class WindowResult:
         frames, calls, gaps: tables in the columns of ``layout.py``.
         connections, connection_count: table of connections, and the number of its rows.
         file: number of the current file.
-        last: whether this is the last pass.
-        new_numbers: new number of each connection of the previous pass, -1 if forgotten; None if none were forgotten.
-        forgotten_connections: rows and old numbers of the connections that were forgotten before this pass.
+        last: whether this is the last window.
+        new_numbers: new number of each connection of the previous window, -1 if forgotten; None if none were forgotten.
+        forgotten_connections: rows and old numbers of the connections that were forgotten before this window.
     """
 
     buf: Bytes
@@ -135,15 +135,15 @@ class Streams:
 
     def __iter__(self) -> Iterator[WindowResult]:
         for window in self.packets:
-            traffic = self._build_pass(window)
+            traffic = self._build_window_result(window)
             yield traffic
             if (
                 not traffic.last
-            ):  # after the last pass, the table still contains all connections that were not forgotten
+            ):  # after the last window, the table still contains all connections that were not forgotten
                 self._carry_over(traffic)
                 self._forget_ended(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
-    def _build_pass(self, window: CaptureWindow) -> WindowResult:
+    def _build_window_result(self, window: CaptureWindow) -> WindowResult:
         connections = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
         order, starts = _sort_rows(rows, connections.count)
@@ -232,7 +232,7 @@ class Streams:
         self.packets.carried = out, carried_rows
 
 
-def passes_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[WindowResult]:
+def iterate_windows_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[WindowResult]:
     """Yield the results of each window. Add unread packets, gaps and forgotten connections to ``coverage``."""
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for traffic in streams:

@@ -84,16 +84,16 @@ class BodyConverter:
         self._names = release_names(release)
         self._apis = apis
 
-    def text(self, body: str | None, api_key: int, direction: str) -> str | None:
+    def convert_body(self, body: str | None, api_key: int, direction: str) -> str | None:
         """Return the JSON of a request or response with the release's field names."""
         api = self._apis.apis_by_key.get(api_key)
         if api is None:
             return body
         return self._names.rename_fields(api.half(direction), body)
 
-    def texts(self, bodies: pa.Array, api_key: int, direction: str) -> pa.Array:
+    def convert_bodies(self, bodies: pa.Array, api_key: int, direction: str) -> pa.Array:
         """Return the JSON of several requests or responses of one API with the release's field names."""
-        return pa.array([self.text(body, api_key, direction) for body in bodies.to_pylist()], pa.string())
+        return pa.array([self.convert_body(body, api_key, direction) for body in bodies.to_pylist()], pa.string())
 
 
 class EndpointCache:

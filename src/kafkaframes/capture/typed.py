@@ -64,9 +64,10 @@ class ApiTypes:
         return self.request if direction == REQUEST else self.response
 
     def _merged_type(self, direction: str) -> pa.DataType:
+        """Return the type with the fields of all versions."""
         versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
         kinds = (MessageKind(self.api_key, version, direction, self.apis) for version in versions)
-        return _merge_types([kind.columns([]).type.field("body").type for kind in kinds if kind.is_known])
+        return _merge_types([kind.decode_columns([]).type.field("body").type for kind in kinds if kind.is_known])
 
     def align_bodies(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Convert bodies of one version to the common type. Bodies with an error and credentials become null."""
@@ -100,6 +101,7 @@ def _merge_types(kinds: Iterable[pa.DataType]) -> pa.DataType:
 def _align_array(
     array: Any, kind: pa.DataType, path: Path, hidden_paths: frozenset[Path], configs: frozenset[Path]
 ) -> pa.Array:
+    """Return an array with the fields of ``kind``. Fields at hidden paths and credentials become null."""
     if path in hidden_paths:
         return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kafkaframes.capture import _kernels_headers as headers
 from kafkaframes.capture import layout
-from kafkaframes.capture.container import OTHER_LINK_TYPES
+from kafkaframes.capture.container import UNSUPPORTED_LINK_TYPES
 from kafkaframes.capture.coverage import (
     BOUNDARY,
     CUT,
@@ -224,7 +224,9 @@ def list_packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadDa
 
 def format_link_type(link: int) -> str:
     """Return the number of a link type with its name, if it is known."""
-    return f"link type {link} ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else f"link type {link}"
+    return (
+        f"link type {link} ({UNSUPPORTED_LINK_TYPES[link]})" if link in UNSUPPORTED_LINK_TYPES else f"link type {link}"
+    )
 
 
 def _packet_reason(link: int, ethertype: int, protocol: int, problem: int) -> tuple[str, str]:

@@ -148,7 +148,7 @@ __all__ = [
     "WrittenBatches",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "admin": (
         "AsyncAdmin",
         "ConfigEntry",
@@ -205,4 +205,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

@@ -33,7 +33,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class OpenBatch:
-    """The open batch of a partition.
+    """The batch of a partition to which records are still added.
 
     Attributes:
         since: time of the first record, in seconds of the monotonic clock.
@@ -156,7 +156,7 @@ class Accumulator:
         return future
 
     def _has_space(self, size: int) -> bool:
-        """Return whether a record fits without the memory of running callbacks. A callback cannot wait for itself."""
+        """Return whether a record fits, not counting the memory of running callbacks. A callback cannot wait for itself."""
         used_bytes = self.size_bytes + self.built_bytes
         return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 
@@ -259,7 +259,7 @@ class Accumulator:
         number = self._partitioner.choose(topic, key, value, len(topic_state.targets), list(topic_state.available))
         return (*record[:4], number, *record[5:])
 
-    def sticky_partitions(self, topic: str, runs: int) -> list[int]:
+    def choose_sticky_partitions(self, topic: str, runs: int) -> list[int]:
         """Return a sticky partition for each of ``runs`` runs of records that have neither key nor partition."""
         with self._lock:
             topic_state = self._state_of_topic(topic)

@@ -193,6 +193,7 @@ class ClassicMember:
         return isinstance(self._in_flight, JoinGroup)
 
     def _next_step(self) -> Request | None:
+        """Return the next request of a rebalance; None if no rebalance is going on or the caller must poll first."""
         if self._must_join:
             if self._waits_for_caller:
                 return None

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ConsumerOptions, Servers
 
 Listener = Callable[[Collection[TopicPartition]], Any]
-ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_arrow``
+ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # default columns of ``fetch_arrow``
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _CALLBACK_SENSORS: Final = {
     CallbackKind.ASSIGN: "partition-assigned",
@@ -132,6 +132,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._unreported_commits: deque[dict[TopicPartition, CommittedOffset]] = deque()
 
     def _add_gauges(self) -> None:
+        """Add the gauges that are computed from the state of this consumer."""
         metrics = self._cluster.metrics
         metrics.before_reading = self._count_iterated_records
         metrics.add_gauge("assigned-partitions", lambda: len(self.assignment()))
@@ -140,6 +141,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         metrics.add_tagged_gauge("preferred-read-replica", lambda: self._pair_with_tags(_replica_of))
 
     def _pair_with_tags(self, function: Callable[[PartitionState], float | None]) -> TaggedValues:
+        """Yield the tags of each partition and the value that the function returns for its state."""
         for state in self._positions.states.values():
             yield {"topic": state.partition.topic, "partition": state.partition.partition}, function(state)
 

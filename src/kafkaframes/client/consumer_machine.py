@@ -138,7 +138,7 @@ class ConsumerMachine:
         self._polled_at = now
 
     def begin_end(self) -> None:
-        """Prepare the end of the membership: ``next_callback`` revokes all partitions. ``end`` must follow."""
+        """Prepare to end the membership: ``next_callback`` revokes all partitions. ``end_membership`` must follow."""
         self._is_ending = True
         self._drop_pending_partitions(())
 

@@ -304,7 +304,7 @@ class ConsumerTask:
                 reason = f"a batch of {partition} is larger than max_partition_fetch_bytes={size}"
                 return PartitionFetchResponse(BrokerError(reason))
             return PartitionFetchResponse(None, None, True, *bounds)
-        if not offset < fetched_batches.next_offset <= _MAX_OFFSET:  # the same fetch would be repeated for ever
+        if not offset < fetched_batches.next_offset <= _MAX_OFFSET:  # the same fetch would be repeated forever
             last = int(fetched_batches.batches.column("last_offset")[-1])
             reason = f"the data fetched from offset {offset} ends with offset {last}"
             return PartitionFetchResponse(CorruptRecordError(reason, file=str(partition)))

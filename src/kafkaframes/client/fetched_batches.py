@@ -75,7 +75,7 @@ class FetchedBatches:
         self.leader_epoch = int(epochs[-1]) if len(epochs) else -1
 
     def select_formats(self, formats: Sequence[int]) -> FetchedBatches:
-        """Return the batches before the first one in another format.
+        """Return the batches before the first one with a format that is not accepted.
 
         Args:
             formats: accepted record formats.
@@ -282,7 +282,7 @@ class RecordIterator:
     def _restart_iteration(self) -> None:
         self._is_interrupted = False
         self._gate: list[str] = []
-        self._records = map(_CREATE_RECORD, chain.from_iterable(self._iterate_steps()))
+        self._records = map(_create_record, chain.from_iterable(self._iterate_steps()))
 
     def drop_remaining(self) -> None:
         """End the iteration and drop the remaining records."""
@@ -299,7 +299,7 @@ class RecordIterator:
         return self._records
 
     def _iterate_steps(self) -> Iterator[Iterable[Any]]:
-        """Yield groups of records as the fields of each record, until no offset remains."""
+        """Yield groups of records, each record as its fields, until no offset remains."""
         first = len(self._offsets) - length_hint(self._unread)
         for row in range(first, self._batch.num_rows, _ROWS_PER_STEP):
             part = self._batch.slice(row, _ROWS_PER_STEP)
@@ -452,13 +452,13 @@ class BufferedBatches:
             records.drop_remaining()
 
 
-_CREATE_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
+_create_record: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
 
 
 def _iterate_fields(
     batch: pa.RecordBatch, topics: list[str], offsets: Iterator[int], partition: TopicPartition
 ) -> Iterable[tuple[Any, ...]]:
-    """Return the fields of each record, with an iterator in C only. It ends when ``topics`` is cleared."""
+    """Return an iterator over the fields of each record. It runs in C only, and ends when ``topics`` is cleared."""
     headers = batch.column("headers")
     columns = (
         iter(topics),  # zip stops at this iterator first, so that no offset is consumed without its record

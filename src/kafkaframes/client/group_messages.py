@@ -30,7 +30,7 @@ _MEMBER_LIST_VERSION: Final = 3  # first version of LeaveGroup with a list of me
 
 
 class GroupMessages:
-    """A consumer's requests to its group coordinator."""
+    """Sends a consumer's requests to its group coordinator, in versions that the coordinator supports."""
 
     def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, group_id: str) -> None:
         self._cluster = cluster

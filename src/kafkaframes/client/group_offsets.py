@@ -14,7 +14,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 
 _GROUP_LIST_VERSION: Final = 8  # first version of OffsetFetch with several groups
 # Last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids.
-_MAX_TOPIC_NAME_VERSION: Final = 9
+_MAX_VERSION_WITH_TOPIC_NAMES: Final = 9
 _ALL_TOPICS_VERSION: Final = 2  # first version of OffsetFetch in which null topics mean all topics
 
 
@@ -98,12 +98,12 @@ async def fetch_offset_rows(
     names = None if partition_list is None else group_by_topic(partition_list)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
     # The response for all topics needs names.
-    max_version = _MAX_TOPIC_NAME_VERSION if names is None or NIL_UUID in ids.values() else None
+    max_version = _MAX_VERSION_WITH_TOPIC_NAMES if names is None or NIL_UUID in ids.values() else None
     async with cluster.coordinator_connection(group_id) as connection:
         version = connection.version_of(
             body, max_version=max_version, min_version=_ALL_TOPICS_VERSION if partition_list is None else 0
         )
-        if version > _MAX_TOPIC_NAME_VERSION:
+        if version > _MAX_VERSION_WITH_TOPIC_NAMES:
             topics = [
                 cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
                 for name, all_ in (names or {}).items()
@@ -120,7 +120,9 @@ async def fetch_offset_rows(
     by_id = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, CommittedOffset | BrokerError | None] = {}
     for topic in answer.topics:
-        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else by_id.get(topic.topic_id) or str(topic.topic_id)
+        name = (
+            topic.name if version <= _MAX_VERSION_WITH_TOPIC_NAMES else by_id.get(topic.topic_id) or str(topic.topic_id)
+        )
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             rows[partition] = _to_fetch_result(cluster, group_id, partition, entry)
@@ -227,10 +229,13 @@ async def commit_offset_rows(
         )
 
     async with cluster.coordinator_connection(member.group_id) as connection:
-        version = connection.version_of(body, max_version=_MAX_TOPIC_NAME_VERSION if NIL_UUID in ids.values() else None)
+        version = connection.version_of(
+            body, max_version=_MAX_VERSION_WITH_TOPIC_NAMES if NIL_UUID in ids.values() else None
+        )
         body.topics = [
             cls.OffsetCommitRequestTopic(
-                **({"topic_id": ids[name]} if version > _MAX_TOPIC_NAME_VERSION else {"name": name}), partitions=all_
+                **({"topic_id": ids[name]} if version > _MAX_VERSION_WITH_TOPIC_NAMES else {"name": name}),
+                partitions=all_,
             )
             for name, all_ in group_by_topic(offsets, to_row).items()
         ]
@@ -238,7 +243,9 @@ async def commit_offset_rows(
     names = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, BrokerError | None] = {}
     for topic in response.topics:
-        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else names.get(topic.topic_id) or str(topic.topic_id)
+        name = (
+            topic.name if version <= _MAX_VERSION_WITH_TOPIC_NAMES else names.get(topic.topic_id) or str(topic.topic_id)
+        )
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             rows[partition] = None

@@ -227,7 +227,7 @@ class AcknowledgementCallback:
             self._on_delivery(error, metadata)
 
     def acknowledge(self, error: BaseException | None, metadata: RecordMetadata | None = None) -> None:
-        """Call the interceptors alone, as for a record that was not queued: ``send`` raises its error."""
+        """Call the interceptors without ``on_delivery``, for example if ``send`` raises an error instead of queueing a record."""
         self._interceptors.on_acknowledgement(metadata or RecordMetadata(self._topic, self.partition, -1, -1), error)
 
 

@@ -448,7 +448,7 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
         RuntimeError: the work calls ``sys.exit``, which would end its thread only. Other exceptions are passed on.
     """
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    threading.Thread(target=_run_into_future, args=(future, work), name="kafkaframes-apart", daemon=True).start()
+    threading.Thread(target=_call_for_future, args=(future, work), name="kafkaframes-apart", daemon=True).start()
     return await future
 
 
@@ -513,11 +513,11 @@ async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:
     if inbox is None or not inbox.is_open:
         return await run_in_thread(work)
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    inbox.put(partial(_run_into_future, future, work, may_interrupt=True))
+    inbox.put(partial(_call_for_future, future, work, may_interrupt=True))
     return await future
 
 
-def _run_into_future(
+def _call_for_future(
     future: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False
 ) -> None:
     """Call a function outside of the loop's thread, and pass its result or error to a future of the loop.

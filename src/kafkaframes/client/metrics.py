@@ -80,7 +80,7 @@ class MetricReading(NamedTuple):
 
 
 class _WindowSample:
-    """The values of one sample, which is a part of the window."""
+    """The count, sum and extremes of the values in one part of a sensor's time window."""
 
     __slots__ = ("count", "largest", "smallest", "start", "total")
 
@@ -266,7 +266,7 @@ class PollMetrics:
         metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._polled_at))
 
     def begin(self) -> tuple[float, float]:
-        """Record the start of a poll. Return its time and the seconds since the poll before, for ``end``."""
+        """Record the start of a poll. Return its time and the seconds since the previous poll, for ``end``."""
         start_s = time.monotonic()
         before_s = 0.0 if self._polled_at is None else start_s - self._polled_at
         if self._polled_at is not None:

@@ -61,6 +61,7 @@ class _InFlightRequest(NamedTuple):
 
 
 def _resolve(entry: _InFlightRequest, frame: Frame) -> None:
+    """Set the result of a request's future, unless the caller has cancelled it."""
     if not entry.answer.done():
         entry.answer.set_result(frame)
 
@@ -114,7 +115,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
             if self._is_retired:
                 self.retire()
         except Exception as error:
-            self._end_undecoded(error)
+            self._end_after_decode_error(error)
 
     async def _decode_in_thread(self, response: ResponseBytes, entry: _InFlightRequest) -> None:
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
@@ -122,7 +123,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
             frame = await create_objects_in_thread(partial(self.connection.decode_response, response))
             _resolve(entry, frame)
         except Exception as error:
-            self._end_undecoded(error)
+            self._end_after_decode_error(error)
         finally:
             self._decoding.discard(entry)
             if self._is_retired:
@@ -205,7 +206,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def _end_undecoded(self, error: Exception) -> None:
+    def _end_after_decode_error(self, error: Exception) -> None:
         """End the connection because a response cannot be decoded."""
         if isinstance(error, KafkaframesError):
             error = NetworkError(f"a response of {self.host_port} cannot be decoded: {error}")

@@ -42,7 +42,7 @@ NO_EPOCH: Final = -1
 _NO_NODE: Final = -1
 _DAMAGE_BACKOFF_ATTEMPT: Final = 5  # backoff of the fifth attempt, because a retry reads the same bytes
 _RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
-_NEXT_STATE_VERSION: Final = count(1).__next__  # versions are unique, even if a partition is assigned again
+_next_state_version: Final = count(1).__next__  # versions are unique, even if a partition is assigned again
 _UNKNOWN_TOPIC_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -138,7 +138,7 @@ class PartitionState:
     max_bytes: int
     offset: int = NO_OFFSET
     epoch: int = NO_EPOCH
-    version: int = field(default_factory=_NEXT_STATE_VERSION)
+    version: int = field(default_factory=_next_state_version)
     requested_version: int = -1
     reset_timestamp: int = LATEST
     end: int | None = None
@@ -222,7 +222,7 @@ class PartitionState:
             entry.stop()
         self.buffer.clear()
         self.step, self.offset, self.epoch = step, offset, epoch
-        self.version = _NEXT_STATE_VERSION()
+        self.version = _next_state_version()
         self.failures, self.not_before, self.error = 0, 0.0, None
         self.replica_until = 0.0
 
@@ -350,7 +350,7 @@ class Positions:
         result, read = None, []
         for arrival in self._arrivals:
             state, entry = arrival
-            if _is_read(state, entry):
+            if _drop_read_buffer(state, entry):
                 read.append(arrival)
             elif state.ownership is Ownership.OWNED and not state.is_paused:
                 result = arrival
@@ -650,7 +650,7 @@ def _versions_of(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
     return versions
 
 
-def _is_read(state: PartitionState, entry: BatchBuffer) -> bool:
+def _drop_read_buffer(state: PartitionState, entry: BatchBuffer) -> bool:
     """Drop a buffer whose batches were read completely, and return whether it was dropped."""
     if entry.is_empty:
         state.release_read_buffer()

@@ -339,7 +339,7 @@ class AsyncProducer(TelemetryMethods):
             reason = f"topic {topic} has no partition {partition}, it has {count}"
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         try:
-            await self._transactions.before_batch(target)
+            await self._transactions.prepare_partition(target)
         except KafkaframesError as error:
             self._transactions.fail_transaction(error)
             raise PartitionRefusedError(error) from None
@@ -511,7 +511,7 @@ class AsyncProducer(TelemetryMethods):
             self._accumulator.update_topic(name)
         for target, rows in route_rows(whole, topics, self._create_row_partitioner(topics)):
             await self._wait_up_to_max_block(
-                self._transactions.before_batch(target), f"a table of topic {target.topic}"
+                self._transactions.prepare_partition(target), f"a table of topic {target.topic}"
             )
             for data, count, stamp in self._build_batches(
                 target.topic, rows, self._sender.sequencer.next_stamp(target)
@@ -521,7 +521,10 @@ class AsyncProducer(TelemetryMethods):
 
     def _create_row_partitioner(self, topics: list[str]) -> RowPartitioner:
         return RowPartitioner(
-            self._partitioner, self._cluster.cluster, self._accumulator.sticky_partitions, self._max_batch_bytes(topics)
+            self._partitioner,
+            self._cluster.cluster,
+            self._accumulator.choose_sticky_partitions,
+            self._max_batch_bytes(topics),
         )
 
     async def _load_topics(self, topics: list[str]) -> None:
@@ -599,7 +602,7 @@ class AsyncProducer(TelemetryMethods):
 
     async def _wait_for_capacity(self, target: TopicPartition, size: int) -> None:
         await self._wait_for_memory(size)
-        await self._transactions.before_batch(target)
+        await self._transactions.prepare_partition(target)
 
     async def _wait_for_memory(self, size: int, *, is_in_callback: bool = False) -> None:
         """Wait until a batch or record fits into ``buffer_memory``. Added records are sent in the meantime."""

@@ -184,13 +184,13 @@ class RowPartitioner(NamedTuple):
     Attributes:
         choice: the producer's partitioner.
         cluster: metadata of the table's topics.
-        sticky_partitions: returns the partitions for a topic's runs of rows without partition and key.
+        choose_sticky_partitions: returns the partitions for a topic's runs of rows without partition and key.
         batch_bytes: largest size of a batch. A run has at least the rows of one batch.
     """
 
     choice: ConfiguredPartitioner
     cluster: Cluster
-    sticky_partitions: Callable[[str, int], list[int]]
+    choose_sticky_partitions: Callable[[str, int], list[int]]
     batch_bytes: int
 
     def partition_rows(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
@@ -235,7 +235,7 @@ class RowPartitioner(NamedTuple):
         free = np.flatnonzero(partitions < 0)
         if len(free):
             runs = max(min(max_runs, len(self.cluster.partitions_of(topic))), 1)
-            numbers_of_runs = np.array(self.sticky_partitions(topic, runs), np.int64)
+            numbers_of_runs = np.array(self.choose_sticky_partitions(topic, runs), np.int64)
             partitions[free] = numbers_of_runs[np.arange(len(free)) * runs // len(free)]
 
 

@@ -105,7 +105,7 @@ class RangeReader:
 
 
 class PartitionSample(NamedTuple):
-    """The batches of one fetch.
+    """The sizes of the batches that one fetch has returned.
 
     Attributes:
         offsets: number of offsets from the requested one to the end of the batches; at least 1.

@@ -22,7 +22,7 @@ from kafkaframes.errors import KafkaframesError
 
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_GET_FIRST_RECORD: Final = attrgetter("first")
+_get_first_record: Final = attrgetter("first")
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # state names of ``concurrent.futures``
 
 
@@ -157,7 +157,7 @@ class ThreadResults:
         return RecordFuture(self, row, owner)
 
     def watch(self, future: RecordFuture, row: int) -> WatchedFuture:
-        """Return the waiters and the callbacks of a record's future."""
+        """Return a future with its waiters and its callbacks, which are notified of the result."""
         return self._watched_futures.setdefault(row, (future, [], []))
 
     def metadata_of(self, row: int) -> RecordMetadata | None:
@@ -211,7 +211,7 @@ class ThreadResults:
 def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:
     """Return the part of a batch that contains a record; None while there are no results."""
     if len(parts) > 1:
-        return parts[bisect_right(parts, row, key=_GET_FIRST_RECORD) - 1]
+        return parts[bisect_right(parts, row, key=_get_first_record) - 1]
     return parts[0] if parts else None
 
 
@@ -223,7 +223,7 @@ def _to_metadata(target: TopicPartition, part: PartResult, row: int, timestamp: 
 
 
 def _bind_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelivery:
-    """Return the function. Set the record's partition if the function calls interceptors."""
+    """Return the callback. If it calls interceptors, it gets the record's partition first."""
     if isinstance(on_delivery, AcknowledgementCallback):
         on_delivery.partition = target.partition
     return on_delivery

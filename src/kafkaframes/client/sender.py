@@ -41,7 +41,7 @@ _MAX_VERSION_BY_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry 
 MAX_RECORD_SET_VERSION: Final = 2  # the last version of Produce that carries any number of batches, of any format
 # Later versions require the transactional id for batches of a transaction (KIP-890).
 _MAX_VERSION_WITHOUT_TRANSACTION: Final = 11
-_ALL_REPLICAS: Final = -1
+_ACKS_ALL: Final = -1
 _TOO_LARGE_ERRORS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -499,7 +499,7 @@ async def produce_raw(
     leader = await cluster.leader_of(partition)
     connection = await cluster.get_connection(leader)
     cls = cluster.settings.message_class("ProduceRequest")
-    body = cls(acks=_ALL_REPLICAS, timeout_ms=cluster.settings.request_timeout_ms)
+    body = cls(acks=_ACKS_ALL, timeout_ms=cluster.settings.request_timeout_ms)
     version = connection.version_of(
         body, max_version=MAX_RECORD_SET_VERSION if as_set else _MAX_VERSION_WITHOUT_TRANSACTION
     )

@@ -54,7 +54,7 @@ _UNCERTAIN_WRITE_ERRORS: Final = frozenset(
 )
 _MAX_EPOCH: Final = 2**15 - 1
 _MAX_REMEMBERED_BATCHES: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
-_GET_ORDER: Final = attrgetter("order")
+_get_order: Final = attrgetter("order")
 
 
 class FinishedBatch(NamedTuple):
@@ -112,7 +112,7 @@ class PartitionQueue:
     def requeue_batch(self, batch: Batch) -> None:
         """Move an in-flight batch back to the waiting batches, in order."""
         self.in_flight.remove(batch)
-        self.waiting.insert(bisect_left(self.waiting, batch.order, key=_GET_ORDER), batch)
+        self.waiting.insert(bisect_left(self.waiting, batch.order, key=_get_order), batch)
         self.must_retry = True
 
     def replace_batch(self, batch: Batch, parts: Sequence[Batch]) -> None:
@@ -127,7 +127,7 @@ class PartitionQueue:
         self.enqueued_count += shift
         for number, part in enumerate(parts):
             part.order = batch.order + number
-        index = bisect_left(self.waiting, batch.order, key=_GET_ORDER)
+        index = bisect_left(self.waiting, batch.order, key=_get_order)
         self.waiting = deque([*islice(self.waiting, index), *parts, *islice(self.waiting, index, None)])
         self.must_retry = self.must_retry or is_in_flight
 
@@ -240,6 +240,7 @@ class Sequencer:
         return min(times, default=None)
 
     def _next_sendable(self, queue: PartitionQueue, now: float) -> Batch | None:
+        """Return the next batch of a queue if it may be sent now, else None."""
         batch = queue.next_batch(self._max_in_flight)
         if batch is None or batch.not_before > now or (self.needs_new_id and batch.assigned_stamp is None):
             return None

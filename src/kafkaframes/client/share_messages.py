@@ -38,7 +38,7 @@ _DEFAULT_ACQUIRE_MODE: Final = "batch_optimized"
 
 
 class ShareMessages:
-    """The messages of one member."""
+    """Builds the requests of a share group's member as Kafka's messages, and reads the responses."""
 
     def __init__(
         self,

@@ -127,6 +127,7 @@ class Producer(SyncClient):
         self._loop.check_can_wait()
 
     def _check_callback(self, method: str) -> None:
+        """Reject a call from within an ``on_delivery``."""
         if self._callbacks.is_current:
             raise OptionError(
                 f"{method} was called in an `on_delivery` of {self._name}; only `send` may be called there"

@@ -1,9 +1,9 @@
 """A producer's id and transactions: the requests to the coordinator and their order (KIP-98, KIP-360, KIP-447).
 
-The protocol has two forms. In the older form, the client adds partitions and groups to a transaction before it writes
+The protocol has two versions. In version 1, the client adds partitions and groups to a transaction before it writes
 to them. If the coordinator supports ``transaction.version`` 2 (KIP-890), the brokers add partitions implicitly, and
 every end of a transaction bumps the epoch, so that no late batch can become part of the next transaction. A transaction
-that several producers share uses the older form.
+that several producers share uses version 1.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class TransactionManager:
         self.has_joined = False
         self._is_shared = False
         self._fence_error: BrokerError | None = None
-        self._coordinators_form = 1
-        self._form = 1  # transaction version of the open transaction
+        self._coordinator_version = 1
+        self._protocol_version = 1  # transaction version of the open transaction
         sender.renew = self.renew_id
 
     # ---------------------------------------------------------------------------------------------- producer ids
@@ -88,7 +88,7 @@ class TransactionManager:
             response = await connection.request(body, version=version)
             self._check_error(response.error_code, "InitProducerId")
             if transactional_id is not None:
-                self._coordinators_form = min(max(connection.features.get(_TRANSACTION_FEATURE, 1), 1), 2)
+                self._coordinator_version = min(max(connection.features.get(_TRANSACTION_FEATURE, 1), 1), 2)
             return ProducerIdentity(response.producer_id, response.producer_epoch)
 
         async def request_once() -> ProducerIdentity:
@@ -112,7 +112,7 @@ class TransactionManager:
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True
-        self._set_protocol_form(1)
+        self._set_protocol_version(1)
         return self._sender.sequencer.producer
 
     def begin_transaction(self) -> None:
@@ -129,11 +129,12 @@ class TransactionManager:
         if self._fence_error is not None:
             raise self._fence_error
         self._is_open = True
-        self._set_protocol_form(self._coordinators_form)
+        self._set_protocol_version(self._coordinator_version)
 
-    def _set_protocol_form(self, form: int) -> None:
-        self._form = form
-        self._sender.broker_adds_partitions = form > 1
+    def _set_protocol_version(self, version: int) -> None:
+        """Set the version of the transaction protocol. In version 2, brokers add partitions implicitly (KIP-890)."""
+        self._protocol_version = version
+        self._sender.broker_adds_partitions = version > 1
 
     def fail_transaction(self, cause: Exception) -> None:
         """Fail the open transaction, if any, because a record cannot be added to a batch. It can only be aborted."""
@@ -141,10 +142,10 @@ class TransactionManager:
             self._sender.sequencer.fail_transaction(cause)
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to at once, without ``before_batch``. Any thread may call it."""
+        """Return whether a partition can be written to without ``prepare_partition``. Any thread may call it."""
         return self._settings.transactional_id is None or (self._is_open and partition in self._added_partitions)
 
-    async def before_batch(self, partition: TopicPartition) -> None:
+    async def prepare_partition(self, partition: TopicPartition) -> None:
         """Add a partition to the transaction before its first batch is sent. Without a transaction, do nothing."""
         if self._settings.transactional_id is None:
             return
@@ -164,7 +165,7 @@ class TransactionManager:
         if not self._is_open:
             raise OptionError("no transaction is open")
         new_partitions = [entry for entry in partitions if entry not in self._added_partitions]
-        if new_partitions and self._form == 1:
+        if new_partitions and self._protocol_version == 1:
             await self._add_partitions(new_partitions)
         self._added_partitions.update(new_partitions)
 
@@ -251,7 +252,7 @@ class TransactionManager:
                 in_doubt = True
                 raise
             self._check_error(response.error_code, action)
-            if self._form > 1:
+            if self._protocol_version > 1:
                 self._sender.set_producer(ProducerIdentity(response.producer_id, response.producer_epoch))
 
         try:
@@ -274,7 +275,7 @@ class TransactionManager:
         if not self._is_open:
             raise OptionError("no transaction is open")
         group_id = group if isinstance(group, str) else group.group_id
-        if group_id not in self._groups and self._form == 1:
+        if group_id not in self._groups and self._protocol_version == 1:
             await self._add_group(group_id)
         self._groups.add(group_id)
         await self._commit_offsets(offsets, group, group_id)
@@ -334,7 +335,7 @@ class TransactionManager:
     async def _send_to_coordinator(self, body: Message, *, coordinator_of: str | None = None) -> Any:
         """Send a request to the transaction's coordinator, or to a group's."""
         key, kind = self._coordinator_of(coordinator_of)
-        max_version = _MAX_API_VERSIONS[self._form].get(body.spec.name)
+        max_version = _MAX_API_VERSIONS[self._protocol_version].get(body.spec.name)
         return await self._cluster.send_to_coordinator(key, body, kind, max_version=max_version)
 
     def _check_error(self, code: int, action: str, group_id: str | None = None) -> None:

@@ -46,7 +46,7 @@ __all__ = [
     "VerifyReport",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "analyze.measure": ("ProposalSizes", "RecordAnalysis", "TagHeaderSizes"),
     "audit.audit": ("Audit",),
     "checkpoint": ("Checkpoint",),
@@ -66,4 +66,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

@@ -78,7 +78,7 @@ __all__ = [
     "write_stubs",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "message_functions": ("compare_messages", "encode_message", "explain_message", "explain_records"),
     "messages.explanation": ("MessageComparison", "MessageExplanation", "RecordsExplanation"),
     "messages.objects": ("Message",),
@@ -123,4 +123,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

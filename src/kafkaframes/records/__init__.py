@@ -17,10 +17,10 @@ __all__ = [
     "Record",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "batch": ("Header", "Record"),
     "columns": ("ReadError",),
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

@@ -23,7 +23,7 @@ __all__ = [
     "WriteResult",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "rows": ("RecordBatches",),
     "scan": ("Scan",),
     "slices": ("ScanPlan", "ScanSlice"),
@@ -31,4 +31,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

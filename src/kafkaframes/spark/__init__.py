@@ -28,7 +28,7 @@ __all__ = [
     "write_topic",
 ]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "dataframes.public": ("read", "table_topics", "watch_topics", "write_log", "write_topic"),
     "dataframes.read_log": ("LogQuery", "read_log"),
     "dataframes.restore": ("restore_log",),
@@ -38,4 +38,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "ExternalBroker", "Schema", "SchemaRegistry", "assert_records", "seed", "write_vectors"]
 
-_MODULES = {
+_NAMES_BY_MODULE = {
     "comparison": ("assert_records",),
     "control": ("Control",),
     "plugin": ("ExternalBroker",),
@@ -30,4 +30,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
-    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _NAMES_BY_MODULE)

@@ -228,6 +228,7 @@ class Control:
         self._broker.truncate(request.path[0], _parse_index(request.path[1]), request.get_field("offset", int))
 
     def _tear_tail(self, request: HttpRequest) -> Any:
+        """Remove the last bytes of a killed broker's log, as a torn write does."""
         file_size = self._broker.tear_tail(
             request.path[0], _parse_index(request.path[1]), request.get_field("bytes", int)
         )
@@ -262,7 +263,7 @@ class Control:
     # ---------------------------------------------------------------------------------------------- faults
 
     def _create_fault(self, request: HttpRequest) -> Any:
-        action = _select_value(request.get_field("do", str), _FAULT_ACTIONS)
+        action = _check_name(request.get_field("do", str), _FAULT_ACTIONS)
         conditions = {
             name: value
             for name, kind in _CONDITION_TYPES.items()
@@ -289,7 +290,7 @@ class Control:
         )
 
     def _create_disk_fault(self, request: HttpRequest) -> Any:
-        action = _select_value(request.get_field("do", str), _DISK_FAULT_ACTIONS)
+        action = _check_name(request.get_field("do", str), _DISK_FAULT_ACTIONS)
         name, kind = _DISK_FAULT_ACTIONS[action]
         request.reject_unknown_fields("do", "effect", "path", *_OCCURRENCE_FIELDS, name)
         values = request.get_field(name, kind)
@@ -404,7 +405,8 @@ class Control:
         self._broker.restore(_find_by_number(self._snapshots, request))
 
 
-def _select_value(name: str, values_by_name: Mapping[str, Any]) -> str:
+def _check_name(name: str, values_by_name: Mapping[str, Any]) -> str:
+    """Return the name. If the mapping does not have it, the error lists the valid names."""
     if name not in values_by_name:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown {name[:60]!r}; expected one of {', '.join(values_by_name)}")
     return name
@@ -417,6 +419,7 @@ def _parse_index(text: str) -> int:
 
 
 def _find_by_number(rows: dict[int, Any], request: HttpRequest) -> Any:
+    """Return the row with the number in the request's path."""
     number = _parse_index(request.path[0])
     if number not in rows:
         raise HttpError(HTTPStatus.NOT_FOUND, f"number {number} does not exist")
@@ -424,6 +427,7 @@ def _find_by_number(rows: dict[int, Any], request: HttpRequest) -> Any:
 
 
 def _require_object(request: HttpRequest) -> dict[str, Any]:
+    """Return the request's body, which must be a JSON object."""
     if not isinstance(request.body, dict):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
     return request.body

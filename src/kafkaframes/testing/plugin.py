@@ -123,7 +123,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     except Exception as error:
         if _brokers_of(item) and not item.config.getoption("fulltrace", False):
-            _end_at_caller(error)
+            _trim_traceback(error)
         raise
     if not getattr(item, "_excinfo", None):  # set by a failed unittest.TestCase, which does not raise
         _reject_unused_rules(item)
@@ -155,7 +155,7 @@ _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARY_DIRECTORIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
 
 
-def _end_at_caller(error: BaseException) -> None:
+def _trim_traceback(error: BaseException) -> None:
     """Remove the traceback frames of this package after the last frame of the test."""
     from kafkaframes.errors import KafkaframesError
 

@@ -20,7 +20,7 @@ _VARINT: Final = 0  # wire type of protobuf
 
 
 class MetricKind(Enum):
-    """The type of a metric: a gauge or a sum. A sum's value is its ``aggregation_temporality`` in OTLP."""
+    """The type of a metric: a gauge or a sum. The number of a sum is its ``aggregation_temporality`` in OTLP."""
 
     GAUGE = 0
     DELTA_SUM = 1

@@ -59,6 +59,7 @@ class TelemetryReporter:
             cluster.on_connection = self._notice_connection
 
     def _notice_connection(self) -> None:
+        """Start the task when the client has connected, or wake it."""
         self._connected_event.set()
         if self._task is None and not self._is_closing:
             self._task = start_background_task(self._run_loop())

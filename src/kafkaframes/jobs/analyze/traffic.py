@@ -17,8 +17,8 @@ from kafkaframes.capture.bodies import (
     DecodedMessages,
     MessageKind,
     binary_extents,
+    iterate_record_sets,
     rows_with_errors,
-    sets_of_records,
     to_array,
 )
 from kafkaframes.capture.calls import CallColumns, CallTableBuilder
@@ -29,7 +29,7 @@ from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.reader import split_traffic
 from kafkaframes.capture.records import join_record_sets
 from kafkaframes.capture.request_log import LogReader
-from kafkaframes.capture.streams import Streams, passes_with_coverage
+from kafkaframes.capture.streams import Streams, iterate_windows_with_coverage
 from kafkaframes.capture.typed import SIZE_SUFFIX, replace_record_sizes
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -116,7 +116,7 @@ def read_captured_calls(task: TrafficTask, apis: ApiRegistry, coverage: Coverage
     if captures:
         maker = CallTableBuilder(choose_columns("calls", ("clientId",)), captures, apis=apis)
         reader = PacketReader(captures, share=task.share, shares=task.shares, is_alone=len(task.files) == 1)
-        for traffic in passes_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
+        for traffic in iterate_windows_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
             yield CallColumns(maker, traffic)
 
 
@@ -171,7 +171,7 @@ def _group_values_of(calls: CallColumns, by: Sequence[str]) -> list[tuple[Any, .
     """Return (client, connection, second) of each call, with None for parts that are not in ``by``."""
     nothing = [None] * calls.count
     clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
-    connections = calls.end("label", pa.string()).to_pylist() if CONNECTION in by else nothing
+    connections = calls.get_endpoint_column("label", pa.string()).to_pylist() if CONNECTION in by else nothing
     seconds = (calls.get_frame_values(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
     return list(zip(clients, connections, seconds, strict=True))
 
@@ -332,7 +332,7 @@ def measure_records(
 
 def _add_record_sizes(bodies: DecodedMessages, sizes: RecordSizes) -> None:
     assert bodies.plan is not None
-    for _, blobs in sets_of_records(bodies.body, bodies.plan, np.arange(bodies.count)):
+    for _, blobs in iterate_record_sets(bodies.body, bodies.plan, np.arange(bodies.count)):
         data, _ = join_record_sets(*binary_extents(blobs))
         if len(data):
             sizes.add_batches(data, scan_all(data))

@@ -174,7 +174,7 @@ def _has_nullable_field(plan: StructPlan) -> bool:
 
 
 class _StructBuilder:
-    """A builder of the structs of one case."""
+    """Builds the structs of a message with the values of one test case, such as ``nulls``."""
 
     def __init__(self, classes: Mapping[str, Any], case: str) -> None:
         self._classes = classes
@@ -194,6 +194,7 @@ class _StructBuilder:
         return [self._build_element(field, depth) for _ in range(self._choose_count(field, depth))]
 
     def _choose_count(self, field: FieldPlan, depth: int) -> int:
+        """Return the number of elements of an array, which is smaller in deep structs."""
         if self._case == LOWEST:
             return 0
         if self._case == HIGHEST and field.struct is None and depth < _MAX_DEPTH_OF_LONG_LISTS:
@@ -234,6 +235,7 @@ def generate_varint_rows() -> Iterator[Row]:
 
 
 def _generate_boundaries(bits: int, is_signed: bool) -> list[int]:
+    """Return the numbers next to each change of the encoded size of a varint, in order."""
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
     steps = {1 << index for index in range(6, bits)} | {0}
     neighbour = {sign * step + offset for step in steps for offset in (-1, 0, 1) for sign in (1, -1)} | {low, high}
