@@ -156,7 +156,7 @@ class Accumulator:
         return future
 
     def _has_space(self, size: int) -> bool:
-        """Return whether a record fits, not counting the memory of running callbacks. A callback cannot wait for itself."""
+        """Return whether a record fits, not counting the memory of running callbacks, which cannot wait for it."""
         used_bytes = self.size_bytes + self.built_bytes
         return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 

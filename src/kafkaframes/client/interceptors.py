@@ -227,7 +227,7 @@ class AcknowledgementCallback:
             self._on_delivery(error, metadata)
 
     def acknowledge(self, error: BaseException | None, metadata: RecordMetadata | None = None) -> None:
-        """Call the interceptors without ``on_delivery``, for example if ``send`` raises an error instead of queueing a record."""
+        """Call the interceptors without ``on_delivery``, as for a record that ``send`` rejects with an error."""
         self._interceptors.on_acknowledgement(metadata or RecordMetadata(self._topic, self.partition, -1, -1), error)
 
 
