@@ -97,7 +97,10 @@ def assert_same_logs(one: Path, other: Path) -> None:
 def compare_runs(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
     spark = kafkaframes.spark.session("compaction", master="local[2]")
     ways = dict(RUN_OPTIONS)
-    ways["Spark"] = {"run": jobs.create_runner(spark), "work_split": replace(jobs.create_split(spark), above_bytes=0)}
+    ways["Spark"] = {
+        "run": jobs.create_runner(spark),
+        "work_split": replace(jobs.create_split_settings(spark), above_bytes=0),
+    }
     warm = ways["Spark"] | {"work_split": replace(ways["Spark"]["work_split"], here_bytes=0)}
     for how in (*RUN_OPTIONS.values(), warm):
         time_compaction(create_log(logs, 100), targets / "warm", **how)

@@ -15,7 +15,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.runtime.jobs import create_runner, create_split
+from kafkaframes.spark.runtime.jobs import create_runner, create_split_settings
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.recover import RecoverySettings
@@ -76,7 +76,12 @@ def test_a_staged_compaction_on_spark_writes_the_same_files(spark, tmp_path):
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
     work_split = replace(
-        create_split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0
+        create_split_settings(spark),
+        above_bytes=0,
+        chunk_bytes=5_000,
+        run_entries=300,
+        judge_entries=1500,
+        here_bytes=0,
     )
     there = compact(source, tmp_path / "there", settings, run=create_runner(spark), work_split=work_split)
     assert there.partitions == here.partitions
@@ -100,7 +105,7 @@ class Deadly:
 def test_a_killed_worker_fails_the_job_without_output_and_the_next_run_succeeds(spark, tmp_path):
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15)
-    work_split = replace(create_split(spark), above_bytes=0, here_bytes=0)
+    work_split = replace(create_split_settings(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
         return create_runner(spark)(

@@ -57,14 +57,14 @@ def cluster():
 def serving(resolve, **settings):
     service = OffsetService(resolve, **settings)
     try:
-        question = {"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False}
-        answer = service.answer_question(question)
+        request = {"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False}
+        answer = service.handle_request(request)
         secret = bytes.fromhex(answer["secret"])
         address = execution_offsets.TaskServerAddress("127.0.0.1", answer["loopbackPort"], secret)
         (share,) = divide_among_tasks([ONE], [], cores=1, can_grow=True)
         yield service, DeferredOffsetWork(share, "plan", digest_options(OPTIONS), address, None)
     finally:
-        service.end()
+        service.close()
 
 
 @pytest.fixture
@@ -216,9 +216,9 @@ def test_an_unused_service_ends(monkeypatch):
     service = OffsetService(lambda options: {})
     try:
         time.sleep(0.01)
-        assert service.must_end()
-        service.answer_question({"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False})
-        assert not service.must_end()
+        assert service.should_exit()
+        service.handle_request({"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False})
+        assert not service.should_exit()
         assert is_running(os.getpid())
     finally:
-        service.end()
+        service.close()

@@ -71,7 +71,7 @@ def choose_work_split(master: str | None, jobs: int | None) -> SplitSettings:
 
     if master is None:
         return SplitSettings(secret=spark_jobs.create_secret(), workers=jobs or os.cpu_count() or 1)
-    return spark_jobs.create_split(session())
+    return spark_jobs.create_split_settings(session())
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def check_spark() -> Iterator[CheckResult]:
     version = _compat.pyspark_version()
     if version is None:
         yield CheckResult("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
-    elif version not in _compat.SUPPORTED_JAVA:
+    elif version not in _compat.SUPPORTED_JAVA_VERSIONS:
         yield CheckResult("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tested with PySpark 4.0 to 4.3 only")
     else:
         yield CheckResult("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")

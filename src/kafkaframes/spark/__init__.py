@@ -28,7 +28,7 @@ __all__ = [
     "write_topic",
 ]
 
-_NAMES_BY_MODULE = {
+_NAMES_BY_MODULE = {  # exported names by module; a module is imported on first use
     "dataframes.public": ("read", "table_topics", "watch_topics", "write_log", "write_topic"),
     "dataframes.read_log": ("LogQuery", "read_log"),
     "dataframes.restore": ("restore_log",),

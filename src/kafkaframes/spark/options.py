@@ -75,10 +75,10 @@ ERROR_COLUMN: Final = "_error"
 DECODE_MODES: Final = ("json", "avro", "protobuf")
 LOG_DECODERS: Final = ("none", "internal")  # values of `decode` that kafka-log handles without a schema
 CAPTURE_TABLES: Final = ("calls", "connections", "gaps", "packets", "records")
-_DECODE: Final = "decode"
+_DECODE_OPTION: Final = "decode"
 _CLIENT_PREFIX: Final = "kafka."
 _HADOOP_PREFIX: Final = "spark.hadoop."
-_STORAGE_OPTIONS: Final = "storageoptions"
+_STORAGE_OPTION: Final = "storageoptions"
 _CHECKPOINT_LOCATION: Final = "checkpointlocation"
 _SPARK_OPTIONS: Final = frozenset({_CHECKPOINT_LOCATION, "queryname"})  # options that Spark itself adds or uses
 _WAIT_FILES: Final = 3  # default of the option waitFiles
@@ -89,6 +89,7 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 
 def _parse_ports(text: str) -> tuple[int, ...]:
+    """Parse ports and ranges of ports, separated by commas."""
     from kafkaframes.capture.streams import parse_ports
 
     with suppress(OptionError):
@@ -98,12 +99,14 @@ def _parse_ports(text: str) -> tuple[int, ...]:
 
 
 def _load_specs(path: str) -> ApiRegistry:
+    """Load message specs from a file or folder."""
     from kafkaframes.protocol.messages.registry import ApiRegistry
 
     return ApiRegistry(path)
 
 
 def _parse_offsets_mode(text: str) -> bool:
+    """Parse the option ``offsets``: True for keep, False for assign."""
     if text.lower() not in ("assign", "keep"):
         raise ValueError("must be assign or keep")
     return text.lower() == "keep"
@@ -126,26 +129,30 @@ DECODE_OPTIONS: Final = (
         "schema",
         "schema",
         str,
-        "with decode: JSON Schema, Avro schema or Protobuf descriptor set, as text or as the path of a file "
-        "on the driver",
+        "schema of the values, with decode: JSON Schema, Avro schema or Protobuf descriptor set, as text or as "
+        "the path of a file on the driver",
     ),
-    Option("schemaRegistry", "registry", str, "with decode: URL of the schema registry of the values' prefixes"),
+    Option("schemaRegistry", "registry", str, "URL of the registry of the values' schema ids, with decode"),
     Option(
-        "schemaSubject", "subject", str, "with decode: subject whose newest schema defines the columns", "TOPIC-value"
+        "schemaSubject",
+        "subject",
+        str,
+        "registry subject whose newest schema defines the columns, with decode",
+        "TOPIC-value",
     ),
-    Option("messageName", "message", str, "with decode=protobuf: full name of the message; by default the first one"),
+    Option("messageName", "message", str, "full name of the message, with decode=protobuf; default: the first"),
     Option(
         "decodeErrors",
         "errors",
         create_choice_parser(("null", "raise")),
-        "with decode, for invalid values: null, with the reason in the column _error; or raise",
+        "result for an invalid value, with decode: null, with the reason in the column _error; or raise (an error)",
         "null",
     ),
     Option(
         "otherFields",
         "other_fields",
         parse_boolean,
-        "with decode=json: return fields that the schema lacks as JSON text in other_fields",
+        "return fields that the schema lacks as JSON text in other_fields, with decode=json",
         "false",
     ),
 )
@@ -153,7 +160,7 @@ _DECODE_TABLE: Final = _index(DECODE_OPTIONS)
 LOG_OPTIONS: Final = _index(
     (
         Option("path", "paths", str, "log directory, topic partition directory, segment file or glob"),
-        Option("paths", "paths", str, "JSON list, which Spark creates from load([...])"),
+        Option("paths", "paths", str, "several paths as a JSON list, which Spark creates from load([...])"),
         Option("subscribe", "subscribe", parse_topics, "topics to read, comma-separated"),
         Option(
             "subscribePattern",
@@ -162,38 +169,50 @@ LOG_OPTIONS: Final = _index(
             "Java regular expression that matches whole topic names",
         ),
         Option("assign", "assign", parse_assign, 'topic partitions to read: {"orders": [0, 1]}'),
-        Option("startingOffsets", "start", parse_start, 'earliest, or {"orders": {"0": 23, "1": -2}}', "earliest"),
-        Option("endingOffsets", "end", parse_end, 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive', "latest"),
+        Option(
+            "startingOffsets",
+            "start",
+            parse_start,
+            'first offsets: earliest, or {"orders": {"0": 23, "1": -2}}',
+            "earliest",
+        ),
+        Option(
+            "endingOffsets",
+            "end",
+            parse_end,
+            'end offsets, exclusive: latest, or {"orders": {"0": 50, "1": -1}}',
+            "latest",
+        ),
         Option(
             "startingTimestamp",
             "start_time",
             parse_timestamp,
-            "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
+            "start time: ms since 1970, or 2025-10-09T12:00Z; overrides startingOffsetsByTimestamp",
         ),
         Option(
             "startingOffsetsByTimestamp",
             "start_times",
             parse_timestamps,
-            '{"orders": {"0": 1763700000000}}; overrides startingOffsets',
+            'start time of each partition: {"orders": {"0": 1763700000000}}; overrides startingOffsets',
         ),
         Option(
             "startingOffsetsByTimestampStrategy",
             "no_match",
             create_choice_parser(("error", "latest")),
-            "if no record has this timestamp or a later one: error, or latest (read nothing)",
+            "result if no record is at or after the start time: error, or latest (no rows)",
             "error",
         ),
         Option(
             "endingTimestamp",
             "end_time",
             parse_timestamp,
-            "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
+            "end time: ms since 1970, or 2025-10-09T12:00Z; overrides endingOffsetsByTimestamp",
         ),
         Option(
             "endingOffsetsByTimestamp",
             "end_times",
             parse_timestamps,
-            '{"orders": {"0": 1763700000000}}; overrides endingOffsets',
+            'end time of each partition: {"orders": {"0": 1763700000000}}; overrides endingOffsets',
         ),
         Option(
             "failOnDataLoss",
@@ -237,7 +256,7 @@ LOG_OPTIONS: Final = _index(
             "replicas",
             "replicas",
             create_choice_parser(("merge", "all")),
-            "merge copies of a partition into one log, or return all, with the column source",
+            "merge the replicas of a partition into one log, or return the rows of all, with the column source",
             "merge",
         ),
         Option(
@@ -251,7 +270,7 @@ LOG_OPTIONS: Final = _index(
             "deepIteration",
             "deep",
             parse_boolean,
-            "decompress each batch (batches), or read all headers (segments)",
+            "decompress each batch (table=batches), or read all batch headers (table=segments)",
             "false",
         ),
         Option(
@@ -265,7 +284,7 @@ LOG_OPTIONS: Final = _index(
             "timestampErrors",
             "timestamp_errors",
             create_choice_parser(("raise", "null")),
-            "timestamps outside Spark's range: raise (an error) or null",
+            "result for a timestamp outside Spark's range: raise (an error) or null",
             "raise",
         ),
         Option("verifyCrc", "verify_crc", parse_boolean, "verify the checksum of each batch", "true"),
@@ -310,7 +329,7 @@ TOPIC_OPTIONS: Final = _index(
             "startingOffsets",
             "start",
             parse_start_or_group,
-            'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
+            'first offsets: earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
             "latest (streams), earliest",
         ),
         LOG_OPTIONS["endingoffsets"],
@@ -363,7 +382,7 @@ TOPIC_OPTIONS: Final = _index(
             "driverPort",
             "driver_port",
             parse_port,
-            "batch reads: port of the driver for these tasks; 0 means any free port",
+            "batch reads: port where the driver listens for these tasks; 0 means any free port",
             "0",
         ),
         Option(
@@ -393,9 +412,9 @@ LOG_WRITE_OPTIONS: Final = _index(
             "number of partitions of each new topic; keys choose the partition",
             "1",
         ),
-        Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
+        Option("codec", "codec", str.lower, "compression codec: none, gzip, snappy, lz4 or zstd", "none"),
         Option("level", "level", parse_integer, "compression level of the codec; by default Kafka's"),
-        Option("recordFormat", "record_format", parse_record_format, "v2, v1 or v0", "v2"),
+        Option("recordFormat", "record_format", parse_record_format, "record format: v2, v1 or v0", "v2"),
         Option("batchSize", "batch_bytes", parse_size, "maximum size of a batch (batch.size)", "16384"),
         Option("batchRecords", "batch_records", parse_positive_integer, "maximum number of records in a batch"),
         Option("segmentSize", "segment_bytes", parse_size, "maximum size of a segment", "1g"),
@@ -410,14 +429,14 @@ LOG_WRITE_OPTIONS: Final = _index(
             "offsets",
             "keep_offsets",
             _parse_offsets_mode,
-            "assign new offsets, or keep those of the column offset, including gaps",
+            "assign new offsets, or keep the offsets in the column offset, including gaps",
             "assign",
         ),
         Option(
             "topicIds",
             "topic_ids",
             parse_topic_ids,
-            'topic ids: {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get random ids',
+            'ids of new topics: {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get random ids',
         ),
     )
 )
@@ -428,16 +447,16 @@ TOPIC_WRITE_OPTIONS: Final = _index(
             "delivery",
             "delivery",
             create_choice_parser(("at-least-once", "exactly-once")),
-            "at-least-once, or exactly-once: one Kafka transaction, committed after all Spark tasks have succeeded",
+            "at-least-once; or exactly-once: one Kafka transaction, committed after all Spark tasks have succeeded",
             "at-least-once",
         ),
-        Option("sink", "sink", str, "exactly-once: name of this sink, if a query has several", "sink"),
+        Option("sink", "sink", str, "name of this sink, if a query has several exactly-once sinks", "sink"),
         Option(
             "onForeignMarker",
             "on_foreign_marker",
             create_choice_parser(("error", "skip")),
-            "exactly-once, if the checkpoint does not match the newest marker: error, or skip to the state after "
-            "the marker",
+            "exactly-once: reaction if the checkpoint does not match the newest marker: error, or skip to the offsets "
+            "of the marker",
             "error",
         ),
         Option(
@@ -458,7 +477,12 @@ TOPIC_WRITE_OPTIONS: Final = _index(
         Option(
             "recordFormat", "record_format", parse_integer, "record format 0, 1 or 2, for old brokers and consumers"
         ),
-        Option("messageFormat", "record_format", parse_integer, "the same option under the name of the broker setting"),
+        Option(
+            "messageFormat",
+            "record_format",
+            parse_integer,
+            "the same as recordFormat, under the name of the broker setting",
+        ),
         Option(
             "includeHeaders",
             "include_headers",
@@ -470,7 +494,7 @@ TOPIC_WRITE_OPTIONS: Final = _index(
             "timestamps",
             "timestamps",
             create_choice_parser(("now", "column")),
-            "now: the time of sending, as in Spark's sink; column: the value of the column timestamp",
+            "timestamps of the records: now (the time of sending, as in Spark's sink) or column (the column timestamp)",
             "now",
         ),
     )
@@ -478,66 +502,68 @@ TOPIC_WRITE_OPTIONS: Final = _index(
 CAPTURE_OPTIONS: Final = _index(
     (
         Option("path", "", str, "captures or request logs: file, directory or glob"),
-        Option("paths", "", str, "JSON list, which Spark creates from load([...])"),
+        Option("paths", "", str, "several paths as a JSON list, which Spark creates from load([...])"),
         Option(
             "table",
             "table",
             create_choice_parser(CAPTURE_TABLES),
-            "calls (default), connections, gaps, packets or records",
+            "table to read: calls, connections, gaps, packets or records",
             "calls",
         ),
         Option("columns", "columns", _split_names, "columns of the result, in this order; others are not decoded"),
-        Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
+        Option(
+            "api", "api", str, "read only the calls of this API (name or number), with request and response as structs"
+        ),
         Option(
             "ports",
             "ports",
             _parse_ports,
-            "listener ports of the brokers: 9092,9094-9096; by default recognized by their bytes",
+            "listener ports of the brokers: 9092,9094-9096; by default, Kafka connections are detected by their bytes",
         ),
         Option(
             "secrets",
             "secrets",
             parse_boolean,
-            "true returns credentials (SASL tokens, SCRAM, HMACs, passwords in configs) unmasked",
+            "return credentials (SASL tokens, SCRAM, HMACs, passwords in configs) unmasked",
             "false",
         ),
         Option(
             "specs",
             "apis",
             _load_specs,
-            "your own specs (a file or a folder), read on the driver, before the catalog's",
+            "your own message specs (a file or folder on the driver), which override the built-in ones",
         ),
         Option(
             "namesOf",
             "names_of",
             str,
-            "Kafka release whose field names requestNamed and responseNamed use",
+            "Kafka release whose field names are used in the additional columns requestNamed and responseNamed",
         ),
         Option(
             "mode",
             "on_damage",
             create_mode_parser("keep", "fail"),
-            "PERMISSIVE logs unread data that may contain calls; FAILFAST raises an error",
+            "handling of unread data that may contain calls: PERMISSIVE (log a warning) or FAILFAST (raise an error)",
             "PERMISSIVE",
         ),
         Option(
             "minPartitions",
             "min_partitions",
             parse_positive_integer,
-            "minimum number of tasks; by default chosen by size, at most the number of cores",
+            "minimum number of tasks; default: by the size of the files, at most one per core",
         ),
         Option(
             "quietSeconds",
             "quiet_seconds",
             parse_non_negative_integer,
-            "streams: seconds without a write after which the newest file is read (10)",
+            "streams: seconds without a write after which the newest file is read",
             "10",
         ),
         Option(
             "waitFiles",
             "wait_files",
             parse_positive_integer,
-            "streams: number of later files in which the response of a call is awaited (3)",
+            "streams: number of later files that are searched for the response of a call",
             "3",
         ),
         Option(
@@ -585,7 +611,7 @@ FORBIDDEN_OPTIONS: Final[Mapping[str, str]] = {
     "kafka.interceptor.classes": "use the client's `interceptors` in Python; change columns in the query",
 }
 # Settings of Spark options that have no effect here.
-_NO_EFFECT: Final = ("retries", "retry_interval_ms", "group_prefix")
+_SETTINGS_WITHOUT_EFFECT: Final = ("retries", "retry_interval_ms", "group_prefix")
 _FIXED_SETTINGS: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # set by exactly-once writes
 
 
@@ -611,8 +637,8 @@ def parse_log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
         lower = name.lower()
         if lower not in LOG_OPTIONS and (lower.startswith(_CLIENT_PREFIX) or lower in _BROKER_OPTIONS):
             raise OptionError(f"option {name} applies to brokers only; kafka-log reads log files")
-    options = _select_known(others, LOG_OPTIONS, "kafka-log", others=STORE_OPTIONS)
-    _refuse_decoding(options)
+    options = _select_known_options(others, LOG_OPTIONS, "kafka-log", others=STORE_OPTIONS)
+    _reject_decoding_options(options)
     path_names = [name for name in options if name in ("path", "paths")]
     paths = {name: options.pop(name) for name in path_names}
     values = _selection_defaults("kafka-log") | settings | _parse_values(LOG_OPTIONS, options)
@@ -641,14 +667,14 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.scan.topic.options import TopicOptions
 
-    client, texts = _separate_client(options, TOPIC_OPTIONS)
-    _refuse_decoding(texts)
+    client, texts = _separate_client_settings(options, TOPIC_OPTIONS)
+    _reject_decoding_options(texts)
     selections = [TOPIC_OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in texts]
     defaults = _selection_defaults("kafka-topic")
     del defaults["isolation"]  # for live topics, the isolation level is a client setting
     values = defaults | _parse_values(TOPIC_OPTIONS, texts)
     _select_bounds_by_precedence(values)
-    for setting in _NO_EFFECT:
+    for setting in _SETTINGS_WITHOUT_EFFECT:
         values.pop(setting, None)
     if len(selections) != 1:
         together = f", not {' and '.join(selections)} together" if selections else ""
@@ -656,8 +682,8 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool, warns: b
     _check_trigger_limits(values)
     if is_stream:
         values.setdefault("start", LATEST)
-        refuse_stream_end(texts)
-    read = TopicOptions(client=_check_client(client, ConsumerSettings, warns=warns), **values)
+        reject_stream_end(texts)
+    read = TopicOptions(client=_check_client_settings(client, ConsumerSettings, warns=warns), **values)
     if not is_stream:
         check_batch_start(read.start)
     return read
@@ -671,7 +697,7 @@ def parse_client_options(options: Mapping[str, str]) -> dict[str, Any]:
     """
     from kafkaframes.client.settings import ConsumerSettings
 
-    return _check_client(_separate_client(options, TOPIC_OPTIONS)[0], ConsumerSettings)
+    return _check_client_settings(_separate_client_settings(options, TOPIC_OPTIONS)[0], ConsumerSettings)
 
 
 def parse_capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
@@ -686,7 +712,7 @@ def parse_capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
     from kafkaframes.capture.reader import CaptureOptions
     from kafkaframes.scan.capture import CaptureReadOptions
 
-    texts = _select_known(options, CAPTURE_OPTIONS, "kafka-capture")
+    texts = _select_known_options(options, CAPTURE_OPTIONS, "kafka-capture")
     values = _parse_values(CAPTURE_OPTIONS, texts)
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
@@ -713,7 +739,7 @@ def parse_log_write_options(options: Mapping[str, str], *, is_stream: bool = Fal
     path = "".join(text for name, text in options.items() if name.lower() == "path")
     ignored_names = {"path", *(_SPARK_OPTIONS if is_stream else ())}
     others = {name: text for name, text in options.items() if name.lower() not in ignored_names}
-    values = _parse_values(LOG_WRITE_OPTIONS, _select_known(others, LOG_WRITE_OPTIONS, "to write, kafka-log"))
+    values = _parse_values(LOG_WRITE_OPTIONS, _select_known_options(others, LOG_WRITE_OPTIONS, "to write, kafka-log"))
     if not path:
         raise OptionError(
             'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
@@ -732,11 +758,11 @@ def parse_topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     from kafkaframes.client.settings import ProducerSettings
     from kafkaframes.scan.topic.options import TopicWriteOptions
 
-    client, texts = _separate_client(options, TOPIC_WRITE_OPTIONS)
+    client, texts = _separate_client_settings(options, TOPIC_WRITE_OPTIONS)
     values = _parse_values(TOPIC_WRITE_OPTIONS, texts)
     if "record_format" in values:
         client["record_format"] = values.pop("record_format")
-    client_settings = _check_client(client, ProducerSettings)
+    client_settings = _check_client_settings(client, ProducerSettings)
     settings = ProducerSettings.from_options(client_settings)
     _check_compression_level(settings)
     _reject_partitioner(settings)
@@ -762,7 +788,7 @@ def split_decoding(
         MissingExtraError, NetworkError: As for ``Scan.decode``.
     """
     by_name = {name.lower(): text for name, text in options.items()}
-    mode = by_name.get(_DECODE, "").lower()
+    mode = by_name.get(_DECODE_OPTION, "").lower()
     source_options = {name: text for name, text in options.items() if name.lower() not in _DECODE_TABLE}
     values = _parse_values(_DECODE_TABLE, {name: text for name, text in by_name.items() if name in _DECODE_TABLE})
     if mode not in DECODE_MODES:
@@ -772,17 +798,18 @@ def split_decoding(
             names = ", ".join(option.name for option in DECODE_OPTIONS if option.setting in values)
             raise OptionError(f"option {names} requires decode={'|'.join(DECODE_MODES)}")
         return None, source_options
-    del source_options[next(name for name in source_options if name.lower() == _DECODE)]
+    del source_options[next(name for name in source_options if name.lower() == _DECODE_OPTION)]
     if not values.keys() & {"schema", "registry"}:
         raise OptionError(f"decode={mode} requires the option schema or schemaRegistry")
     if ERROR_COLUMN in _split_names(by_name.get("columns", "")):
         raise OptionError(
             f"columns: {ERROR_COLUMN} is added automatically after the other columns if value is one of them"
         )
-    return _open_decoding(mode, values, _split_names(by_name.get("subscribe", ""))), source_options
+    return _create_value_decoding(mode, values, _split_names(by_name.get("subscribe", ""))), source_options
 
 
-def _open_decoding(mode: str, values: dict[str, Any], topics: tuple[str, ...]) -> ValueDecoding:
+def _create_value_decoding(mode: str, values: dict[str, Any], topics: tuple[str, ...]) -> ValueDecoding:
+    """Return the decoding for the options ``decode``, ``schema`` and the like."""
     from kafkaframes.scan.decoded import SchemaArguments, ValueDecoding
 
     raises = values.pop("errors", "null") == "raise"
@@ -790,7 +817,7 @@ def _open_decoding(mode: str, values: dict[str, Any], topics: tuple[str, ...]) -
     return ValueDecoding(schema.create_decoding(mode, topics=list(topics), sample=list), raises=raises)
 
 
-def _refuse_decoding(names: Iterable[str]) -> None:
+def _reject_decoding_options(names: Iterable[str]) -> None:
     """Reject decoding options in jobs, because only ``spark.read`` and ``spark.readStream`` support them.
 
     Raises:
@@ -801,7 +828,7 @@ def _refuse_decoding(names: Iterable[str]) -> None:
             raise OptionError(f"option {_DECODE_TABLE[name].name}: only spark.read and spark.readStream decode values")
 
 
-def refuse_stream_end(options: Iterable[str]) -> None:
+def reject_stream_end(options: Iterable[str]) -> None:
     """Refuse options for the end of a read, as Spark's connector does for a stream.
 
     Raises:
@@ -837,7 +864,7 @@ def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[s
     json_options: dict[str, Any] = {}
     for name, text in options.items():
         lower = name.lower().removeprefix(_HADOOP_PREFIX)
-        if lower == _STORAGE_OPTIONS:
+        if lower == _STORAGE_OPTION:
             json_options = _parse_json_object(text)
         elif lower in STORE_OPTIONS:
             path, parse = STORE_OPTIONS[lower]
@@ -851,12 +878,14 @@ def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[s
 
 
 def _set_nested_value(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set a value in nested dictionaries at a path of keys."""
     for step in path[:-1]:
         storage = storage.setdefault(step, {})
     storage[path[-1]] = value
 
 
 def _parse_json_object(text: str) -> dict[str, Any]:
+    """Parse the option ``storageOptions``, a JSON object."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -909,10 +938,10 @@ def _parse_values(table: OptionTable, texts: Mapping[str, str]) -> dict[str, Any
     return {option.setting: parse_value(option.name, option.parse, text) for option, text in pairs if option.setting}
 
 
-def _select_known(
+def _select_known_options(
     options: Mapping[str, str], table: OptionTable, source: str, *, others: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the texts by the names of their options in lower case.
+    """Return the texts of known options by lower-case name. Reject unknown options.
 
     Raises:
         OptionError: An option is unknown.
@@ -962,7 +991,7 @@ def _select_bounds_by_precedence(values: dict[str, Any]) -> None:
             values[limit] = TimeBound(time)
 
 
-def _separate_client(options: Mapping[str, str], table: OptionTable) -> tuple[dict[str, Any], dict[str, str]]:
+def _separate_client_settings(options: Mapping[str, str], table: OptionTable) -> tuple[dict[str, Any], dict[str, str]]:
     """Separate client settings (``kafka.*``) from the texts of the other options."""
     from kafkaframes.client.properties import kafka_name_of, use_kafka_names
 
@@ -977,7 +1006,7 @@ def _separate_client(options: Mapping[str, str], table: OptionTable) -> tuple[di
             client[lower[len(_CLIENT_PREFIX) :]] = text
         elif lower in table or lower not in {"path", *_SPARK_OPTIONS}:
             others[name] = text
-    texts = _select_known(others, table, "kafka-topic")
+    texts = _select_known_options(others, table, "kafka-topic")
     client = use_kafka_names(client)
     if "bootstrap.servers" not in client:
         raise OptionError(
@@ -986,7 +1015,7 @@ def _separate_client(options: Mapping[str, str], table: OptionTable) -> tuple[di
     return client, texts
 
 
-def _check_client(
+def _check_client_settings(
     client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
 ) -> dict[str, Any]:
     """Return the client settings that have an effect, so that tasks do not repeat warnings about the other settings.
@@ -1015,6 +1044,7 @@ def _rename_to_kafka_names(message: str) -> str:
     from kafkaframes.client.settings import ProducerSettings
 
     def format_name(match: re.Match[str]) -> str:
+        """Return the setting's name in Kafka's spelling."""
         name = match[0].replace("_", ".")
         return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
 
@@ -1022,12 +1052,14 @@ def _rename_to_kafka_names(message: str) -> str:
 
 
 def _check_trigger_limits(values: Mapping[str, Any]) -> None:
+    """Check that ``minOffsetsPerTrigger`` is not above ``maxOffsetsPerTrigger``."""
     min_offsets, max_offsets = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise OptionError(f"minOffsetsPerTrigger={min_offsets} must not be above maxOffsetsPerTrigger={max_offsets}")
 
 
 def _check_compression_level(settings: ProducerSettings) -> None:
+    """Check that the compression level is valid for the codec."""
     from kafkaframes.records.codecs import CODECS, codec_of
 
     row, level = CODECS.get(codec_of(settings.compression_type)), settings.compression_level

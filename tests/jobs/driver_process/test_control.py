@@ -82,17 +82,17 @@ class Slow:
         self.seconds = seconds
         self.has_ended = threading.Event()
 
-    def answer_question(self, question):
+    def handle_request(self, request):
         time.sleep(self.seconds)
         self.seconds = 0
-        if question.get("fails"):
+        if request.get("fails"):
             raise OSError("disk full")
-        return {"echo": question["text"]}
+        return {"echo": request["text"]}
 
-    def must_end(self):
+    def should_exit(self):
         return False
 
-    def end(self):
+    def close(self):
         self.has_ended.set()
 
 
@@ -104,11 +104,11 @@ def test_a_slow_process_is_waited_for_and_errors_are_returned(top, monkeypatch):
         serving_thread = pool.submit(serving.serve, path, answering, ready.set)
         assert ready.wait(60)
         monkeypatch.setattr(control, "MAX_SILENCE_S", 2.0)
-        assert control.ask(path, {"text": "x"}) == {"echo": "x"}
+        assert control.send_request(path, {"text": "x"}) == {"echo": "x"}
         with pytest.raises(KafkaframesError, match="disk full"):
-            control.ask(path, {"fails": True})
-        with pytest.raises(KafkaframesError, match="unknown or invalid question"):
-            control.ask(path, {})
+            control.send_request(path, {"fails": True})
+        with pytest.raises(KafkaframesError, match="unknown or invalid request"):
+            control.send_request(path, {})
         path.unlink()
         serving_thread.result(60)
         assert answering.has_ended.is_set()

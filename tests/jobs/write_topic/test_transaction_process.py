@@ -73,15 +73,15 @@ def serve_on_threads(control):
     """Serve on threads of this process, until the end of the block."""
     path = socket_path(control.checkpoint)
     with AttemptRunner(control) as holder:
-        ready, must_end = threading.Event(), threading.Event()
-        holder.must_end = must_end.is_set
+        ready, should_exit = threading.Event(), threading.Event()
+        holder.should_exit = should_exit.is_set
         serving = threading.Thread(target=serve, args=(path, holder, ready.set))
         serving.start()
         assert ready.wait(60)
         try:
             yield holder
         finally:
-            must_end.set()
+            should_exit.set()
             serving.join(60)
 
 
@@ -220,9 +220,9 @@ def test_tasks_get_the_error_of_an_unreadable_or_wrong_checkpoint(control, tmp_p
 
 def test_an_invalid_request_is_answered(control):
     with serve_on_threads(control):
-        for question in ({"commit": "x"}, {}, {"announce": []}):
-            with pytest.raises(KafkaframesError, match="unknown or invalid question"):
-                control._send_question(question)
+        for request in ({"commit": "x"}, {}, {"announce": []}):
+            with pytest.raises(KafkaframesError, match="unknown or invalid request"):
+                control._send_request(request)
 
 
 def mine():
@@ -335,13 +335,13 @@ def test_an_idle_process_ends(control, monkeypatch):
     with AttemptRunner(control) as holder:
         now = time.monotonic()
         monkeypatch.setattr(transaction_process.time, "monotonic", lambda: now)
-        holder.answer_question({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
+        holder.handle_request({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
         now += 1_000
-        assert not holder.must_end()  # its tasks may be queued
-        holder.answer_question({"abort": "one"})
-        assert not holder.must_end()
+        assert not holder.should_exit()  # its tasks may be queued
+        holder.handle_request({"abort": "one"})
+        assert not holder.should_exit()
         now += transaction_process.MAX_IDLE_TIME_S + 1
-        assert holder.must_end()
+        assert holder.should_exit()
 
 
 def test_a_process_that_fails_to_start_reports_the_reason(control, broker, monkeypatch):

@@ -1,4 +1,4 @@
-"""Start a helper process on the driver's machine, find it by its name, and send it questions with a timeout.
+"""Start a helper process on the driver's machine, find it by its name, and send it requests with a timeout.
 
 Spark has no Python process that lives as long as a query or a session. If one is needed, the first caller starts it,
 and later callers find it through a Unix socket in a folder that only this user can enter. The name of the socket is a
@@ -149,8 +149,8 @@ def _is_same_file(descriptor: int, name: Path) -> bool:
         return False
 
 
-def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Send a question to the process at ``path`` and return the answer.
+def send_request(path: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a request to the process at ``path`` and return the response.
 
     Raises:
         SilentProcessError: the process listens but is stopped or hangs. It was killed.
@@ -161,7 +161,7 @@ def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         connection.settimeout(MAX_SILENCE_S)
         try:
             connection.connect(str(path))
-            connection.sendall(json.dumps(question).encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as answers:
                 line = answers.readline()
         except TimeoutError as error:
@@ -192,12 +192,12 @@ def _kill_peer(connection: socket.socket) -> int | None:
     return None
 
 
-def ask_or_start(path: Path, question: Mapping[str, Any], start: Callable[[], None]) -> dict[str, Any]:
-    """Return the answer to a question. Start the process if it does not run or does not answer.
+def send_request_or_start(path: Path, request: Mapping[str, Any], start: Callable[[], None]) -> dict[str, Any]:
+    """Return the response to a request. Start the process if it does not run or does not answer.
 
     Args:
         path: path of the process's socket.
-        question: question that a new process can answer too.
+        request: request that a new process can answer too.
         start: starts the process and returns when it listens. It is called with the lock held.
 
     Raises:
@@ -206,11 +206,11 @@ def ask_or_start(path: Path, question: Mapping[str, Any], start: Callable[[], No
     while True:
         with hold_lock(path):
             try:
-                answer = ask(path, question)
+                answer = send_request(path, request)
             except OSError:
                 path.unlink(missing_ok=True)  # a process that was killed left this file
                 start()
-                answer = ask(path, question)
+                answer = send_request(path, request)
         if "ends" not in answer:
             return answer
         time.sleep(_RETRY_S)  # the process is ending, and needs the lock to do so

@@ -1,4 +1,4 @@
-"""Answer questions at a Unix socket, in a process that ``control.py`` has started."""
+"""Serve requests at a Unix socket, in a process that ``control.py`` has started."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ CHECK_INTERVAL_S: Final = 1.0
 log = logging.getLogger("kafkaframes.jobs")
 
 
-class QuestionHandler(Protocol):
+class RequestHandler(Protocol):
     """Interface of an object that answers the requests of other processes."""
 
-    def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question.
+    def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the response to a request.
 
         Raises:
             KafkaframesError: the operation failed.
-            KeyError, TypeError, ValueError: the question is invalid for this process.
+            KeyError, TypeError, ValueError: the request is invalid for this process.
         """
 
-    def must_end(self) -> bool:
+    def should_exit(self) -> bool:
         """Return whether the process has no more work."""
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Release the resources of the process."""
 
 
-class _QuestionConnection(socketserver.StreamRequestHandler):
-    """A connection with one question. It is closed after the answer."""
+class _RequestConnection(socketserver.StreamRequestHandler):
+    """A connection with one request. It is closed after the response."""
 
     server: _SocketServer
 
     def handle(self) -> None:
-        """Answer one question. Until the answer is ready, send spaces to show that this process runs."""
+        """Serve one request. Until the response is ready, send spaces to show that this process runs."""
         result: Future[dict[str, Any]] = Future()
         line = self.rfile.readline()
         threading.Thread(target=self._send_answer, args=(line, result), name="kafkaframes answer", daemon=True).start()
@@ -62,13 +62,13 @@ class _QuestionConnection(socketserver.StreamRequestHandler):
 
     def _send_answer(self, line: bytes, result: Future[dict[str, Any]]) -> None:
         try:
-            result.set_result(self.server.handler.answer_question(json.loads(line)))
+            result.set_result(self.server.handler.handle_request(json.loads(line)))
         except KafkaframesError as error:
             result.set_result({"failed": str(error)})
         except (ValueError, KeyError, TypeError) as error:
-            result.set_result({"failed": f"unknown or invalid question: {error!r}"})
+            result.set_result({"failed": f"unknown or invalid request: {error!r}"})
         except Exception as error:
-            log.exception("a question failed")
+            log.exception("a request failed")
             result.set_result({"failed": repr(error)})
 
 
@@ -78,17 +78,17 @@ class _SocketServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, path: Path, handler: QuestionHandler) -> None:
+    def __init__(self, path: Path, handler: RequestHandler) -> None:
         self.handler = handler
-        super().__init__(str(path), _QuestionConnection)
+        super().__init__(str(path), _RequestConnection)
 
 
-def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lambda: None) -> None:
-    """Answer questions until the handler has no more work or the socket's file is removed.
+def serve(path: Path, handler: RequestHandler, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve requests until the handler has no more work or the socket's file is removed.
 
     Args:
         path: path of the socket.
-        handler: answers the questions.
+        handler: answers the requests.
         ready: called when clients can connect.
     """
     path.unlink(missing_ok=True)  # a process that was killed left this file
@@ -100,14 +100,14 @@ def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lamb
             time.sleep(CHECK_INTERVAL_S)
             # The file was removed or replaced: callers cannot find this process any more.
             if _identity_of(path) != identity:
-                handler.end()
+                handler.close()
                 break
-            if not handler.must_end():
+            if not handler.should_exit():
                 continue
-            # If another process holds the lock, a caller is sending a question.
+            # If another process holds the lock, a caller is sending a request.
             with hold_lock(path, waits=False) as is_ours:
-                if is_ours and handler.must_end():
-                    handler.end()
+                if is_ours and handler.should_exit():
+                    handler.close()
                     path.unlink(missing_ok=True)
                     lock_path(path).unlink()
                     break

@@ -2,7 +2,7 @@
 
 Server and task prove to each other that they have the secret. It is pickled with the task's function and never sent
 over this connection: the server sends a nonce, the task responds with ``HMAC(nonce)`` and its own nonce, and the server
-responds with ``HMAC(nonce)``. After that, the task sends questions and the server sends answers, one JSON object per
+responds with ``HMAC(nonce)``. After that, the task sends requests and the server sends answers, one JSON object per
 line. The connections are not encrypted, like those between Spark's processes without ``spark.network.crypto.enabled``.
 """
 
@@ -137,9 +137,9 @@ class TaskConnection:
             raise EOFError("another program listens on the driver's port")
         self._socket.settimeout(answer_timeout_s)
 
-    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a question and return the answer."""
-        self._socket.sendall(json.dumps(question).encode() + b"\n")
+    def send_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return the response."""
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
         line = self._stream.readline()
         if not line.endswith(b"\n"):
             raise EOFError("the connection was closed")

@@ -69,7 +69,7 @@ class LeaseServer:
         self._port = port
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._loop = LoopThread("kafkaframes leases")
-        self._server = TaskServer(self._loop, self._answer_questions, self._secret)
+        self._server = TaskServer(self._loop, self._serve_requests, self._secret)
         self._change, self._adding = asyncio.Condition(), asyncio.Lock()
         self.address: TaskServerAddress
 
@@ -89,11 +89,11 @@ class LeaseServer:
         finally:
             self._loop.close()
 
-    async def _answer_questions(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the questions of one connection until it ends."""
+    async def _serve_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the requests of one connection until it ends."""
         async with asyncio.timeout(GREETING_TIMEOUT_S):
-            first_question = json.loads(await reader.readline())
-        await self._serve_task(int(first_question["task"]), dict(first_question["batch"]), reader, writer)
+            first_request = json.loads(await reader.readline())
+        await self._serve_task(int(first_request["task"]), dict(first_request["batch"]), reader, writer)
 
     async def _serve_task(
         self, task: int, batch: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -176,7 +176,7 @@ class LeaseConnection:
         transaction: the transaction; None if the batch was committed before.
 
     Raises:
-        KafkaframesError: raised by all methods if the server cannot be reached, has ended, or rejects the question.
+        KafkaframesError: raised by all methods if the server cannot be reached, has ended, or rejects the request.
     """
 
     def __init__(self, address: TaskServerAddress, task: int, batch: Mapping[str, Any]) -> None:
@@ -229,7 +229,7 @@ class LeaseConnection:
 
     def _ask_server(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         with self._explain_errors(_SERVER_GONE_TEXT):
-            answer = self._connection.ask(counts)
+            answer = self._connection.send_request(counts)
         if "refused" in answer:
             raise LostTaskError(answer["refused"])  # the ledger has the reason of the failure
         return answer

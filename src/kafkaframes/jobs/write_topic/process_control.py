@@ -11,7 +11,7 @@ Therefore the first ``streamWriter()`` starts one (``transaction_process.py``), 
 * Its socket was removed.
 * The query was started with other options. It ends before its successor starts, because both may use the same port.
 
-Questions and answers:
+Requests and answers:
 
 =============================================================== ======================================================
 ``{"announce": attempt, "watch": pid, "options": digest}``      ``{"host", "port", "secret"}``: of the lease server for
@@ -67,8 +67,8 @@ class TransactionProcess:
             KafkaframesError: the process cannot be started, or the port in the options is in use.
         """
         path = socket_path(self.checkpoint)
-        question = {"announce": attempt, "watch": os.getppid(), "options": digest_of(self.options)}
-        answer = control.ask_or_start(path, question, lambda: self._start(path))
+        request = {"announce": attempt, "watch": os.getppid(), "options": digest_of(self.options)}
+        answer = control.send_request_or_start(path, request, lambda: self._start(path))
         return TaskServerAddress(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
 
     def commit_attempt(self, attempt: str, batch_id: int, counts: Mapping[tuple[str, int], int]) -> None:
@@ -83,7 +83,7 @@ class TransactionProcess:
             KafkaframesError: the transaction was not committed, or its outcome is unknown. The micro-batch must be
                 written again.
         """
-        self._send_question(
+        self._send_request(
             {
                 "commit": attempt,
                 "batch": batch_id,
@@ -93,11 +93,11 @@ class TransactionProcess:
 
     def abort_attempt(self, attempt: str) -> None:
         """Abort the transaction of an attempt, or the current one if the name is unknown (``""``)."""
-        self._send_question({"abort": attempt})
+        self._send_request({"abort": attempt})
 
-    def _send_question(self, question: Mapping[str, Any]) -> None:
+    def _send_request(self, request: Mapping[str, Any]) -> None:
         try:
-            control.ask(socket_path(self.checkpoint), question)
+            control.send_request(socket_path(self.checkpoint), request)
         except control.SilentProcessError as error:
             raise KafkaframesError(
                 f"the process that held the transaction of this micro-batch was stopped or hung: {error}; the "

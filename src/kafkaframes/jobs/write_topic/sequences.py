@@ -12,14 +12,14 @@ its records were acknowledged. Then another task can get a lease of the partitio
 * A lease was not returned. It is unknown how many of its records the broker has appended.
 * The records of the tasks that Spark counts as successful differ from the acknowledged records.
 
-A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Questions of a task and its answers:
+A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Requests of a task and its answers:
 
 ========================================= =====================================================
 ``{"task": N, "batch": {...}}``           ``{"id": transactional id, "producer": [id, epoch]}``:
                                           it may write; ``{"written": true}``: the batch was
                                           committed before
 ``{"want": [[topic, partition, count]]}`` ``{"got": [[topic, partition, first sequence]]}``
-``{"wrote": [[topic, partition]]}``       ``{}``; may be combined with ``want`` in one question
+``{"wrote": [[topic, partition]]}``       ``{}``; may be combined with ``want`` in one request
 ``{"end": true}``                         ``{}``: the task has written everything
 any                                       ``{"refused": reason}``, and the batch fails
 ========================================= =====================================================

@@ -121,9 +121,9 @@ class AttemptRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end()
+        self.close()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Abort the current attempt, and close the port. Repeated calls have no effect."""
         with self._lock:
             self._announced_attempt = ""
@@ -134,22 +134,22 @@ class AttemptRunner:
             self._attempt.abort_unless_committing(_QUERY_ENDS_TEXT, _END_TIMEOUT_S)
         self._server.__exit__(None, None, None)
 
-    def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question of ``process_control.py``.
+    def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request of ``process_control.py``.
 
         Raises:
             KafkaframesError: the operation failed.
         """
-        if "announce" in question:
-            return self._announce(question["announce"], question["watch"], question["options"])
-        if "commit" in question:
-            counts = {TopicPartition(topic, partition): records for topic, partition, records in question["counts"]}
-            self._commit_attempt(question["commit"], question["batch"], counts)
+        if "announce" in request:
+            return self._announce(request["announce"], request["watch"], request["options"])
+        if "commit" in request:
+            counts = {TopicPartition(topic, partition): records for topic, partition, records in request["counts"]}
+            self._commit_attempt(request["commit"], request["batch"], counts)
         else:
-            self._abort_attempt(question["abort"])
+            self._abort_attempt(request["abort"])
         return {}
 
-    def must_end(self) -> bool:
+    def should_exit(self) -> bool:
         """Return whether the process was replaced, Spark's process has ended, or the process is idle for too long."""
         with self._lock:
             if self._is_replaced or (self._watched_pid and not is_running(self._watched_pid)):

@@ -283,6 +283,7 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _log_export_result(outcome: Outcome, target: str) -> JobResult[Any]:
+    """Log the summary of an export, and the names of tables with failures."""
     from kafkaframes.jobs.job import JobResult
 
     files = sum(1 for result in outcome.results if result.failed is None)

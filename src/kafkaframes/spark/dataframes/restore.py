@@ -66,6 +66,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     report = RestoreReport(["DataFrame"], str(target), settings_as_json(restore_settings), str(df.semanticHash()))
 
     def write_directory(directory: Path) -> None:
+        """Write the partitions and the topic ids to a new log directory."""
         report.partitions += _write_rows(_group_by_partition(df, restore_settings), directory, restore_settings)
         if not report.partitions:
             raise OptionError("nothing to restore: the DataFrame contains no selected rows")
@@ -79,7 +80,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
 
 
 def _select_arrow_schema(df: DataFrame) -> pa.Schema:
-    """Return the Arrow schema of the frame's columns that are read."""
+    """Return the Arrow schema of the frame's columns that a restore reads."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -94,7 +95,7 @@ def _group_by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
 
     have = {name.lower(): name for name in df.columns}
     rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ_COLUMNS if name.lower() in have))
-    rows = rows.where(_is_selected(settings)).withColumn("topic", F.col("topic").cast("string"))
+    rows = rows.where(_build_row_condition(settings)).withColumn("topic", F.col("topic").cast("string"))
     rows = rows.withColumn("partition", F.col("partition").cast("bigint"))
     if "offset" in rows.columns:
         rows = rows.withColumn("offset", F.col("offset").cast("bigint"))
@@ -104,7 +105,8 @@ def _group_by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
     return rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", order)
 
 
-def _is_selected(settings: RestoreSettings) -> Column:
+def _build_row_condition(settings: RestoreSettings) -> Column:
+    """Return the condition that selects the rows of the settings' topics and partitions."""
     from pyspark.sql import functions as F  # noqa: N812
 
     topic = F.col("topic")
@@ -117,6 +119,7 @@ def _is_selected(settings: RestoreSettings) -> Column:
 
 
 def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[RestoredPartition]:
+    """Write the partitions in Spark tasks, and move the results of the successful attempts to the log directory."""
     from kafkaframes.jobs.attempts import move_attempt
     from kafkaframes.jobs.restore.partition import RestoredPartition
 
@@ -132,7 +135,7 @@ def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> 
 
 @dataclass(frozen=True)
 class _WriteTask:
-    """The function of a write task. It writes one partition after the other, each in offset order."""
+    """The function that each Spark task of a restore runs. It writes its partitions one by one, in offset order."""
 
     directory: str
     settings: RestoreSettings
@@ -150,6 +153,7 @@ class _WriteTask:
         directory = Path()
 
         def finish_partition(rows_writer: RowsWriter) -> pa.RecordBatch:
+            """Close the writer, and return a row with the attempt's directory and the report."""
             report = json.dumps(rows_writer.close().as_json())
             return pa.RecordBatch.from_pydict({"attempt": [str(directory)], "report": [report]})
 
@@ -197,6 +201,7 @@ def _split_at_partition_changes(batches: Iterator[pa.RecordBatch]) -> Iterator[t
 
 
 def _write_topic_ids(directory: Path, report: RestoreReport) -> None:
+    """Write ``partition.metadata`` with the topic id to each partition directory."""
     from kafkaframes.jobs.restore.cluster import write_files
     from kafkaframes.storage.files import names
     from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata

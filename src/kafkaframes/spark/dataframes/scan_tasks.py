@@ -23,6 +23,7 @@ def to_spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _to_spark_type(kind: pa.DataType) -> pa.DataType:
+    """Return the Arrow type that Spark supports for a type of the scan."""
     if kind == TIMESTAMP_ARROW_TYPE:
         return INSTANT_TYPE
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -32,6 +33,7 @@ def create_slice_reader(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]
     """Return the function of a task, which converts rows with the column ``slice`` to the rows of these slices."""
 
     def read_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the slices in the column ``slice``."""
         for batch in batches:
             for raw in batch.column("slice").to_pylist():
                 yield from rebatch(_read_slice(pickle.loads(raw), schema))
@@ -41,6 +43,7 @@ def create_slice_reader(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]
 
 
 def _read_slice(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a plan in Spark's types, and log the damage."""
     running = ScanProgress([])
     for batch in plan.read_rows(running):
         yield convert_batch(batch, schema)

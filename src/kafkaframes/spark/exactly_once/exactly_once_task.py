@@ -36,7 +36,7 @@ Counts = dict[TopicPartition, int]
 
 
 class TaskArguments(NamedTuple):
-    """The arguments of each task.
+    """The arguments of an exactly-once write that each Spark task gets.
 
     Attributes:
         address: Address at which sequence numbers are leased.
@@ -58,6 +58,7 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
     """
 
     def write_partition(rows: Rows) -> Rows:
+        """Write the rows of one Spark task, and yield their counts or the failure."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -135,14 +136,16 @@ def _send_batches(producer: Producer, leases: LeaseConnection, parts: list[Packe
 
 
 def _create_packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
+    """Return the object that assigns rows to partitions and encodes them as batches."""
     settings = ProducerSettings.from_options(options.client)
     batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH_BYTES
     form = BatchFormat(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
     partition_counts: dict[str, int] = {}
 
-    def partition_count_of(topic: str) -> int:
+    def get_partition_count(topic: str) -> int:
+        """Return the number of partitions of a topic, cached for the task."""
         if topic not in partition_counts:
             partition_counts[topic] = len(producer.partitions_for(topic))  # this request may create the topic
         return partition_counts[topic]
 
-    return Packer(options.topic, partition_count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)
+    return Packer(options.topic, get_partition_count, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

@@ -28,7 +28,7 @@ _STATEFUL_PATTERN: Final = re.compile(
 
 
 class WritableFiles(CheckpointFiles, Protocol):
-    """The files of a writable checkpoint."""
+    """The files of a checkpoint that can be written."""
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file, and replace an existing one."""
@@ -37,7 +37,7 @@ class WritableFiles(CheckpointFiles, Protocol):
         """Return the file names in a directory; empty if it does not exist."""
 
 
-def query_id_of(files: CheckpointFiles) -> str | None:
+def read_query_id(files: CheckpointFiles) -> str | None:
     """Return the query id of a checkpoint; None if the checkpoint does not exist."""
     text = files.read_text("metadata")
     return None if text is None else str(json.loads(text)["id"])
@@ -45,42 +45,42 @@ def query_id_of(files: CheckpointFiles) -> str | None:
 
 def find_next_batch(files: WritableFiles, target: str) -> StreamBatch:
     """Return the micro-batch with which a query continues: a planned one, or the next one."""
-    planned_batch = _newest(files, "offsets")
-    number = planned_batch if planned_batch > _newest(files, "commits") else planned_batch + 1
+    planned_batch = _find_newest_batch(files, "offsets")
+    number = planned_batch if planned_batch > _find_newest_batch(files, "commits") else planned_batch + 1
     begins, ends = read_batch_offsets(files.read_text, number)
-    return StreamBatch(query_id_of(files) or "", number, files.path, target, begins, ends)
+    return StreamBatch(read_query_id(files) or "", number, files.path, target, begins, ends)
 
 
-def skip_to_marker(files: WritableFiles, mark: StreamBatch) -> None:
-    """Rewrite a checkpoint so that its query continues after a marker.
+def skip_to_marker(files: WritableFiles, marker: StreamBatch) -> None:
+    """Rewrite a checkpoint so that its query continues after the micro-batch of a marker.
 
     Raises:
         OptionError: The marker does not contain offsets, or the query has state that would miss rows.
     """
-    batch = find_next_batch(files, mark.sink)
-    if explain_conflict(mark, batch) is None:
+    batch = find_next_batch(files, marker.sink)
+    if explain_conflict(marker, batch) is None:
         return
     if files.list_names("state"):
         raise OptionError(
             f"onForeignMarker=skip: the query has state in {files.path}, which would miss rows; {_OTHER_REMEDIES}"
         )
-    planned_batch = _newest(files, "offsets")
-    number = max(mark.batch_id, planned_batch)
-    if mark.ends is None and (batch.ends is None or batch.batch_id != mark.batch_id):
+    planned_batch = _find_newest_batch(files, "offsets")
+    number = max(marker.batch_id, planned_batch)
+    if marker.ends is None and (batch.ends is None or batch.batch_id != marker.batch_id):
         raise OptionError(f"onForeignMarker=skip: the marker of version 0.1.0 contains no offsets; {_OTHER_REMEDIES}")
-    if mark.ends is not None:
-        if not all(parse_offsets(line) for line in mark.ends):
+    if marker.ends is not None:
+        if not all(parse_offsets(line) for line in marker.ends):
             raise OptionError(
                 f"onForeignMarker=skip: some sources of the query have no topic offsets; {_OTHER_REMEDIES}"
             )
-        text = "\n".join((_LOG_VERSION, _offsets_of_batch(files, planned_batch), *mark.ends))
+        text = "\n".join((_LOG_VERSION, _read_offset_metadata(files, planned_batch), *marker.ends))
         if number and files.read_text(f"offsets/{number - 1}") is None:  # Spark also reads the previous batch
             files.write_text(f"offsets/{number - 1}", text)
         files.write_text(f"offsets/{number}", text)
     files.write_text(f"commits/{number}", _COMMIT_CONTENT)
-    if batch.query_id != mark.query_id:
-        files.write_text("metadata", json.dumps({"id": mark.query_id}, separators=(",", ":")))
-    log.warning("%s continues after micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
+    if batch.query_id != marker.query_id:
+        files.write_text("metadata", json.dumps({"id": marker.query_id}, separators=(",", ":")))
+    log.warning("%s continues after micro-batch %s of query %s", files.path, marker.batch_id, marker.query_id)
 
 
 _OTHER_REMEDIES: Final = "use another sink name, sink=..., or a new checkpoint and startingOffsets at which to continue"
@@ -99,10 +99,11 @@ def check_stateless(frame: DataFrame) -> None:
         )
 
 
-def _offsets_of_batch(files: CheckpointFiles, planned_batch: int) -> str:
+def _read_offset_metadata(files: CheckpointFiles, planned_batch: int) -> str:
+    """Return the metadata line (watermark and settings) of a planned micro-batch."""
     lines = (files.read_text(f"offsets/{planned_batch}") or "").splitlines()
     return lines[1] if len(lines) > 1 else _OFFSET_METADATA
 
 
-def _newest(files: WritableFiles, folder: str) -> int:
+def _find_newest_batch(files: WritableFiles, folder: str) -> int:
     return max((int(name) for name in files.list_names(folder) if name.isdecimal()), default=-1)

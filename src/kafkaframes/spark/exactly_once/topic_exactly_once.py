@@ -128,9 +128,11 @@ def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: st
 def _create_batch_writer(
     options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
 ) -> Callable[[DataFrame, int], None]:
+    """Return the function for ``foreachBatch``, which writes each micro-batch exactly once."""
     queries: list[QueryBatches] = []  # created by the first batch, because Spark Connect pickles the function
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch."""
         spark = batch.sparkSession
         if not queries:
             queries.append(QueryBatches(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
@@ -140,7 +142,7 @@ def _create_batch_writer(
 
 
 class QueryBatches:
-    """The micro-batches of a run of a query, as in its checkpoint."""
+    """A writer of the micro-batches of one query run, which writes each exactly once."""
 
     def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
         self._sink = TopicSink(options, transactional_id_of(options, query_id))

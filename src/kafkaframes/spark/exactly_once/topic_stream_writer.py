@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
-    """The at-least-once writer of a micro-batch."""
+    """Spark's at-least-once writer of a stream to topics."""
 
 
 @dataclass
 class TaskWriteResult(WriterCommitMessage):
-    """The record counts of a task attempt, or its error in the form of ``exactly_once_task``."""
+    """The record counts of a task attempt, or its error."""
 
     attempt: str
     counts: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class TaskWriteResult(WriterCommitMessage):
 
 @hide_tracebacks
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """The exactly-once writer of a micro-batch."""
+    """Spark's exactly-once writer of a stream to topics."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str], checkpoint: str) -> None:
         check_exactly_once(options)

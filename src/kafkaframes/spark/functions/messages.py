@@ -61,7 +61,7 @@ def decode_message(
     return _apply_arrow_udf(
         col,
         lambda data: message(name, specs=specs).decode_columns(data, version, mode=mode),
-        _type_of_request(cls, version),
+        _request_type(cls, version),
     )
 
 
@@ -76,7 +76,7 @@ def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | N
     """
     from kafkaframes.protocol.messages import message
 
-    _type_of_request(message(name, specs=specs), version)
+    _request_type(message(name, specs=specs), version)
     return _apply_arrow_udf(col, lambda rows: message(name, specs=specs).encode_columns(rows, version), pa.binary())
 
 
@@ -130,12 +130,14 @@ def decode_request(
 
 
 def _decode_any_requests(data: pa.Array, mode: str) -> pa.StructArray:
+    """Decode requests of any API and version to rows of ``REQUEST_TYPE``."""
     return pa.array(
         [None if request is None else _decode_request(request, mode) for request in data.to_pylist()], REQUEST_TYPE
     )
 
 
 def _decode_request(data: bytes, mode: str) -> dict[str, Any]:
+    """Decode a request to a row of ``REQUEST_TYPE``; with ``_error`` if it is invalid."""
     from kafkaframes.protocol.messages import headers
 
     try:
@@ -155,7 +157,8 @@ def _decode_request(data: bytes, mode: str) -> dict[str, Any]:
     return row
 
 
-def _type_of_request(cls: Any, version: int) -> pa.DataType:
+def _request_type(cls: Any, version: int) -> pa.DataType:
+    """Return the Arrow type of a request in one version."""
     try:
         return cls.decode_columns([], version).type
     except DecodeError as error:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _RegistryHeader(NamedTuple):
-    """The header of a registry: its first bytes, and the length of the id that follows them."""
+    """The bytes before a value in a schema registry's format: the first bytes, and the length of the schema id."""
 
     first: bytes
     id_bytes: int
@@ -88,18 +88,21 @@ def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool 
 
 
 def _find_header(registry: str) -> _RegistryHeader:
+    """Return the header of a schema registry by its name."""
     if registry not in HEADER_BY_REGISTRY:
         raise OptionError(f"unknown schema registry {registry!r}; expected one of {', '.join(HEADER_BY_REGISTRY)}")
     return HEADER_BY_REGISTRY[registry]
 
 
 def _to_binary_column(value: ColumnOrName) -> Column:
+    """Return a column by its name, or the column itself."""
     from pyspark.sql import functions
 
     return functions.col(value) if isinstance(value, str) else value
 
 
 def _has_header(value: ColumnOrName, header: _RegistryHeader) -> Column:
+    """Return a column that states whether each value has the header."""
     from pyspark.sql import functions
 
     column = _to_binary_column(value)

@@ -117,6 +117,7 @@ def create_query_id_lookup(spark: SparkSession, query_name: str | None) -> tuple
     known_files: list[str] = []
 
     def look_up_query_id(spark: Any) -> str:
+        """Return the id of the query with this name in a Spark Connect session."""
         if not known_files:
             known_files.append(_find_query_id(session_id, name))
         return known_files[0]
@@ -129,6 +130,7 @@ def _query_id_of_thread(spark: Any) -> str:
 
 
 def _find_query_id(session_id: str, name: str) -> str:
+    """Return the id of a Spark Connect query by session and name."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     url = f"{os.environ[_LOCAL_CONNECT_VARIABLE]};session_id={session_id}"

@@ -28,7 +28,7 @@ _MAX_BLOCK_MS: Final = "10000"
 
 
 class TopicListener(StreamingQueryListener):
-    """A listener for the queries of ``kafkaframes.spark.watch_topics``."""
+    """A query listener that reports the lag of streams of live topics and commits their offsets to a group."""
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class TopicListener(StreamingQueryListener):
         return any(str(query.runId) in self._runs for query in spark.streams.active)
 
     def _process_queue(self) -> None:
+        """Process the queued progress events until the listener is closed. This is the main function of a thread."""
         while (text := self._events.get()) is not None:
             try:
                 self._process_progress(text)
@@ -94,6 +95,7 @@ class TopicListener(StreamingQueryListener):
             self._consumer.close()
 
     def _process_progress(self, text: str) -> None:
+        """Commit offsets, estimate the lag and call ``report`` for the progress of a micro-batch."""
         progress = parse_progress(text)
         if progress is None:
             return
@@ -108,6 +110,7 @@ class TopicListener(StreamingQueryListener):
             self._report(progress)
 
     def _commit_group_offsets(self, progress: TopicProgress, group_id: str) -> None:
+        """Commit the query's next offsets to a consumer group."""
         try:
             with Admin(**select_client_options(self._client)) as admin:
                 admin.alter_group_offsets(group_id, progress.next_offsets)
@@ -115,6 +118,7 @@ class TopicListener(StreamingQueryListener):
             log.warning("offsets of batch %d are not committed to group %s: %s", progress.batch_id, group_id, error)
 
     def _estimate_lag(self, progress: TopicProgress) -> dict[str, Any]:
+        """Return the estimated number of records and bytes in the query's backlog."""
         if self._consumer is None:
             reader = {"enable.auto.commit": False, "auto.offset.reset": "none"}
             sizes = {"max.partition.fetch.bytes": SAMPLE_FETCH_BYTES, "fetch.max.bytes": SAMPLE_FETCH_BYTES}

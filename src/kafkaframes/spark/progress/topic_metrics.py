@@ -74,6 +74,7 @@ class TopicMetrics(StreamingQueryListener):
         return PlainTextResponse("".join(f"{line}\n" for line in self._format_metrics()), CONTENT_TYPE)
 
     def _format_metrics(self) -> Iterator[str]:
+        """Return the metrics of all queries in Prometheus's text format."""
         queries = list(self._latest.values())
         partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
         for name, words, value in _PARTITION_METRICS:

@@ -111,6 +111,7 @@ def parse_progress(text: str) -> TopicProgress | None:
 
 
 def _parse_lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag]:
+    """Yield the lag of each partition of one source."""
     ends, latest = (_parse_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     for (topic, partition), offset in sorted(ends.items()):
         yield PartitionLag(topic, partition, offset, latest.get((topic, partition), offset), number)

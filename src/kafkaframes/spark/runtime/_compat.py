@@ -11,13 +11,13 @@ from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 # From the documentation of each Spark release ("Spark runs on Java ..."). Java 24 and later removed what Hadoop's login
 # used before Spark 4.2, so an old Spark on a new Java would fail with an obscure error.
-SUPPORTED_JAVA: dict[tuple[int, int], tuple[int, ...]] = {
+SUPPORTED_JAVA_VERSIONS: dict[tuple[int, int], tuple[int, ...]] = {
     (4, 0): (17, 21),
     (4, 1): (17, 21),
     (4, 2): (17, 21, 25),
     (4, 3): (17, 21, 25),
 }
-NEWEST_SPARK = max(SUPPORTED_JAVA)
+NEWEST_SPARK = max(SUPPORTED_JAVA_VERSIONS)
 
 
 def pyspark_version() -> tuple[int, int] | None:
@@ -61,7 +61,7 @@ def supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
     >>> supported_java_versions((4, 9)) == supported_java_versions((4, 3))
     True
     """
-    return SUPPORTED_JAVA.get(spark or NEWEST_SPARK, SUPPORTED_JAVA[NEWEST_SPARK])
+    return SUPPORTED_JAVA_VERSIONS.get(spark or NEWEST_SPARK, SUPPORTED_JAVA_VERSIONS[NEWEST_SPARK])
 
 
 def register_source(spark: Any, source: type) -> None:

@@ -68,6 +68,7 @@ def _count_tasks(spark: SparkSession, count: int, total_bytes: int | None) -> in
 def _run_each_task(
     function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int
 ) -> Iterator[_Answer]:
+    """Yield the result of each task of a job that is part of one Spark task."""
     for task in tasks:
         with limit_budget(budget_bytes):
             answer = function(task)
@@ -76,7 +77,7 @@ def _run_each_task(
 
 
 def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) -> Runner:
-    """Return the argument ``run`` of jobs. Errors of this package keep their class and location.
+    """Return a function that runs the tasks of a job on Spark. Errors of this package keep their class and location.
 
     Spark does not retry a task with such an error, because a retry would fail as well.
 
@@ -86,6 +87,7 @@ def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None =
     """
 
     def run_tasks(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        """Return the results of all tasks, or raise the first error of this package."""
         total_bytes = None if size_of is None else sum(map(size_of, tasks))
         answers = list(run_on_spark(spark, partial(_run_task, function), tasks, total_bytes=total_bytes))
         for answer in answers:
@@ -96,8 +98,8 @@ def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None =
     return run_tasks
 
 
-def create_split(spark: SparkSession) -> SplitSettings:
-    """Return the function with which compaction divides large partitions."""
+def create_split_settings(spark: SparkSession) -> SplitSettings:
+    """Return the settings with which a compaction divides large partitions among tasks."""
     from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 
     return SplitSettings(secret=create_secret(), workers=spark.sparkContext.defaultParallelism)
@@ -109,6 +111,7 @@ def create_secret() -> tuple[int, int]:
 
 
 def _run_task(function: Callable[[Any], Any], task: Any) -> Any:
+    """Return the result of a task, or its error if it is one of this package."""
     try:
         return function(task)
     except KafkaframesError as error:

@@ -73,6 +73,7 @@ class _Html:
 
 
 def _format_bar(done_tasks: int, total: int) -> _Html:
+    """Return a progress bar in HTML."""
     bar = f'<progress value="{done_tasks}" max="{total}" aria-label="Spark tasks"></progress>'
     return _Html(f"{bar} {done_tasks:,} of {total:,} tasks")
 
@@ -86,6 +87,7 @@ def _create_display() -> Any:
 
 
 def _poll_progress(tracker: Any, show: Callable[[int, int], None], end_event: threading.Event) -> None:
+    """Show the task counts of running jobs until ``end_event`` is set."""
     while not end_event.wait(_POLL_INTERVAL_SECONDS):
         try:
             done_tasks, total = _count_tasks(tracker)

@@ -58,25 +58,32 @@ def hide_tracebacks(cls: _Class) -> _Class:
 
 
 def _wrap_function(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method and translates its errors."""
+
     @wraps(method)
-    def call_translated(*values: Any, **keywords: Any) -> Any:
+    def call_method(*values: Any, **keywords: Any) -> Any:
+        """Call the method with translated errors."""
         with _translate_errors():
             return method(*values, **keywords)
 
-    return call_translated
+    return call_method
 
 
 def _wrap_generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Return a generator function that runs a method and translates its errors."""
+
     @wraps(method)
-    def iterate_translated(*values: Any, **keywords: Any) -> Iterator[Any]:
+    def iterate_method(*values: Any, **keywords: Any) -> Iterator[Any]:
+        """Yield the method's results with translated errors."""
         with _translate_errors():
             yield from method(*values, **keywords)
 
-    return iterate_translated
+    return iterate_method
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
+    """Use Spark's option names in errors of this package, and hide their tracebacks in workers."""
     try:
         yield
     except KafkaframesError as error:

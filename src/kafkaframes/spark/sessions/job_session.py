@@ -69,6 +69,7 @@ def _restore_handlers_at_end() -> Iterator[_Handlers]:
 
 
 def _restore_handlers(handlers: _Handlers) -> None:
+    """Set the signal handlers that were active before."""
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -122,6 +123,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
     received_signals: list[int] = []
 
     def end_jvm(number: int, frame: FrameType | None) -> None:
+        """Handle a signal: terminate the JVM, then call the previous handler."""
         received_signals.append(number)
         logging.disable(logging.CRITICAL)
         if accumulators is not None:
@@ -154,6 +156,7 @@ def _ignore_error(request: object, client_address: object) -> None:
 
 
 def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
+    """Terminate the JVM, and kill it if it does not end in time."""
     jvm.terminate()
     try:
         jvm.wait(_WARNING_DELAY_SECONDS)
@@ -162,6 +165,7 @@ def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
 
 
 def _summarize_error(error: Exception) -> str:
+    """Return the first line of an error, or of its Java exception."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]

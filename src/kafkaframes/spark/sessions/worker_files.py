@@ -80,6 +80,7 @@ def _write_archive() -> str | None:
 
 @cache
 def _archive_directory() -> Any:
+    """Return the temporary directory for the archive, created once per process."""
     import tempfile
 
     return tempfile.TemporaryDirectory(prefix="kafkaframes-")

@@ -51,7 +51,7 @@ _RUN_NAME_LENGTH: Final = 16
 
 @hide_tracebacks
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of a micro-batch."""
+    """Spark's writer of a stream to a log directory."""
 
     def __init__(
         self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, checkpoint: str
@@ -59,7 +59,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         """If ``overwrite`` is set, each micro-batch replaces the whole log (output mode complete)."""
         self.target, self.settings = inspect_target(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
-        self._checkpoint = checkpoint and _absolute(checkpoint)
+        self._checkpoint = checkpoint and _normalize_path(checkpoint)
         self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_RUN_NAME_LENGTH]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -93,12 +93,14 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
 
     def _read_checkpoint_file(self, name: str) -> str | None:
+        """Return the text of a checkpoint file; None if this machine cannot read it."""
         try:
             return store_of(self._checkpoint).read(join(self._checkpoint, name)).decode()
         except (KafkaframesError, UnicodeDecodeError):
             return None
 
     def _staging_path(self, batch_id: int | str) -> Path:
+        """Return the directory for the files of a micro-batch's tasks."""
         top = Path(self.target.path)
         return top.with_name(f"{top.name}{STAGING_DIRECTORY}-stream-{self._query}-{batch_id}")
 
@@ -122,7 +124,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
                 (parent / name).rmdir()
 
 
-def _absolute(checkpoint: str) -> str:
+def _normalize_path(checkpoint: str) -> str:
     """Return the normalized path of a checkpoint."""
     path = checkpoint.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else str(Path(path).resolve())

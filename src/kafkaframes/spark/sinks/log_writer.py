@@ -46,7 +46,7 @@ class TaskRunResult(WriterCommitMessage):
 
 @hide_tracebacks
 class KafkaLogWriter(DataSourceArrowWriter):
-    """The writer of a batch, which is pickled to the tasks and to the commit."""
+    """Spark's writer of a DataFrame to a log directory. It is pickled to the tasks and to the commit."""
 
     def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> None:
         self.target, self.settings = inspect_target(path, values, schema, overwrite=overwrite)
@@ -57,7 +57,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             Path(self.staging).mkdir(parents=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of a task as runs."""
+        """Write the rows of a task as runs, which are files of consecutive batches of one partition."""
         context = TaskContext.get()
         number = context.partitionId() if context else 0
         directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"

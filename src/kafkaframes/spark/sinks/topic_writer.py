@@ -69,19 +69,21 @@ def select_columns_to_write(types: Mapping[str, str], options: TopicWriteOptions
 
 @cache  # once for each set of names in a process: writers are created for each commit and micro-batch
 def _log_ignored_columns(topic: str | None, names: tuple[str, ...]) -> None:
+    """Log the names of columns that are not written."""
     if names:
         target = "topics" if topic is None else f"topic {topic}"
         _log.warning("columns not written to %s: %s", target, ", ".join(names))
 
 
 def _is_written(name: str, options: TopicWriteOptions) -> bool:
+    """Return whether a column is written to the records."""
     ignored_columns = {"offset": True, "topic": options.topic is not None, "timestamp": options.timestamps != "column"}
     return name in COLUMN_TYPES and not ignored_columns.get(name, False)
 
 
 @hide_tracebacks
 class TopicTaskWriter:
-    """A writer of a batch or a stream. As in Spark's sink, commit does nothing, and abort does not remove records."""
+    """The part of Spark's batch and stream writers that sends rows to topics. Commit does nothing, as in Spark."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         select_columns_to_write(types, options)
@@ -98,7 +100,7 @@ class TopicTaskWriter:
 
 
 class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
-    """The writer of a batch, which is pickled to the tasks and to the commit."""
+    """Spark's writer of a DataFrame to topics. It is pickled to the tasks and to the commit."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
@@ -145,6 +147,7 @@ def send_through_producer(
 
 
 def _count_records(rows: pa.Table, counts: dict[tuple[str, int], int]) -> None:
+    """Add the record counts of each topic partition to ``counts``."""
     names = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
     for name, count in zip(names, rows["count"].to_pylist(), strict=True):
         counts[name] = counts.get(name, 0) + count
@@ -156,6 +159,7 @@ def prepare_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> 
 
 
 def _select_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
+    """Return the columns to write in the producer's types, after a check of topics and partitions."""
     import pyarrow as pa
 
     from kafkaframes.jobs.write_topic.packing import check_row_partitions, check_row_topics
@@ -175,6 +179,7 @@ def _select_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.Rec
 
 
 def _to_milliseconds(column: pa.Array) -> pa.Array:
+    """Return a timestamp column in milliseconds; other columns unchanged."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

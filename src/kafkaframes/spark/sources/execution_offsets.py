@@ -45,7 +45,7 @@ _MAX_SNAPSHOT_AGE_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class DeferredOffsetWork:
-    """The share of one task, and the address of the process that resolves its offsets.
+    """The partitions that a task reads, and the address of the process that looks up their offsets.
 
     Attributes:
         share: partitions, and parts of partitions, that the task reads.
@@ -77,13 +77,13 @@ class DeferredOffsetWork:
             for name in (_EXECUTION_ID_PROPERTY, _MASTER, _DRIVER_HOST)
         }
         execution = properties[_EXECUTION_ID_PROPERTY]
-        question = {
+        request = {
             "execution": None if execution is None else int(execution),
             "plan": self.plan,
             "digest": self.digest,
             "options": base64.b64encode(pickle.dumps(options)).decode(),
         }
-        answer = _query_first_reachable(list(self._iterate_addresses(properties, options.driver_host)), question)
+        answer = _query_first_reachable(list(self._iterate_addresses(properties, options.driver_host)), request)
         if "failed" in answer:
             raise KafkaframesError(answer["failed"])
         if execution is None and answer["ageSeconds"] > _MAX_SNAPSHOT_AGE_SECONDS:
@@ -113,8 +113,8 @@ class DeferredOffsetWork:
             yield self.local
 
 
-def _query_first_reachable(addresses: Sequence[TaskServerAddress], question: Mapping[str, Any]) -> dict[str, Any]:
-    """Send a question to the first address that can be reached, and return the answer."""
+def _query_first_reachable(addresses: Sequence[TaskServerAddress], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a request to the first address that can be reached, and return the response."""
     from kafkaframes.jobs.driver_process.task_server import CONNECTION_ERRORS, TaskConnection
 
     problems: list[str] = []
@@ -123,7 +123,7 @@ def _query_first_reachable(addresses: Sequence[TaskServerAddress], question: Map
         try:
             connection = TaskConnection(address)
             connection.greet(answer_timeout_s=RESPONSE_TIMEOUT_SECONDS)
-            return connection.ask(question)
+            return connection.send_request(request)
         except CONNECTION_ERRORS as error:
             problems.append(f"{address.host}:{address.port} ({error})")
         finally:
@@ -145,9 +145,9 @@ def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[De
     host = options.driver_host or _find_own_address()
     pid = _find_jvm_process()
     path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identity_of_process(pid))
-    question = {"watch": pid, "host": host, "port": options.driver_port, "required": options.driver_host is not None}
-    answer = control.ask_or_start(
-        path, question, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)
+    request = {"watch": pid, "host": host, "port": options.driver_port, "required": options.driver_host is not None}
+    answer = control.send_request_or_start(
+        path, request, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)
     )
     secret = bytes.fromhex(answer["secret"])
     remote = None if answer["port"] is None else TaskServerAddress(host, answer["port"], secret)
@@ -202,6 +202,7 @@ def _find_jvm_process() -> int:
 
 
 def _read_process_info(pid: int) -> tuple[str, int]:
+    """Return the name and the parent's id of a process; an empty name if it cannot be read."""
     stat = Path(f"/proc/{pid}/stat")
     try:
         if stat.exists():

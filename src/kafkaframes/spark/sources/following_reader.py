@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.ranges import Nested
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.spark.sources.schemas import DecodedValues
+    from kafkaframes.spark.sources.schemas import RowDecoding
 
 _Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
 
 
 @hide_tracebacks
 class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream reader, which plans micro-batches in the planner process and reads them in the workers."""
+    """The common part of stream readers: micro-batches are planned in the planner process and read in workers."""
 
-    def __init__(self, options: _Options, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: RowDecoding | None = None) -> None:
         super().__init__(options, columns, values)
         self.goal: Nested | None = None  # end of the run for Trigger.AvailableNow
         self.first = FirstBatch()

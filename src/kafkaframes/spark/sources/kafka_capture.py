@@ -72,17 +72,20 @@ class KafkaCaptureDataSource(DataSource):
         return KafkaCaptureStreamReader(options)
 
     def _select_columns(self, schema: StructType) -> CaptureReadOptions:
+        """Return the options of a read of the schema's columns."""
         options = _parse_options(resolve_read_options(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
 
 def _parse_options(options: Mapping[str, str]) -> CaptureReadOptions:
+    """Return the options of a read of captures."""
     from kafkaframes.spark.options import parse_capture_options
 
     return parse_capture_options(options)
 
 
 def _plan_partitions(files: Sequence[str], options: CaptureReadOptions) -> list[InputPartition]:
+    """Return Spark's input partitions for capture files."""
     from kafkaframes.scan.capture import plan_works
 
     return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
@@ -90,7 +93,7 @@ def _plan_partitions(files: Sequence[str], options: CaptureReadOptions) -> list[
 
 @hide_tracebacks
 class _CaptureReader:
-    """The part of a reader that runs in workers, for batches and streams."""
+    """The part of a reader of captures that runs in workers, for batches and streams."""
 
     def __init__(self, options: CaptureReadOptions) -> None:
         self.options = options
@@ -111,7 +114,7 @@ class _CaptureReader:
 
 @hide_tracebacks
 class KafkaCaptureReader(_CaptureReader, DataSourceReader):
-    """A batch reader, which plans in the planner process."""
+    """Spark's batch reader of captures, which divides the connections among tasks."""
 
     def partitions(self) -> list[InputPartition]:
         """Divide the connections among tasks."""
@@ -120,7 +123,7 @@ class KafkaCaptureReader(_CaptureReader, DataSourceReader):
 
 @hide_tracebacks
 class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
-    """The reader of a stream of files in a directory. An offset is the name of the last file that was read."""
+    """Spark's stream reader of a directory of captures. An offset is the name of the last file that was read."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return the start of a query without a checkpoint: the first file."""

@@ -39,7 +39,7 @@ from kafkaframes.spark.options import (
     checkpoint_location,
     parse_log_options,
     parse_log_write_options,
-    refuse_stream_end,
+    reject_stream_end,
     split_decoding,
 )
 from kafkaframes.spark.runtime.worker import freeze_objects, hide_tracebacks
@@ -48,7 +48,7 @@ from kafkaframes.spark.sources.catalog_tables import (
     remove_catalog_additions,
     resolve_read_options,
 )
-from kafkaframes.spark.sources.schemas import DecodedValues, check_schema, plain_schema, schema_ddl
+from kafkaframes.spark.sources.schemas import RowDecoding, check_schema, plain_schema, schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_table
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ class KafkaLogDataSource(DataSource):
 
     def _create_reader_arguments(
         self, schema: StructType, *, is_stream: bool
-    ) -> tuple[ReadOptions, tuple[Column, ...], DecodedValues | None]:
+    ) -> tuple[ReadOptions, tuple[Column, ...], RowDecoding | None]:
         """Return the arguments of a reader."""
         decoding, source_options = split_decoding(
             resolve_read_options(self.name(), self._options, schema), other_modes=LOG_DECODERS
         )
         plain, values = plain_schema(schema, decoding)
         if is_stream:
-            refuse_stream_end(source_options)
+            reject_stream_end(source_options)
         options = parse_log_options(source_options, **({"start": LATEST} if is_stream else {}))
         return options, check_schema(plain, table=options.layout), values
 
@@ -129,7 +129,7 @@ class KafkaLogDataSource(DataSource):
 
 @hide_tracebacks
 class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
-    """A batch reader, which plans in the planner process and reads in the workers."""
+    """Spark's batch reader of logs. It plans in the planner process and reads in the workers."""
 
     read_work = staticmethod(read_table)
 
@@ -160,7 +160,7 @@ def describe_large_read(options: ReadOptions, plan: ReadPlan, *, large_bytes: in
     if plan.bytes_to_read < large_bytes:
         return None
     topics = {part.segment.topic for work in plan.works for part in work}
-    names = [*_limits_topics(options, len(topics)), *_limits_offsets(options)]
+    names = [*_list_topic_options(options, len(topics)), *_list_offset_options(options)]
     if not names:
         return None
     return (
@@ -170,11 +170,13 @@ def describe_large_read(options: ReadOptions, plan: ReadPlan, *, large_bytes: in
     )
 
 
-def _limits_topics(options: ReadOptions, topics: int) -> list[str]:
+def _list_topic_options(options: ReadOptions, topics: int) -> list[str]:
+    """Return the options that would limit the topics of a read; none if one is set."""
     is_chosen = options.subscribe is not None or options.subscribe_pattern is not None or options.assign is not None
     return [] if is_chosen or topics < 2 else ["subscribe", "assign"]
 
 
-def _limits_offsets(options: ReadOptions) -> list[str]:
+def _list_offset_options(options: ReadOptions) -> list[str]:
+    """Return the options that would limit the offsets of a read; none if one is set."""
     is_narrowed = options.start != EARLIEST or options.end != LATEST
     return [] if is_narrowed else ["startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"]

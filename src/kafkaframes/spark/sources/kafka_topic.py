@@ -40,7 +40,7 @@ from kafkaframes.spark.sources.catalog_tables import (
     remove_catalog_additions,
     resolve_read_options,
 )
-from kafkaframes.spark.sources.schemas import DecodedValues, check_schema, plain_schema, schema_ddl
+from kafkaframes.spark.sources.schemas import RowDecoding, check_schema, plain_schema, schema_ddl
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class KafkaTopicDataSource(DataSource):
 
     def _create_reader_arguments(
         self, schema: StructType, *, is_stream: bool
-    ) -> tuple[TopicOptions, tuple[Column, ...], DecodedValues | None]:
+    ) -> tuple[TopicOptions, tuple[Column, ...], RowDecoding | None]:
         """Return the arguments of a reader."""
 
         decoding, source_options = split_decoding(resolve_read_options(self.name(), self._options, schema))
@@ -131,7 +131,7 @@ class KafkaTopicDataSource(DataSource):
 
 @hide_tracebacks
 class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
-    """A batch reader, which plans in the planner process and reads in the workers."""
+    """Spark's batch reader of topics. It plans in the planner process and reads in the workers."""
 
     read_work = staticmethod(read_topic)
 
@@ -153,6 +153,7 @@ def _warn(hidden: HiddenRecords) -> None:
 
 
 def _select_columns(options: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return the columns that the options select."""
 
     read_options = parse_topic_options(options, is_stream=_may_be_stream(options), warns=False)
     return _check_columns(choose_columns(read_options.columns, include_headers=read_options.include_headers))
@@ -164,7 +165,7 @@ def _may_be_stream(options: Mapping[str, str]) -> bool:
 
 
 def _check_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns after a check.
+    """Return the columns, after a check that topics have them.
 
     Raises:
         OptionError: A column, such as ``file``, does not exist for topics.

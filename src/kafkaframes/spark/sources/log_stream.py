@@ -20,17 +20,17 @@ from kafkaframes.scan.ranges import Nested, flatten_topics, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.following_reader import FollowingReader
-from kafkaframes.spark.sources.schemas import DecodedValues
+from kafkaframes.spark.sources.schemas import RowDecoding
 from kafkaframes.spark.sources.tasks import read_table
 
 
 @hide_tracebacks
 class KafkaLogStreamReader(FollowingReader[ReadOptions]):
-    """The reader of a stream of a log directory."""
+    """Spark's stream reader of a log directory."""
 
     read_work = staticmethod(read_table)
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: RowDecoding | None = None) -> None:
         super().__init__(options, columns, values)
         self.follower = LogFollower(options).check_options()
 

@@ -54,7 +54,7 @@ class _CachedBounds(NamedTuple):
 
 
 class ExecutionOffsetCache:
-    """An LRU cache of the offsets of query executions."""
+    """An LRU cache of the offsets that query executions read."""
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
@@ -98,7 +98,7 @@ class ExecutionOffsetCache:
 
 
 class OffsetService:
-    """Answers planners at a Unix socket, and tasks at TCP ports.
+    """The server of the offset process: planners connect to a Unix socket, and tasks to TCP ports.
 
     Args:
         resolve: looks up offsets.
@@ -119,7 +119,7 @@ class OffsetService:
         self._ends_not_before = time.monotonic() + FIRST_REQUEST_TIMEOUT_SECONDS
         self._start_server(LOOPBACK, 0)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Stop listening."""
         with self._lock:
             servers = [server for server, _ in self._servers.values()]
@@ -129,27 +129,27 @@ class OffsetService:
         if servers:
             self._loop.close()
 
-    def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ports at which tasks reach this process, and the secret that they need.
 
         Raises:
             KafkaframesError: this process cannot listen on the specified host or port.
         """
         with self._lock:
-            self._watched_queries.add(identity_of_process(question["watch"]))
+            self._watched_queries.add(identity_of_process(request["watch"]))
             self._ends_not_before = time.monotonic()
-            host, port = question["host"], question["port"]
+            host, port = request["host"], request["port"]
             try:
                 number: int | None = self._start_server(host, port)
             except KafkaframesError:
-                if question["required"] or port:
+                if request["required"] or port:
                     raise
                 number = None  # tasks on the driver's machine do not need this port
             loopback = self._servers[LOOPBACK, 0][1]
         return {"secret": self._secret.hex(), "loopbackPort": loopback, "port": number}
 
-    def must_end(self) -> bool:
-        """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its question."""
+    def should_exit(self) -> bool:
+        """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its request."""
         with self._lock:
             self._watched_queries = {
                 jvm for jvm in self._watched_queries if is_running(jvm[0]) and identity_of_process(jvm[0]) == jvm
@@ -157,15 +157,17 @@ class OffsetService:
             return not self._watched_queries and time.monotonic() > self._ends_not_before
 
     def _start_server(self, host: str, port: int) -> int:
+        """Listen at a host and port for tasks, and return the port."""
         if (host, port) not in self._servers:
             server = TaskServer(self._loop, self._serve_connection, self._secret)
             self._servers[host, port] = server, server.open(host, port)
         return self._servers[host, port][1]
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Respond to the request of a task. Until the response is ready, send spaces to show that this process runs."""
         async with asyncio.timeout(GREETING_TIMEOUT_S):
-            question = json.loads(await reader.readline())
-        work = asyncio.create_task(self._answer_task(question))
+            request = json.loads(await reader.readline())
+        work = asyncio.create_task(self._answer_task(request))
         try:
             while not (await asyncio.wait({work}, timeout=HEARTBEAT_SECONDS))[0]:
                 writer.write(b" ")
@@ -174,9 +176,10 @@ class OffsetService:
             work.cancel()
         await send_last_answer(reader, writer, work.result())
 
-    async def _answer_task(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        execution, options = question["execution"], question["options"]
-        key: Key = (question["plan"] if execution is None else int(execution), question["digest"])
+    async def _answer_task(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the offsets of the task's query execution, or the reason why they cannot be looked up."""
+        execution, options = request["execution"], request["options"]
+        key: Key = (request["plan"] if execution is None else int(execution), request["digest"])
         try:
             answer = self._memory.find_offsets(key)
             if answer is None:
@@ -202,7 +205,7 @@ class OffsetService:
 
 
 def run_process() -> None:
-    """Run the process."""
+    """Serve offsets until the JVMs that use this process have ended."""
     (path,) = sys.argv[1:]
     try:
         service = OffsetService()

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from kafkaframes.scan.decoded import ValueDecoding
 
-_HEADERS: Final = "headers"
+_HEADERS_COLUMN: Final = "headers"
 
 
 @dataclass(frozen=True)
-class DecodedValues:
-    """The decoding of the values of a read.
+class RowDecoding:
+    """The decoder of a read's values, and the schema of the decoded rows.
 
     Attributes:
         decoding: Decoder of bytes to structs.
@@ -55,21 +55,22 @@ def schema_ddl(columns: tuple[Column, ...], decoding: ValueDecoding | None, comm
         return format_ddl(columns, comment)
     import pyarrow as pa
 
-    kind = _ddl_type(pa.struct(decoding.decoding.decoder().fields))
+    kind = _format_ddl_type(pa.struct(decoding.decoding.decoder().fields))
     new_columns = [Column(VALUE_COLUMN, kind, "") if column.name == VALUE_COLUMN else column for column in columns]
     return format_ddl([*new_columns, Column(ERROR_COLUMN, "string", "")], comment)
 
 
-def _ddl_type(kind: pa.DataType) -> str:
+def _format_ddl_type(kind: pa.DataType) -> str:
+    """Return an Arrow type as Spark DDL."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_type
 
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{_quote_name(field.name)}: {_ddl_type(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'{_quote_name(field.name)}: {_format_ddl_type(field.type)}' for field in kind)}>"
     if pa.types.is_map(kind):
-        return f"map<{_ddl_type(kind.key_type)}, {_ddl_type(kind.item_type)}>"
+        return f"map<{_format_ddl_type(kind.key_type)}, {_format_ddl_type(kind.item_type)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{_ddl_type(kind.value_type)}>"
+        return f"array<{_format_ddl_type(kind.value_type)}>"
     return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
 
 
@@ -77,7 +78,7 @@ def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[StructType, DecodedValues | None]:
+def plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[StructType, RowDecoding | None]:
     """Return the schema that the source reads, with ``value`` as bytes, and the decoding to Spark's schema."""
     if decoding is None:
         return schema, None
@@ -94,12 +95,12 @@ def plain_schema(schema: StructType, decoding: ValueDecoding | None) -> tuple[St
     ]
     names = [field.name for field in fields]
     # Headers are read, but not returned.
-    if VALUE_COLUMN in names and _HEADERS in decoding.sources and _HEADERS not in names:
-        fields.append(StructField(_HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
-    return StructType(fields), DecodedValues(decoding, to_arrow_schema(schema, timezone="UTC"))
+    if VALUE_COLUMN in names and _HEADERS_COLUMN in decoding.sources and _HEADERS_COLUMN not in names:
+        fields.append(StructField(_HEADERS_COLUMN, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
+    return StructType(fields), RowDecoding(decoding, to_arrow_schema(schema, timezone="UTC"))
 
 
-def decode_rows(batches: Iterable[pa.RecordBatch], values: DecodedValues | None) -> Iterator[pa.RecordBatch]:
+def decode_rows(batches: Iterable[pa.RecordBatch], values: RowDecoding | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task with decoded values, in Spark's types.
 
     Raises:

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import Column
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
-from kafkaframes.spark.sources.schemas import DecodedValues, decode_rows
+from kafkaframes.spark.sources.schemas import RowDecoding, decode_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,11 +66,11 @@ _Options = TypeVar("_Options")
 
 @hide_tracebacks
 class TaskReader(Generic[_Options]):
-    """The part of a reader that runs in workers; ``read_work`` is ``read_table`` or ``read_topic``."""
+    """The part of a Spark reader that runs in workers; ``read_work`` is ``read_table`` or ``read_topic``."""
 
     read_work: ClassVar[staticmethod[..., Iterator[pa.RecordBatch]]]
 
-    def __init__(self, options: _Options, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: RowDecoding | None = None) -> None:
         self.options = options
         self.columns = columns
         self.values = values

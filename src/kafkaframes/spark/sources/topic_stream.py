@@ -24,7 +24,7 @@ from kafkaframes.spark.sources.tasks import read_topic
 
 @hide_tracebacks
 class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
-    """The reader of a stream of live topics."""
+    """Spark's stream reader of live topics."""
 
     read_work = staticmethod(read_topic)
 
@@ -57,7 +57,7 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         start_offsets = StreamOffsets.from_json(start)
         listing = self.follower.list_partitions(is_expected=bool(start_offsets.offsets))
         begins, absent = self.follower.find_resume_offsets(start_offsets, listing)
-        goal = self._end_of_available_run(listing)
+        goal = self._find_available_run_end(listing)
         ends = self.follower.find_batch_end(
             begins, goal=goal, is_limited=is_limited, is_first=self.first.is_first_batch(start)
         )
@@ -69,7 +69,7 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
                 absent[partition.topic, partition.partition] = AbsentPartition(topic_id, offset)
         return StreamOffsets(key_by_name(ends), listing.ids, absent).to_json()
 
-    def _end_of_available_run(self, listing: TopicListing) -> Offsets | None:
+    def _find_available_run_end(self, listing: TopicListing) -> Offsets | None:
         """Return the end of this AvailableNow run in the listed partitions; None for other triggers."""
         if self.goal is None:
             return None
