@@ -80,6 +80,7 @@ def end_session(request: Request, broker: BrokerState) -> None:
 
 
 def _release_session(broker: BrokerState, key: tuple[int, str, str]) -> None:
+    """Remove a share session, and release the records that its member has acquired."""
     session = broker.share_groups.sessions.pop(key, None)
     if session is not None:
         node_id, group_id, member_id = key
@@ -124,6 +125,7 @@ def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, parti
     log = partition.log
 
     def find_first_offset() -> int:
+        """Return the offset that ``share.auto.offset.reset`` selects for a new group."""
         reset = group_setting(broker, group_id, "share.auto.offset.reset")
         if reset in (_EARLIEST, _LATEST):
             return log.log_start_offset if reset == _EARLIEST else log.high_watermark
@@ -181,6 +183,7 @@ def read_acknowledgements(request: Request, broker: BrokerState) -> list[Acknowl
 
 
 def _check_batches(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[AcknowledgedRun]) -> int:
+    """Return the error code of a partition's acknowledgement batches; 0 if they are valid."""
     if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not _are_valid_batches(
@@ -191,6 +194,7 @@ def _check_batches(request: Request, broker: BrokerState, key: PartitionKey, bat
 
 
 def _are_valid_batches(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
+    """Return whether the batches are ordered and have valid acknowledgement types."""
     max_type, last_end = RENEW if version >= _MIN_VERSION_WITH_RENEWALS else RENEW - 1, -1
     for first, last, types in batches:
         if first > last or first < last_end or len(types) not in (1, last - first + 1):

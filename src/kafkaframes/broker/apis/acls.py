@@ -81,6 +81,7 @@ def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
     check_acl_rows(acl_of(creation) for creation in request.body.creations)
 
     def create_row(creation: kafka.CreateAclsRequest.AclCreation) -> kafka.CreateAclsResponse.AclCreationResult:
+        """Create one ACL, and return its response row."""
         code, message = _create_acl(broker, creation)
         return request.response.AclCreationResult(error_code=code, error_message=message)
 
@@ -224,6 +225,7 @@ def _check_components(components: list[kafka.DescribeClientQuotasRequest.Compone
 def _matches_components(
     entity: Entity, components: list[kafka.DescribeClientQuotasRequest.ComponentData], *, is_strict: bool
 ) -> bool:
+    """Return whether an entity matches the filter of a DescribeClientQuotas request."""
     for component in components:
         if component.entity_type not in entity:
             return False
@@ -235,7 +237,8 @@ def _matches_components(
     return not is_strict or len(components) == len(entity)
 
 
-def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
+def _reject_changes(request: _AlterClientQuotas, code: int) -> Answer:
+    """Return a response that rejects all quota changes with the same error code."""
     return request.response(
         entries=[_build_quota_row(request, _entity(entry), code, None) for entry in request.body.entries]
     )
@@ -254,7 +257,7 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
         "connection_creation_rate counts a connection with TLS after its handshake",
     ),
     rights=(RequiredPermission("ALTER_CONFIGS", "CLUSTER"),),
-    refuse=_refuse_changes,
+    refuse=_reject_changes,
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
     """As in Kafka, a repeated entity is rejected, and the response contains this error."""
@@ -262,6 +265,7 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
     results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 
     def alter_row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
+        """Change the quotas of one entity, and store its response row."""
         if not quota_changes:
             quota_changes.append(
                 {
@@ -308,6 +312,7 @@ def _build_quota_row(
 def _change_quotas(
     request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, entry: kafka.AlterClientQuotasRequest.EntryData
 ) -> tuple[int, str | None]:
+    """Change an entity's quotas, and return the error code and message."""
     quota_error = _quota_change_error(entity, entry.ops)
     if quota_error is not None:
         return ErrorCode.INVALID_REQUEST, quota_error
@@ -347,5 +352,6 @@ def _is_ip_address(text: str | None) -> bool:
 
 
 def _is_valid_quota(operation: Any, entity: dict[str, Any]) -> bool:
+    """Return whether an entity can have this quota with this value."""
     must_be_integer = (_ADDRESS_QUOTA_KEYS if "ip" in entity else _QUOTA_KEYS).get(operation.key)
     return must_be_integer is not None and operation.value > 0 and (not must_be_integer or operation.value.is_integer())

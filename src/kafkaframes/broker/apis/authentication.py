@@ -88,6 +88,7 @@ def _create_raw_exchange(session: Session, exchange: SaslExchange, broker: Broke
     """
 
     def answer_raw_message(reply: bytes | AuthenticationError) -> Answer:
+        """Return the reply to a SASL message without a Kafka header (before KIP-152)."""
         if isinstance(reply, AuthenticationError):
             return refuse_login(session, broker, None)
         if exchange.user is not None:
@@ -103,6 +104,7 @@ def _answer_sasl_message(
     """Answer a client's SASL message. This runs in a thread if the mechanism may wait for files or other hosts."""
 
     def compute_reply() -> bytes | AuthenticationError:
+        """Return the server's next SASL message, or the error."""
         try:
             return exchange.respond(message)
         except AuthenticationError as error:
@@ -115,6 +117,7 @@ def _answer_sasl_message(
     response = DeferredResponse()
 
     def forward_reply(completion: DeferredResponse) -> None:
+        """Complete the response with the reply that a thread has computed."""
         if completion.error is not None:
             response.fail(completion.error)
         else:
@@ -130,6 +133,7 @@ def refuse_login(session: Session, broker: BrokerState, answer: Message | None) 
     session.login.exchange = None
 
     def complete_response() -> None:
+        """Complete the delayed response of a failed login, and close the connection after it."""
         session.closes_after_response = True
         response.complete(answer)
 
@@ -177,13 +181,14 @@ def _handle_sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -
         session.closes_after_response = not session.is_authenticated
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
     return _answer_sasl_message(
-        exchange, request.body.auth_bytes, broker, lambda reply: _answer_token(request, exchange, broker, reply)
+        exchange, request.body.auth_bytes, broker, lambda reply: _answer_authenticate(request, exchange, broker, reply)
     )
 
 
-def _answer_token(
+def _answer_authenticate(
     request: _SaslAuthenticate, exchange: SaslExchange, broker: BrokerState, reply: bytes | AuthenticationError
 ) -> Answer:
+    """Return the response with the next SASL message, or finish or reject the login."""
     session = request.session
     if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
         reply = AuthenticationError("Cannot change principals during re-authentication")
@@ -235,7 +240,8 @@ def _build_credential_row(
     return row
 
 
-def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
+def _reject_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
+    """Return a response that rejects all credential changes with the same error code."""
     body = request.body
     users = dict.fromkeys([*(change.name for change in body.deletions), *(change.name for change in body.upsertions)])
     row = request.response.AlterUserScramCredentialsResult
@@ -247,7 +253,7 @@ def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
     tier="T4",
     behaviour="Changes are stored and take effect immediately.",
     rights=(RequiredPermission("ALTER", "CLUSTER"),),
-    refuse=_refuse_changes,
+    refuse=_reject_changes,
 )
 def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: BrokerState) -> Answer:
     body = request.body
@@ -260,6 +266,7 @@ def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: B
     def alter_row(
         change: tuple[str, tuple[list[Any], list[Any]]],
     ) -> kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult:
+        """Change the credentials of one user, and return the response row."""
         user, (deletions, upsertions) = change
         code, message = _change_credentials(broker, user, deletions, upsertions)
         return request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
@@ -274,6 +281,7 @@ def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: B
 def _change_credentials(
     broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]
 ) -> tuple[int, str | None]:
+    """Delete and insert a user's credentials, and return the error code and message."""
     if not user:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty"
     scram = broker.credentials.scram
@@ -365,6 +373,7 @@ def _expire(request: _Expire, broker: BrokerState) -> Answer:
 def _change_token(
     request: _Renew | _Expire, broker: BrokerState, change: Callable[[bytes, str, int, int], int], period_ms: int
 ) -> Answer:
+    """Renew or expire a delegation token, and return the response with its new expiry time."""
     try:
         _check_connection(request)
         ends_ms = change(request.body.hmac, request.session.principal, period_ms, broker.clock.now_ms)
@@ -414,6 +423,7 @@ def _describe_tokens(request: _Describe, broker: BrokerState) -> Answer:
 
 
 def _may_describe_token(request: _Describe, broker: BrokerState, token: DelegationToken) -> bool:
+    """Return whether the client may see a delegation token."""
     return (
         token.is_held_by(request.session.principal)
         or is_allowed(request, broker.access, "DELEGATION_TOKEN", token.token_id)

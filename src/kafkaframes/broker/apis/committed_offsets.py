@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     _OffsetDelete: TypeAlias = TypedRequest[kafka.OffsetDeleteRequest, kafka.OffsetDeleteResponse]
 
 _FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
-_FIRST_COMMIT_VERSION_BY_TOPIC_ID = 10
+_FIRST_COMMIT_VERSION_WITH_TOPIC_IDS = 10
 _FIRST_VERSION_WITH_ABORTABLE_ERROR = 4
 _FIRST_VERSION_WITH_IMPLICIT_PARTITIONS = 5
-_FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID = 6
+_FIRST_TRANSACTIONAL_VERSION_WITH_TOPIC_IDS = 6
 _ERRORS_FOR_CLIENTS = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 _ERRORS_OF_OLD_VERSIONS = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 _FIRST_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_VERSION_WITH_GROUPS = 8
-_FIRST_FETCH_VERSION_BY_TOPIC_ID = 10
+_FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
 _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -71,7 +71,7 @@ _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     refuse=failure_response,
 )
 def _handle_offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
-    offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_COMMIT_VERSION_BY_TOPIC_ID)
+    offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_COMMIT_VERSION_WITH_TOPIC_IDS)
     return offsets.validate_then_answer(lambda: _commit_offsets(request, broker, offsets))
 
 
@@ -121,11 +121,12 @@ def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: Validated
     refuse=failure_response,
 )
 def _handle_txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
-    offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID)
+    offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_TRANSACTIONAL_VERSION_WITH_TOPIC_IDS)
     return offsets.validate_then_answer(lambda: _answer_staged_commit(request, broker, offsets))
 
 
 def _answer_staged_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: ValidatedOffsets) -> Answer:
+    """Stage the offsets of a transaction, and return the response."""
     body, types = request.body, request.response
     codes: dict[TopicPartition, int] | int
     codes = transaction_error(request, broker, GROUP, body.group_id)
@@ -141,6 +142,7 @@ def _answer_staged_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: 
 def _stage_commit(
     request: _TxnOffsetCommit, broker: BrokerState, rows: ValidatedOffsets
 ) -> dict[TopicPartition, int] | int:
+    """Add the offsets to the producer's transaction. Return an error code for each partition, or one for all."""
     body = request.body
     producer = ProducerIdentity(body.producer_id, body.producer_epoch)
     offsets_topic_partition = offsets_partition(broker, body.group_id)
@@ -263,7 +265,7 @@ def _build_group_row(
         has_member_field=group.member_id is not None,
     )
     topics, unknown = group.topics, []
-    if request.version >= _FIRST_FETCH_VERSION_BY_TOPIC_ID and topics is not None:
+    if request.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS and topics is not None:
         unknown = [topic for topic in topics if topic.topic_id not in broker.topics_by_id]
         topics = [topic for topic in topics if topic.topic_id in broker.topics_by_id]
         for topic in topics:
@@ -279,7 +281,7 @@ def _build_group_row(
         for name, indexes in _list_offsets(topics if error == ErrorCode.NONE else [], offsets)
     ]
     unknown_topic = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
-    if request.version >= _FIRST_FETCH_VERSION_BY_TOPIC_ID:
+    if request.version >= _FIRST_FETCH_VERSION_WITH_TOPIC_IDS:
         rows = [row for row in rows if row.topic_id != NIL_UUID]
     for topic in unknown if error == ErrorCode.NONE else ():
         partitions = [_build_offset_row(partition_type, index, unknown_topic) for index in topic.partition_indexes]
@@ -350,6 +352,7 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
 
 
 def _deletion_error(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
+    """Return the error code of a partition in an OffsetDelete request; 0 if its offset may be deleted."""
     code = check_denied(request, broker.access, "TOPIC", topic)
     return code or (
         ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

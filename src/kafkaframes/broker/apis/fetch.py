@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_WITH_MAX_BYTES = 3
 _FIRST_VERSION_WITH_SESSIONS = 7
-_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_WITH_LEADER = 12
 _FIRST_VERSION_WITH_ENDPOINTS = 16
@@ -117,6 +117,7 @@ class PendingFetch:
         return _build_internal_error_response(self._request)
 
     def _read_all(self) -> Steps[tuple[list[tuple[Key, FetchedPartition, Any]], int, bool]]:
+        """Read all partitions of the request. Return the rows, their size, and whether to respond at once."""
         rows, size, held_bytes, urgent = [], 0, 0, False
         missing_reads: list[StoreRead] = []
         self.partitions = []
@@ -134,7 +135,7 @@ class PendingFetch:
                     self._broker,
                     name,
                     topic_id,
-                    by_id=self._request.version >= _FIRST_VERSION_BY_TOPIC_ID,
+                    by_id=self._request.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
                     right=self._needs,
                 )
             topic, code = topics[name, topic_id]
@@ -232,6 +233,7 @@ class PendingFetch:
         return row
 
     def _reports_leader(self, code: int) -> bool:
+        """Return whether a response with this error code also reports the current leader (KIP-951)."""
         leader_errors = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
         return self._request.version >= _FIRST_VERSION_WITH_LEADER and code in leader_errors
 
@@ -331,6 +333,7 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     must_answer = body.max_wait_ms <= 0 or not requested_partitions
 
     def attempt_read(is_last: bool) -> Steps[Answer]:
+        """Read the partitions again, as the last attempt after the timeout or before."""
         if is_last and broker.store is not None:
             return run_once(lambda: run_when_read(broker, lambda: fetch.attempt(True)))
         return fetch.attempt_steps(is_last)
@@ -346,7 +349,7 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
 def _build_internal_error_response(request: _Fetch) -> Message:
     """Return the response with UNKNOWN_SERVER_ERROR; in versions with topic names, also for each partition."""
     code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
-    topics = request.body.topics if request.version < _FIRST_VERSION_BY_TOPIC_ID else []
+    topics = request.body.topics if request.version < _FIRST_VERSION_WITH_TOPIC_IDS else []
     row = types.PartitionData
     rows = [
         types.FetchableTopicResponse(
@@ -376,6 +379,7 @@ def _fails_name_comparison(rows: list[tuple[Key, FetchedPartition, Any]]) -> boo
 
 
 def _read_session_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
+    """Return the partitions in the request body."""
     requested_partitions: OrderedDict[Key, FetchedPartition] = OrderedDict()
     for topic in request.body.topics:
         for number, partition in enumerate(topic.partitions, start=1):
@@ -387,7 +391,7 @@ def _read_session_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartit
 
 def _find_session(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
     """Return the request's session (None without one) and an error code."""
-    body, by_id = request.body, request.version >= _FIRST_VERSION_BY_TOPIC_ID
+    body, by_id = request.body, request.version >= _FIRST_VERSION_WITH_TOPIC_IDS
     if request.version < _FIRST_VERSION_WITH_SESSIONS or body.session_epoch == FINAL_EPOCH:
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)

@@ -113,6 +113,7 @@ class ValidatedOffsets:
                 yield topic, name, code, row
 
     def _validate_row(self, topic: Any, name: str, code: int, row: Any) -> None:
+        """Store the offset of a partition, or the error code if it is invalid."""
         if code == ErrorCode.NONE and self._broker.partition(name, row.partition_index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code != ErrorCode.NONE:
@@ -128,6 +129,7 @@ class ValidatedOffsets:
         return key
 
     def _check_topic(self, broker: BrokerState, name: str) -> int:
+        """Return the error code of a topic in a commit request."""
         if self._by_id and not name:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return check_denied(self._request, broker.access, "TOPIC", name)
@@ -200,6 +202,7 @@ def _find_coordinator(request: _FindCoordinator, broker: BrokerState) -> Answer:
 
 
 def _locate_coordinator(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int, int, str, int]:
+    """Return the error code of a FindCoordinator key and the coordinator's node id, host and port."""
     kind = request.body.key_type
     if kind not in _COORDINATOR_RESOURCE_TYPES or (
         kind == SHARE_COORDINATOR and request.version < _FIRST_VERSION_WITH_SHARE_GROUPS

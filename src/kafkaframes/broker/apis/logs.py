@@ -71,6 +71,7 @@ def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
 
 
 def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
+    """Look up the requested offsets, and return the response."""
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
@@ -104,6 +105,7 @@ def _answer_partition(
     *,
     is_repeated: bool,
 ) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
+    """Return the response row for a partition of a ListOffsets request."""
     partition, code = None, lookup.code
     if is_repeated and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         code = ErrorCode.INVALID_REQUEST
@@ -166,6 +168,7 @@ def _look_up_offset(
     partition: Partition,
     timestamp: int,
 ) -> None:
+    """Fill a response row with the offset, timestamp and epoch for a timestamp in a partition."""
     log = partition.log
     if timestamp == LATEST:
         is_committed = request.body.isolation_level == READ_COMMITTED
@@ -281,6 +284,7 @@ def _delete_partition_records(
     code: int,
     request_row: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
 ) -> kafka.DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    """Delete the records of a partition below an offset, and return the response row."""
     low, partition = -1, None
     if topic is not None:
         partition, code = leader_partition(request, topic, request_row.partition_index)
@@ -295,6 +299,7 @@ def _delete_partition_records(
 
 
 def _delete_log_records(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
+    """Delete a log's records below an offset, and return the error code and the new log start offset."""
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, -1
     if "delete" not in log.settings.policies:

@@ -144,12 +144,14 @@ def _refuse_topic_ids(request: _Metadata) -> Message:
 
 
 def _list_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
+    """Yield the response rows of all topics that the client may describe."""
     for topic in broker.topics.values():
         if is_allowed(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
             yield build_topic_row(request, broker, topic)
 
 
 def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Iterator[Any]:
+    """Return the response rows of the requested topics."""
     ids = _requested_topic_ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)

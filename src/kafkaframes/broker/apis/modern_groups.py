@@ -248,6 +248,7 @@ def describe_groups(
     row = request.response.DescribedGroup
 
     def describe_group(name: str) -> Steps[Any]:
+        """Return the response row of a group by its name."""
         code = check_rights(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code)
@@ -271,6 +272,7 @@ def describe_groups(
         )
 
     def answer_steps() -> Steps[Answer]:
+        """Describe all requested groups, and return the response."""
         rows = []
         for number, name in enumerate(request.body.group_ids, 1):
             rows.append((yield from describe_group(name)))
@@ -294,6 +296,7 @@ def member_fields_of(member: ConsumerMember | ShareMember | StreamsMember) -> di
 
 
 def _reader_fields_of(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
+    """Return the fields of a member's row that consumer and share groups have in common."""
     return member_fields_of(member) | {
         "subscribed_topic_names": list(member.topics),
         "assignment": _build_assignment(request, broker, member.assignment | _list_pending_revocations(member)),

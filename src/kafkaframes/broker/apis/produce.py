@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     _Produce: TypeAlias = TypedRequest[kafka.ProduceRequest, kafka.ProduceResponse]
 
 
-_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITH_LEADER = 10
 _FIRST_VERSION_WITH_IMPLICIT_PARTITIONS = 12
 _FIRST_VERSION_WITH_ABORTABLE_ERROR = 11
@@ -37,7 +37,7 @@ _VALID_ACKS = (-1, 0, 1)
 
 
 class _TopicRecords(NamedTuple):
-    """A topic of a request. A request may list a partition several times, also in several rows of the topic."""
+    """The records of a topic in a request, which may list a partition several times, also in several topic rows."""
 
     name: str
     topic_id: UUID
@@ -84,6 +84,7 @@ def _handle_produce(request: _Produce, broker: BrokerState) -> Answer:
 
 
 def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
+    """Append the records of a Produce request, and return the response."""
     body = request.body
     topics = _merge_topic_rows(request)
     refusal = _request_error(request, broker, topics)
@@ -98,7 +99,7 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             broker,
             requested_topic.name,
             requested_topic.topic_id,
-            by_id=request.version >= _FIRST_VERSION_BY_TOPIC_ID,
+            by_id=request.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
         outcomes = []
         for index, sent_records in requested_topic.partitions.items():
@@ -194,6 +195,7 @@ def _append_records(
     *,
     content: ContentBudget,
 ) -> AppendOutcome:
+    """Append a partition's record sets, after the checks of transactions and record formats."""
     body = request.body
     code = _verify_transaction(request, broker, topic.name, partition, sent_records)
     if code != ErrorCode.NONE:
@@ -206,6 +208,7 @@ def _append_records(
 
 
 def _may_write_internal(request: _Produce) -> bool:
+    """Return whether the client may write to internal topics."""
     # Kafka's AuthHelper allows this client id to write to internal topics.
     return request.client_id == "__admin_client"
 
@@ -230,6 +233,7 @@ def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRe
 
 
 def _accepts_repeated_records(broker: BrokerState, name: str) -> bool:
+    """Return whether all logs of a topic keep batches at their own offsets (``on_noncontiguous``)."""
     topic = broker.topics.get(name)
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
@@ -441,6 +445,7 @@ def append_to_partition(
 
 
 def _append_to_log(broker: BrokerState, partition: Partition, sent_records: SentRecords, *, acks: int) -> AppendOutcome:
+    """Append a record set to a partition's log, and return the outcome."""
     if broker.is_read_only:
         return build_error_outcome(ErrorCode.POLICY_VIOLATION, "the broker serves a directory read-only")
     log = partition.log

@@ -119,6 +119,7 @@ def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker
 def _build_moves_response(
     request: _AlterPartitionReassignments, code: int, move: Callable[[str, Any], tuple[int, str | None]]
 ) -> Answer:
+    """Return the response with the error code and message of each partition's reassignment."""
     types = request.response
     topics = []
     for topic in request.body.topics:
@@ -140,6 +141,7 @@ def _build_moves_response(
 
 
 def _move_replicas(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
+    """Change the replicas of a partition, and return the error code and message."""
     partition = broker.partition(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
@@ -181,6 +183,7 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
 )
 def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
     def check_replica(path: str, topic: str, index: int) -> int:
+        """Return the error code for a replica that is to be moved to a log directory."""
         if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path != broker.logs.path:

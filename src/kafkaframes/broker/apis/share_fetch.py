@@ -115,6 +115,7 @@ def _answer_steps(
     partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _PartitionResult]()
 
     def find_fetchable_partition(key: PartitionKey, session_partition: SessionPartition) -> None:
+        """Store a partition of the session as fetchable, or its error code as result."""
         partition, code = (
             _share.find_partition(request, broker, key)
             if session_partition.is_known
@@ -149,6 +150,7 @@ def _fetch_partitions(
                 rows[key] = _PartitionResult(code_of(error))
 
     def attempt_acquire(is_last: bool) -> Answer | None:
+        """Return the response with acquired records; None to wait for more records."""
         acquired_records = _acquire_records(request, broker, open_partitions, is_last=is_last)
         return (
             None
@@ -223,6 +225,7 @@ def _is_committed(broker: BrokerState, group_id: str) -> bool:
 def _read_partition(
     open_partition: _FetchablePartition, isolation: str, max_bytes: int, *, is_first: bool
 ) -> _AvailableRecords:
+    """Return a partition's records from the group's next offset."""
     log, offset = open_partition.partition.log, open_partition.state.next_fetch_offset
     try:
         return _AvailableRecords(

@@ -80,7 +80,7 @@ def _describe_group_offsets(
     if code != ErrorCode.NONE:
         return row_type(group_id=group.group_id, error_code=code)
     if group.topics is None:
-        requested_topics = _list_all_offsets(request, broker, group.group_id)
+        requested_topics = _list_all_partitions(request, broker, group.group_id)
     else:
         requested_topics = {topic.topic_name: list(topic.partitions) for topic in group.topics}
     topics = [
@@ -90,7 +90,10 @@ def _describe_group_offsets(
     return row_type(group_id=group.group_id, topics=topics)
 
 
-def _list_all_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
+def _list_all_partitions(
+    request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str
+) -> dict[str, list[int]]:
+    """Return the partition numbers of all topics that a share group has offsets of."""
     group = broker.groups.groups.get(group_id)
     partitions_by_topic = group.initialized_topics if isinstance(group, ShareGroup) else {}
     return {
@@ -192,12 +195,14 @@ def _alter_offsets(
 
 
 def _topic_error(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
+    """Return the error code of a topic in an AlterShareGroupOffsets request."""
     return check_denied(request, broker.access, "TOPIC", name) or (
         ErrorCode.NONE if name in broker.topics else _UNKNOWN_PARTITION
     )
 
 
 def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
+    """Store new start offsets of a share group's partitions."""
     states = broker.share_groups
     partitions_by_topic = dict(group.initialized_topics)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):

@@ -138,6 +138,7 @@ def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
 
 
 def _read_tasks(role: TaskRole, rows: Iterable[Any] | None) -> Tasks | None:
+    """Return the tasks of one role in a heartbeat; None if it does not report them."""
     if rows is None:
         return None
     return frozenset((role, row.subtopology_id, index) for row in rows for index in row.partitions)
@@ -163,7 +164,7 @@ def _build_response(
         partitions_by_user_endpoint=None,
     )
     if forbidden_topics:
-        _set_status(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden_topics)}.")
+        _append_status_detail(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden_topics)}.")
     if result.tasks is not None:
         for role, name in TASK_FIELDS.items():
             setattr(answer, name, build_task_rows(types, result.tasks, role))
@@ -180,6 +181,7 @@ def _build_endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member
     """Return the partitions that a member reads for its active and standby tasks."""
 
     def list_partitions(role: TaskRole) -> list[Any]:
+        """Return the partitions of a member's tasks with a role, by topic."""
         indexes: dict[str, list[int]] = {}
         for name, index in group.task_partitions(member, role):
             if broker.partition(name, index) is not None:
@@ -200,11 +202,12 @@ def _create_missing_topics(broker: BrokerState, missing_topics: list[InternalTop
         broker, {topic.name: partial(_create_topic_steps, broker, topic) for topic in missing_topics}
     )
     for name, error in failures.items():
-        _set_status(answer, f"; Creation of {name} failed: {error}")
+        _append_status_detail(answer, f"; Creation of {name} failed: {error}")
     return answer
 
 
 def _create_topic_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
+    """Create an internal topic of a streams application. Return None if it already exists."""
     types: Any = message("CreateTopicsRequest")
     row = types.CreatableTopic(
         name=topic.name,
@@ -215,7 +218,8 @@ def _create_topic_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topi
     return None if topic.name in broker.topics else (yield from create_as_requested_steps(broker, row))
 
 
-def _set_status(answer: Any, text: str) -> None:
+def _append_status_detail(answer: Any, text: str) -> None:
+    """Add a text to the status MISSING_INTERNAL_TOPICS of a heartbeat response."""
     for status in answer.status or ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
             status.status_detail += text
@@ -255,6 +259,7 @@ def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> A
         return types.Assignment(**{name: build_task_rows(types, tasks, role) for role, name in TASK_FIELDS.items()})
 
     def build_topology(group: StreamsGroup) -> dict[str, Any]:
+        """Return the topology fields of a streams group's row."""
         if group.topology is None:
             return {"topology": None}
         counts = group.configured_topology.counts if group.configured_topology is not None else None

@@ -79,6 +79,7 @@ class _ClientInstance:
 
 
 def _combine_subscriptions(broker: BrokerState) -> _MetricsSubscription:
+    """Return the metrics and the push interval of all client metrics subscriptions together."""
     subscriptions: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: set[str] = set()
     interval_ms = _DEFAULT_INTERVAL_MS

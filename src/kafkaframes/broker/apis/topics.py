@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BROKER_DEFAULT = -1
 _MAX_PARTITIONS = 10_000
-_FIRST_VERSION_BY_TOPIC_ID = 6
+_FIRST_VERSION_WITH_TOPIC_IDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ def _create_requested_topic(
     row: kafka.CreateTopicsResponse.CreatableTopicResult,
     batch: _TopicCreations,
 ) -> Steps[None]:
+    """Create a topic of a CreateTopics request, and fill its response row."""
     _check_new_topic(request, broker, request_topic.name, batch)
     configs = _check_configs(broker, request_topic)
     replicas = _read_assignment(broker, request_topic) or broker.assign_replicas(
@@ -152,14 +153,15 @@ def create_all_steps(
     """
     failures: dict[str, KafkaframesError] = {}
 
-    def create_steps(name: str) -> Steps[Topic | None]:
+    def create_topic_steps(name: str) -> Steps[Topic | None]:
+        """Create the topic with this name; return None and store the error if it fails."""
         try:
             return (yield from creators[name]())
         except KafkaframesError as error:
             failures[name] = error
             return None
 
-    created_topics = [topic for topic in (yield from run_each(map(create_steps, creators))) if topic is not None]
+    created_topics = [topic for topic in (yield from run_each(map(create_topic_steps, creators))) if topic is not None]
     try:
         if created_topics:
             broker.publish_topics(created_topics)
@@ -198,6 +200,7 @@ def _choose_counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
 
 
 def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, batch: _TopicCreations) -> None:
+    """Reject a topic that is invalid, not allowed or already exists."""
     try:
         check_topic_name(name)
     except OptionError as error:
@@ -244,6 +247,7 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
 def _describe_created_topic(
     request: _CreateTopics, broker: BrokerState, row: Any, replicas: Replicas, configs: dict[str, str]
 ) -> None:
+    """Fill a response row with the partition count and settings of a new topic."""
     row.topic_config_error_code = check_denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
     if row.topic_config_error_code != ErrorCode.NONE:
         row.configs = []
@@ -357,7 +361,7 @@ def _charge_partition_quota(request: _Changes, broker: BrokerState, partitions: 
     ),
 )
 def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
-    if request.version >= _FIRST_VERSION_BY_TOPIC_ID:
+    if request.version >= _FIRST_VERSION_WITH_TOPIC_IDS:
         requested_topics = [(topic.name, topic.topic_id) for topic in request.body.topics]
     else:
         requested_topics = [(name, NIL_UUID) for name in request.body.topic_names]
@@ -410,6 +414,7 @@ def _build_deletion_row(
 
 
 def _check_deletion(request: _DeleteTopics, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
+    """Return the error code for the deletion of a topic; 0 if it may be deleted."""
     if by_id and not is_known:
         return ErrorCode.UNKNOWN_TOPIC_ID
     is_hidden = check_denied(request, broker.access, "TOPIC", name, "DESCRIBE")

@@ -100,6 +100,7 @@ def _code_for_version(request: Request, code: int, *, since: int = _FIRST_VERSIO
 
 
 def _check_request(request: _InitProducerId, broker: BrokerState) -> int:
+    """Return the error code of an InitProducerId request; 0 if it is valid."""
     body = request.body
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION
@@ -114,7 +115,8 @@ def _check_request(request: _InitProducerId, broker: BrokerState) -> int:
     return ErrorCode.NONE
 
 
-def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
+def _reject_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
+    """Return a response that rejects all partitions with the same error code."""
     if request.version >= _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
         return request.response(error_code=code)
     topics = request.body.v3_and_below_topics
@@ -138,7 +140,7 @@ def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
         RequiredPermission("CLUSTER_ACTION", "CLUSTER", first_version=4),
         RequiredPermission("WRITE", "TOPIC", each="each topic", last_version=3),
     ),
-    refuse=_refuse_partitions,
+    refuse=_reject_partitions,
 )
 def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
@@ -198,6 +200,7 @@ def _add_partitions(
 def _verify_partitions(
     request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes
 ) -> _Codes:
+    """Return an error code for each partition: whether it is in the producer's transaction (KIP-890)."""
     if any(codes.values()):
         return _mark_not_attempted(codes)
     for topic_partition in codes:
@@ -216,6 +219,7 @@ def _mark_not_attempted(codes: _Codes) -> _Codes:
 
 
 def _partition_error(request: _AddPartitionsToTxn, broker: BrokerState, topic_partition: TopicPartition) -> int:
+    """Return the error code of a partition that is to be added to a transaction."""
     is_client = request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS
     if is_client and broker.is_internal(topic_partition.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -431,6 +435,7 @@ def _write_markers_steps(request: _WriteTxnMarkers, broker: BrokerState) -> Step
 
 
 def _write_marker(broker: BrokerState, marker: Any, topic: str, index: int) -> int:
+    """Write a transaction marker to a partition, and return the error code."""
     partition = broker.partition(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

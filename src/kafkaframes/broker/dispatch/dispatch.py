@@ -43,7 +43,7 @@ class Hook(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Dispatcher:
-    """Answers the request frames of a broker.
+    """Calls the handler of each request frame, and encodes the response.
 
     Attributes:
         apis: served APIs by key: all, or those of an emulated release.
@@ -63,6 +63,7 @@ class Dispatcher:
             raise CloseConnection(str(error)) from error
 
     def _parse_request(self, frame: bytes, session: Session) -> Request:
+        """Return the request in a frame, with its header and session."""
         key, version, correlation_id = peek_request(frame)
         api = self.apis.get(key)
         if api is None:
@@ -112,6 +113,7 @@ class Dispatcher:
         return self._answer_with_hooks(request, lambda: self._call_handler(request, call))
 
     def _call_handler(self, request: Request, call: Handler) -> Answer:
+        """Return the handler's response, or reject the request if it is unsupported or not allowed."""
         group_type = request.api.group_type
         if group_type and not self.broker.offers_group_type(group_type):
             return request.api.refuse(request, ErrorCode.UNSUPPORTED_VERSION)
@@ -121,6 +123,7 @@ class Dispatcher:
         return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
+        """Return the response of the handler, or of a hook that replaces it. Call the hooks before and after."""
         replace_answer = None
         for hook in self.hooks:
             hook_answer = hook.before(request)
@@ -133,6 +136,7 @@ class Dispatcher:
         return answer
 
     def _notify_hooks(self, request: Request, answer: Answer) -> None:
+        """Pass the response to all hooks."""
         for hook in self.hooks:
             hook.after(request, answer)
 
@@ -203,6 +207,7 @@ def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answe
 
 
 def _charge_usage(request: Request, broker: BrokerState, answer: Any, seconds: float) -> None:
+    """Charge a request to the client's quotas, and set its throttle time."""
     quotas, now_ms = broker.quotas, broker.waits.now_ms
     waits = [request.throttle_ms]
     if request.api.name == "Produce":

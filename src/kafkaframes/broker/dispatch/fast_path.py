@@ -55,7 +55,7 @@ _FIRST_VERSION_WITH_LOG_START = 5
 _FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_LEADER_EPOCH = 9
 _FIRST_VERSION_WITH_RACK = 11
-_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITHOUT_REPLICA_ID = 15
 _CONSUMER_REPLICA_ID = -1
 _NO_SESSION_ID_AND_EPOCH = (0, -1)
@@ -158,7 +158,7 @@ class _FetchResponse:
     def _find_topic(self, cursor: Cursor) -> tuple[Topic, bytes]:
         """Return the next topic, and the bytes that identify it in the response."""
         broker = self._broker
-        if self._version >= _FIRST_VERSION_BY_TOPIC_ID:
+        if self._version >= _FIRST_VERSION_WITH_TOPIC_IDS:
             raw = cursor.read_uuid()
             topic = broker.topics_by_id.get(UUID(bytes=raw))
         else:
@@ -188,6 +188,7 @@ class _FetchResponse:
         return request_partition.partition
 
     def _encode_row(self, index: int, read: PartitionRead) -> None:
+        """Append the row of a partition without an error."""
         version, is_flexible = self._version, self._is_flexible
         head = index, ErrorCode.NONE, read.high_watermark, read.last_stable_offset
         row = (
@@ -202,6 +203,7 @@ class _FetchResponse:
 
 
 def _parse_partition(cursor: Cursor, version: int) -> RequestedPartition:
+    """Parse a partition of a Fetch request at the cursor."""
     if version >= _FIRST_FLEXIBLE_FETCH_VERSION:
         index, epoch, offset, last, _, partition_max_bytes = cursor.read_numbers(_PARTITION_12)
         return RequestedPartition(index, offset, partition_max_bytes, epoch, last)
@@ -228,7 +230,7 @@ class UnfinishedResponse(NamedTuple):
 
 
 class FastPath:
-    """Answers ordinary Produce and Fetch requests of one broker directly from their frames."""
+    """A fast path for ordinary Produce and Fetch requests, which parses frames and encodes responses directly."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -31,7 +31,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 
 FIRST_FLEXIBLE_VERSION = 9
 _FIRST_VERSION_WITH_TRANSACTIONS = 3
-_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
 _ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
 _FAST_PATH_ACKS = (1, -1)
 _THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
@@ -80,8 +80,9 @@ def read_request(
 
 
 def _read_topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
+    """Parse a topic of a Produce request at the cursor."""
     name, topic_id, topic = "", NIL_UUID, None
-    if version >= _FIRST_VERSION_BY_TOPIC_ID:
+    if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
         raw = cursor.read_uuid()
         topic_id = UUID(bytes=raw)
         topic = broker.topics_by_id.get(topic_id)
@@ -108,7 +109,7 @@ def find_topic(requested_topic: RequestedTopic, version: int, broker: BrokerStat
     """Return the current topic with the name or id of a request; None if it does not exist."""
     return (
         broker.topics_by_id.get(requested_topic.topic_id)
-        if version >= _FIRST_VERSION_BY_TOPIC_ID
+        if version >= _FIRST_VERSION_WITH_TOPIC_IDS
         else broker.topics.get(requested_topic.name)
     )
 
@@ -161,7 +162,7 @@ def write_response(topics_done: list[CompletedTopic], version: int) -> list[byte
         requested_topic, outcomes = topic
         parts.append(
             requested_topic.raw
-            if version >= _FIRST_VERSION_BY_TOPIC_ID
+            if version >= _FIRST_VERSION_WITH_TOPIC_IDS
             else encode_text(requested_topic.raw, is_flexible=is_flexible)
         )
         parts.append(encode_array_length(len(outcomes), is_flexible=is_flexible))

@@ -226,12 +226,14 @@ def describe_groups(state: BrokerState) -> dict[str, GroupInfo]:
 
 
 def _describe_member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
+    """Return a snapshot of a group member."""
     instance_id = getattr(member, "instance_id", None)
     assignment = _read_assignment(state, group, member)
     return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, assignment)
 
 
 def _read_assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
+    """Return the partitions that are assigned to a group member."""
     if isinstance(group, StreamsGroup):
         read = group.task_partitions(member, TaskRole.ACTIVE)
         return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))

@@ -66,7 +66,7 @@ class Rule(RuleBase):
     def delay(self, seconds: float) -> Self:
         """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
         return self._set_action(
-            f"delayed {seconds} s", lambda request, go_on: self._answer_after(seconds, go_on), "delay", seconds
+            f"delayed {seconds} s", lambda request, call_next: self._answer_after(seconds, call_next), "delay", seconds
         )
 
     def close(self) -> Self:
@@ -79,17 +79,18 @@ class Rule(RuleBase):
 
     def ignore(self) -> Self:
         """Neither handle nor answer the request. The connection stays open."""
-        return self._set_action("never answered", lambda request, go_on: DeferredResponse(), "ignore")
+        return self._set_action("never answered", lambda request, call_next: DeferredResponse(), "ignore")
 
     def corrupt(self) -> Self:
         """Handle the request, and corrupt the records in the response so that their CRC does not match."""
-        return self._set_action("records corrupted", lambda request, go_on: flip_bytes(go_on()), "corrupt")
+        return self._set_action("records corrupted", lambda request, call_next: flip_bytes(call_next()), "corrupt")
 
     def throttle(self, milliseconds: int) -> Self:
         """Handle the request, and set ``throttle_time_ms`` in the response (KIP-219)."""
 
-        def apply_throttle(_: Request, go_on: Pass) -> Answer:
-            throttled_answer: Answer = map_answer(go_on(), lambda answer: _set_throttle_time(answer, milliseconds))
+        def apply_throttle(_: Request, call_next: Pass) -> Answer:
+            """Handle the request, and set the throttle time of the response."""
+            throttled_answer: Answer = map_answer(call_next(), lambda answer: _set_throttle_time(answer, milliseconds))
             return throttled_answer
 
         return self._set_action(f"throttled {milliseconds} ms", apply_throttle, "throttle", milliseconds)
@@ -98,9 +99,10 @@ class Rule(RuleBase):
         """Handle the request, and add tagged fields to the response header if its version supports them."""
         tags = list(header_tags)
 
-        def apply_tags(request: Request, go_on: Pass) -> Answer:
+        def apply_tags(request: Request, call_next: Pass) -> Answer:
+            """Add the tags to the response header, and handle the request."""
             request.answer_tags += tags
-            return go_on()
+            return call_next()
 
         return self._set_action(f"tagged {', '.join(str(tag) for tag, _ in tags)}", apply_tags, "tag", tags)
 
@@ -110,20 +112,22 @@ class Rule(RuleBase):
 
     def answer(self, make: Callable[[Request], Any]) -> Self:
         """Answer with the result of ``make(request)``: a ``request.response(...)``, or None to send no response."""
-        return self._set_action("answered by a test", lambda request, go_on: make(request), "answer", make)
+        return self._set_action("answered by a test", lambda request, call_next: make(request), "answer", make)
 
     def call(self, watch: Callable[[Request], None]) -> Self:
         """Call ``watch`` with each matching request, and handle the request as usual."""
 
-        def apply_call(request: Request, go_on: Pass) -> Answer:
+        def apply_call(request: Request, call_next: Pass) -> Answer:
+            """Call ``watch``, and handle the request."""
             watch(request)
-            return go_on()
+            return call_next()
 
         return self._set_action("", apply_call, "call", watch)
 
     def _set_action(
         self, description: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object
     ) -> Self:
+        """Set what the rule does with a request, and record the call for its description."""
         self._description, self._act = description, act
         return self._record_call(method, *arguments)
 
@@ -150,8 +154,8 @@ class Rule(RuleBase):
     def release(self) -> int:
         """Handle the held requests in order of their arrival; return their number."""
         held_requests, self._held_requests = self._held_requests, []
-        for go_on in held_requests:
-            go_on()
+        for call_next in held_requests:
+            call_next()
         return len(held_requests)
 
     def matches(self, request: Request) -> bool:
@@ -172,6 +176,7 @@ class Rule(RuleBase):
         return self.where is None or self.where(request)
 
     def _matches_partition(self, request: Request) -> bool:
+        """Return whether the request has a topic partition that the rule selects."""
         return any(
             (self.topic is None or topic == self.topic) and (self.partition is None or index == self.partition)
             for topic, index in topic_partitions(request.body, self.state())
@@ -191,16 +196,18 @@ class Rule(RuleBase):
         act = self._act
         if request.journal_entry is not None and self._description:
             request.journal_entry.fault = self._description
-        return lambda go_on: act(request, go_on)
+        return lambda call_next: act(request, call_next)
 
-    def _answer_after(self, seconds: float, go_on: Pass) -> Answer:
-        answer, response = go_on(), DeferredResponse()
+    def _answer_after(self, seconds: float, call_next: Pass) -> Answer:
+        """Handle the request, and send the response after a delay."""
+        answer, response = call_next(), DeferredResponse()
         self.clock.call_later(seconds * 1000, lambda: response.follow(answer))
         return response
 
-    def _hold_request(self, request: Request, go_on: Pass) -> Answer:
+    def _hold_request(self, request: Request, call_next: Pass) -> Answer:
+        """Keep the request until the rule is released."""
         response = DeferredResponse()
-        self._held_requests.append(lambda: response.follow(go_on()))
+        self._held_requests.append(lambda: response.follow(call_next()))
         return response
 
 
@@ -286,11 +293,13 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
 
 
 def _topic_name_of(topic: Any, state: BrokerState | None) -> str | None:
+    """Return the topic name of an object in a request, from its name or id."""
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
     return name or _name_by_id(getattr(topic, "topic_id", None), state)
 
 
 def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
+    """Return the name of a topic by its id; None if it is unknown."""
     topic = None if state is None or topic_id is None else state.topics_by_id.get(topic_id)
     return None if topic is None else topic.name
 
@@ -299,6 +308,7 @@ _PARTITION_FIELDS = ("partition_data", "partitions", "partition_indexes")
 
 
 def _partition_index_of(row: Any) -> int | None:
+    """Return the partition number of an object in a request."""
     if isinstance(row, int):
         return row
     for key in ("index", "partition_index", "partition"):
@@ -308,12 +318,14 @@ def _partition_index_of(row: Any) -> int | None:
     return None
 
 
-def _close(request: Request, go_on: Pass) -> Answer:
+def _close(request: Request, call_next: Pass) -> Answer:
+    """Close the connection without handling the request."""
     raise CloseConnection("a fault closed the connection")
 
 
-def _drop_response(request: Request, go_on: Pass) -> Answer:
-    go_on()
+def _drop_response(request: Request, call_next: Pass) -> Answer:
+    """Handle the request, and close the connection without sending the response."""
+    call_next()
     raise CloseConnection("a fault dropped the response")
 
 

@@ -118,6 +118,7 @@ class RuleBase:
             raise AssertionError(describe_unused([self]))
 
     def _record_call(self, method: str, *arguments: object) -> Self:
+        """Add a method call to the rule's description."""
         self._calls.append(f"{method}({', '.join(map(format_argument, arguments))})")
         return self
 

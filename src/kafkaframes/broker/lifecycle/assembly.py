@@ -116,6 +116,7 @@ def open_broker(
     known_for: dict[str, str] = {}
 
     def topic_settings_of(key: TopicPartition) -> LogSettings:
+        """Return the log settings of a topic partition."""
         topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if is_assembled else None
         configs = (
             topic.configs
@@ -185,6 +186,7 @@ def open_broker(
 
 
 def _choose_disk(data_dir: str | None, served_logs: ServedDirectory | None) -> Disk | None:
+    """Return a disk in memory for a broker without a directory; None for the local disk."""
     if served_logs is not None:
         return OverlayDisk(served_logs.filesystem)
     return MemoryDisk() if data_dir is None else None
@@ -323,24 +325,25 @@ def check_static_settings(settings: BrokerSettings) -> None:
 
 def remove_invalid_settings(settings: BrokerSettings, metadata: StoredMetadata) -> None:
     """Remove invalid stored settings from ``metadata``, with a warning for each."""
-    metadata.configs = _remove_invalid("the broker", metadata.configs, check_broker_configs)
+    metadata.configs = _remove_invalid_settings("the broker", metadata.configs, check_broker_configs)
     by_node = metadata.entities.get(NODE_CONFIGS, {})
     for node, configs in by_node.items():
-        by_node[node] = _remove_invalid(f"node {node}", configs, check_broker_configs)
+        by_node[node] = _remove_invalid_settings(f"node {node}", configs, check_broker_configs)
     for name, topic in metadata.topics.items():
-        topic.configs = _remove_invalid(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
+        topic.configs = _remove_invalid_settings(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
     for entity, words, check in (
         ("group_configs", "group", check_group_configs),
         ("client_metrics", "metrics", check_metrics_configs),
     ):
         entities = metadata.entities.get(entity, {})
         for name, configs in entities.items():
-            entities[name] = _remove_invalid(f"{words} {name}", configs, partial(check, settings))
+            entities[name] = _remove_invalid_settings(f"{words} {name}", configs, partial(check, settings))
 
 
-def _remove_invalid(
+def _remove_invalid_settings(
     owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]
 ) -> dict[str, str]:
+    """Return the stored settings that are still valid, and log the others."""
     kept_values = {}
     for name, value in configs.items():
         try:

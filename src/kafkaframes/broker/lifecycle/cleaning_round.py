@@ -114,6 +114,7 @@ def _exceeds_max_lag(log: PartitionLog, dirty: int, end: int, oldest_ms: int) ->
 
 
 def _list_segment_files(segment: LogSegment) -> directory.Segment:
+    """Return a segment with its index files, as the cleaner expects them."""
     base = segment.base_offset
 
     def file(kind: str, path: str, size_bytes: int) -> directory.LogFile:

@@ -31,7 +31,7 @@ _LATEST_FORMAT = 2
 
 
 class _CompactionCancelledError(Exception):
-    """The compaction is cancelled."""
+    """Raised in a compaction that was cancelled."""
 
 
 def write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
@@ -53,7 +53,7 @@ def write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> list[
 def _write_compacted_segments(
     cleaning_range: CleaningRange, is_stopped: Callable[[], bool]
 ) -> dict[int, tuple[int, ...]]:
-    plan, settings, disk = _build_plan(cleaning_range), _compaction_settings(cleaning_range), cleaning_range.log.disk
+    plan, settings, disk = _build_plan(cleaning_range), _build_settings(cleaning_range), cleaning_range.log.disk
     latest = walk_dirty_part(disk, plan)
     transactions = CleanedTransactions()
     filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=plan.first_uncleanable_offset)
@@ -71,6 +71,7 @@ def _write_compacted_segments(
 
 
 def _build_plan(cleaning_range: CleaningRange) -> CleaningPlan:
+    """Return the cleaner's plan for a range of a log."""
     producers = Producers.from_entries(cleaning_range.producers)
     start, high_watermark = cleaning_range.dirty, cleaning_range.high_watermark
     return CleaningPlan(
@@ -85,7 +86,8 @@ def _build_plan(cleaning_range: CleaningRange) -> CleaningPlan:
     )
 
 
-def _compaction_settings(cleaning_range: CleaningRange) -> CleanerSettings:
+def _build_settings(cleaning_range: CleaningRange) -> CleanerSettings:
+    """Return the cleaner's settings for a range of a log."""
     settings = cleaning_range.log.settings
     return CleanerSettings(
         now_ms=cleaning_range.now_ms,
@@ -143,7 +145,7 @@ def _write_indexes(
             tables.append(np.stack([window.batches.column(name) for name in INDEXED_COLUMNS]))
     columns = np.concatenate(tables, axis=1)
     if overflows_index(base, columns):
-        raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)
+        raise LogDirError("the segment's offsets are too far above its base offset; a restart splits it", file=path)
     offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
     index_files = write_indexes(offset_index, time_index)
     if kept_transactions:

@@ -233,10 +233,12 @@ class Broker:
         self._ports.held.release_all()
 
     def _delete_memory_data(self) -> None:
+        """Discard the data of an in-memory broker."""
         self._memory = None
         self._records_in_memory = RecordsInMemory()
 
     def _stop_broker(self, *, flushes: bool = True) -> None:
+        """Close the broker, and end its event loop."""
         if self._server is None:
             return
         try:
@@ -304,6 +306,7 @@ class Broker:
         self._loop.end()
 
     async def _open(self) -> None:
+        """Open the broker's data and its listeners."""
         snapshot, self._snapshot = self._snapshot, None
         access, credentials = self._security.access(self._settings), self._security.credentials()
         open_state = partial(self._open_state, access=access, credentials=credentials)

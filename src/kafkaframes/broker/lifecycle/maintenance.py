@@ -44,11 +44,13 @@ class LogCleaner:
         self._schedule_check()
 
     def _schedule_check(self) -> None:
+        """Schedule the next check for logs to compact."""
         settings = self.broker.settings
         if not self.broker.is_read_only and settings.get_flag("log.cleaner.enable"):
             self.broker.clock.call_later(max(settings.get_number("log.cleaner.backoff.ms"), 1), self._start_if_due)
 
     def _start_if_due(self) -> None:
+        """Start a compaction round unless one is running, and schedule the next check."""
         if self.is_stopped or self.broker.logs.is_closed:
             return
         if not self.is_busy:
@@ -67,6 +69,7 @@ class LogCleaner:
         self._clean(max(ranges, key=lambda cleaning_range: cleaning_range.ratio), done_partitions)
 
     def _clean(self, cleaning_range: CleaningRange, done_partitions: set[TopicPartition]) -> None:
+        """Compact a range of a log in a thread, and then continue with the next log."""
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
@@ -151,6 +154,7 @@ class Maintenance:
         self._schedule_elections()
 
     def _schedule_elections(self) -> None:
+        """Schedule the election of preferred leaders if the settings enable it."""
         settings = self._broker.settings
         if len(self._broker.nodes.by_id) > 1 and settings.get_flag("auto.leader.rebalance.enable"):
             seconds = settings.get_number("leader.imbalance.check.interval.seconds")
@@ -162,10 +166,12 @@ class Maintenance:
             self._schedule_elections()
 
     def _schedule_round(self) -> None:
+        """Schedule the next maintenance round."""
         if not self._broker.is_read_only:
             self._broker.clock.call_later(_MAINTENANCE_INTERVAL_MS, self._run_round)
 
     def _run_round(self) -> None:
+        """Run a maintenance round, such as retention and checkpoints, and schedule the next one."""
         broker = self._broker
         if broker.logs.is_closed:
             return

@@ -138,7 +138,7 @@ _PRESERVED_FILES = (METADATA_FILE_NAME, names.META_PROPERTIES, names.PARTITION_M
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The data of a broker: files by their path in the log directory.
+    """A copy of a broker's data: files by their path in the log directory.
 
     Indexes and offset checkpoints are excluded. A broker that opens the copy recovers them, as after a crash.
     """

@@ -109,11 +109,13 @@ class Acceptor:
         return self._retry is not None
 
     def _wait_for_descriptors(self) -> None:
+        """Stop accepting connections for half a second, because file descriptors are scarce."""
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
         self._retry = self._loop.call_later(_ACCEPT_RETRY_SECONDS, self.resume)
 
     def _accept_connections(self, listening: socket.socket) -> None:
+        """Accept waiting connections while descriptors are available."""
         for _ in range(_MAX_ACCEPTS_PER_EVENT):
             if not self._budget.take_slot():
                 self._wait_for_descriptors()
@@ -131,6 +133,7 @@ class Acceptor:
             self._open_connection(client_socket)
 
     def _open_connection(self, client_socket: socket.socket) -> None:
+        """Start a connection's TLS handshake and protocol."""
         connecting = self._loop.connect_accepted_socket(self._make_connection, client_socket, ssl=self._tls)
         task = self._loop.create_task(connecting)
         self.opening.add(task)

@@ -268,6 +268,7 @@ class HttpServer:
         return status, {"error_code": int(status), "message": reason}
 
     def _dispatch_request(self, method: str, target: str, body: bytes) -> Any:
+        """Return the answer of the route's handler. Raise HttpError if no route matches."""
         parts = urlsplit(target)
         query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
         allowed_methods = []

@@ -87,6 +87,7 @@ class Outbox:
         self._queue.clear()
 
     def _send_queued(self) -> None:
+        """Send queued buffers and file ranges until the socket's buffer is full."""
         queue = self._queue
         while queue and not self.is_choked and not self._transport.is_closing():
             part = queue[0]
@@ -170,6 +171,7 @@ class GroupCommit:
             self._running = self._loop.create_task(self._run_flushes())
 
     async def _run_flushes(self) -> None:
+        """Flush until no response is waiting, and then send or fail the waiting responses."""
         try:
             while self._waiting:
                 waiting, self._waiting = self._waiting, []
@@ -217,6 +219,7 @@ def _count_parallel_flushes() -> int:
 
 
 def _run_flush(flushes: list[PendingFlush]) -> None:
+    """Run the flushes of several logs, and release them."""
     try:
         for flush in flushes:
             flush.run()

@@ -50,6 +50,7 @@ class HeldPorts:
 
 
 def _close_all(sockets: dict[int, socket.socket]) -> None:
+    """Close all sockets and empty the dictionary."""
     while sockets:
         sockets.popitem()[1].close()
 

@@ -171,6 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         self._balance_reading()
 
     def _answer_frames(self, out: Buffers) -> None:
+        """Answer the complete frames in the buffer, until one has to wait."""
         done_count = 0
         while (
             not (self._pending_response or self._is_held or self._is_muted or self._is_blocked)
@@ -196,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_buffer()
 
     def _answer_frame(self, view: memoryview, out: Buffers) -> None:
+        """Answer one request frame by the fast path or the dispatcher."""
         if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
             self._frames.max_bytes = self._server.max_request_bytes
         fast = self._server.fast
@@ -217,11 +219,12 @@ class Connection(asyncio.BufferedProtocol):
         self._send_or_wait(request, self._dispatcher.answer(request), out)
 
     def _send_or_wait(self, request: Request, answer: Answer, out: Buffers) -> None:
+        """Send a response, or wait until it is complete."""
         if isinstance(answer, DeferredResponse) and not answer.is_done:
             self._pending_response = answer
             answer.call_when_complete(lambda response: self._send_late_response(request, response))
             return
-        self._accept_answer(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
+        self._send_answer(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
 
     def _answer_raw(self, answer: Answer, out: Buffers) -> None:
         """Answer a SASL token without headers. If it is rejected, the connection is closed after a delay."""
@@ -249,6 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         decoding.add_done_callback(lambda done: self._answer_decoded(request, response, done.exception()))
 
     def _answer_decoded(self, request: Request, response: DeferredResponse, error: BaseException | None) -> None:
+        """Answer a long request that a thread has decoded."""
         if response.is_done:  # the connection is closed
             return
         try:
@@ -271,6 +275,8 @@ class Connection(asyncio.BufferedProtocol):
     def _encode_in_thread(
         self, request: Request, response: DeferredResponse, answer: Answer, error: Exception | None = None
     ) -> None:
+        """Encode a long response in a thread, and complete the deferred response with it."""
+
         def send_encoded(future: asyncio.Future[Buffers]) -> None:
             failure = future.exception()
             if failure is None:
@@ -308,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             self._encode_in_thread(request, encoded_response, response.answer)
             return
         out: Buffers = []
-        self._accept_answer(request, response.answer, out)
+        self._send_answer(request, response.answer, out)
         self._send(out)
         self._server.loop.call_soon(self._handle_buffer)
 
@@ -322,7 +328,8 @@ class Connection(asyncio.BufferedProtocol):
 
         self._server.loop.call_later(milliseconds / 1000, resume_handling)
 
-    def _accept_answer(self, request: Request, answer: Answer, out: Buffers) -> None:
+    def _send_answer(self, request: Request, answer: Answer, out: Buffers) -> None:
+        """Send the response, or throttle or close the connection."""
         if request.throttle_ms:
             self._pause_requests(request.throttle_ms)
         if answer is None:
@@ -356,6 +363,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.send(buffers)
 
     def _balance_reading(self) -> None:
+        """Pause or resume reading from the socket, by the size of the unhandled frames."""
         if self.transport is None:
             return
         waiting = self._frames.waiting_bytes
@@ -370,6 +378,7 @@ class Connection(asyncio.BufferedProtocol):
             (self.transport.pause_reading if is_full else self.transport.resume_reading)()
 
     def _drop_connection(self, reason: str) -> None:
+        """Log the reason, and close the connection."""
         self._server.log_closed(self.session, reason)
         self.close()
 
@@ -421,6 +430,7 @@ class TimerAlarm:
         self._schedule_alarm()
 
     def _schedule_alarm(self) -> None:
+        """Schedule a wake-up for the next due timer."""
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
@@ -429,6 +439,7 @@ class TimerAlarm:
             self._wake = self._loop.call_later(max(due_ms - self._clock.monotonic_ms, 0) / 1000, self._run_due_timers)
 
     def _run_due_timers(self) -> None:
+        """Run the due timers, and schedule the next wake-up."""
         self._wake = None
         try:
             self._clock.run_due()

@@ -14,7 +14,7 @@ from kafkaframes.wire.primitives import DeferredBytes
 
 
 class CloseConnection(Exception):  # noqa: N818  (an instruction to the server, not an error of the caller)
-    """Close the connection without a response, as Kafka does if it cannot answer."""
+    """Raised to close the connection without a response, as Kafka does if it cannot answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ def failure_response(request: Request, code: int) -> Any:
 
 
 def _fill_fields(target: Any, source: Any, code: int, version: int) -> Any:
+    """Fill an error response with the names and numbers of the request, and return it."""
     for info in type(target)._fields:
         name = info.attribute
         if not info.spec.versions.contains(version):
@@ -44,6 +45,7 @@ def _fill_fields(target: Any, source: Any, code: int, version: int) -> Any:
 
 
 def _copy_renamed_field(target: Any, name: str, source: Any) -> None:
+    """Copy a field that has another name in the request than in the response."""
     for source_name in _EQUIVALENT_FIELD_NAMES.get(name, ()):
         if hasattr(source, source_name):
             setattr(target, name, getattr(source, source_name))
@@ -124,6 +126,7 @@ def flip_bytes(answer: Answer) -> Answer:
 
 
 def _flip_crcs(answer: Any) -> Any:
+    """Return the Fetch response with an inverted CRC byte in the first batch of each partition."""
     for topic in getattr(answer, "responses", None) or ():
         for row in getattr(topic, "partitions", None) or ():
             records = getattr(row, "records", None)

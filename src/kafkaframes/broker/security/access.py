@@ -148,6 +148,7 @@ def first_denied_code(request: Request, access: Authorizer, resource: str, names
 
 
 def _find_permission(request: Request, resource: str, operation: str | None) -> RequiredPermission:
+    """Return the permission that an API declares for a resource type and operation."""
     for right in request.api.permissions_at(request.version, whole=False):
         if right.resource == resource and operation in (None, right.operation):
             return right
@@ -155,6 +156,7 @@ def _find_permission(request: Request, resource: str, operation: str | None) -> 
 
 
 def _is_granted(request: Request, access: Authorizer, right: RequiredPermission, name: str) -> bool:
+    """Return whether the client has a permission on the resource with this name."""
     if not right.is_needed:
         return True
     if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):

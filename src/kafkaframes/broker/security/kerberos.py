@@ -46,6 +46,7 @@ class _PrincipalRule:
     case: str = ""
 
     def apply_to(self, realm: str, parts: tuple[str, ...], default_realm: str) -> str | None:
+        """Return the user name for a principal; None if the rule does not match."""
         if self.format is None:
             return parts[0] if realm == default_realm else None
         if len(parts) != self.count:
@@ -214,12 +215,13 @@ class KerberosExchange(SaslExchange):
         The last message sets ``user``. This may wait for files and name resolution.
         """
         try:
-            return self._step_context(message)
+            return self._advance_context(message)
         except self._library.exceptions.GSSError as error:
             _LOGGER.warning("GSSAPI: a client is refused: %s", error.gen_message())
             raise AuthenticationError(_REJECTION_MESSAGE) from None
 
-    def _step_context(self, message: bytes) -> bytes:
+    def _advance_context(self, message: bytes) -> bytes:
+        """Return the server's next message for a client message."""
         if self._has_offered:
             return self._finish_exchange(message)
         if self._context is None:
@@ -234,11 +236,13 @@ class KerberosExchange(SaslExchange):
         return token if token or not self._context.complete else self._offer_layers()
 
     def _offer_layers(self) -> bytes:
+        """Return the message that offers a connection without a security layer."""
         self._has_offered = True
         layer_message: bytes = self._context.wrap(_NO_SECURITY_LAYER, False).message
         return layer_message
 
     def _finish_exchange(self, message: bytes) -> bytes:
+        """Read the client's choice of a security layer, and set the user."""
         client_message = self._context.unwrap(message).message
         if len(client_message) < len(_NO_SECURITY_LAYER) or client_message[0] != _NO_SECURITY_LAYER[0]:
             raise AuthenticationError("GSSAPI: only the layer without protection is offered")

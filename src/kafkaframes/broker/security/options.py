@@ -173,6 +173,7 @@ class Credentials:
         )
 
     def _find_token(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, str, int | None]:
+        """Return the credential, owner and expiry time of a delegation token."""
         stored_credential = self.tokens.find_credential(token_id, mechanism, now_ms)
         if stored_credential is None:
             return self._create_decoy_credential(token_id, mechanism), "", None

@@ -39,7 +39,7 @@ _CLIENT_FINAL_PATTERN = re.compile(
 
 
 class AuthenticationError(Exception):
-    """The authentication failed. The text is sent to the client."""
+    """Raised if an authentication fails. The text is sent to the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def credential_from_password(
 
 
 def _hash_of(mechanism: str) -> str:
+    """Return the name of a SCRAM mechanism's hash function."""
     if mechanism not in HASH_BY_MECHANISM:
         raise OptionError(f"unknown SCRAM mechanism {mechanism!r}; expected one of {', '.join(HASH_BY_MECHANISM)}")
     return HASH_BY_MECHANISM[mechanism]
@@ -306,6 +307,7 @@ class DelegationTokens:
             del self._credentials[key]
 
     def _find_held_token(self, secret: bytes, principal: str, now_ms: int) -> DelegationToken:
+        """Return the token with this HMAC. Raise RefusedError if the principal does not hold it."""
         self._remove_expired_tokens(now_ms)
         for token in self.by_id.values():
             if hmac.compare_digest(self.hmac_of(token), secret):
@@ -318,5 +320,6 @@ class DelegationTokens:
 
     @staticmethod
     def _check_expiry(token: DelegationToken, now_ms: int) -> None:
+        """Raise RefusedError if the token has expired."""
         if min(token.ends_ms, token.expires_ms) < now_ms:
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the token has expired")

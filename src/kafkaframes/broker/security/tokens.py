@@ -221,6 +221,7 @@ class KeySet:
         return matching
 
     def _start_fetch(self) -> None:
+        """Fetch the keys in a thread unless a fetch is running."""
         with self._lock:
             if self._fetching is None or not self._fetching.is_alive():
                 self._fetched_at = time.monotonic()
@@ -228,6 +229,7 @@ class KeySet:
                 self._fetching.start()
 
     def _fetch_key_set(self) -> None:
+        """Fetch the keys. After a failure, keep the previous ones."""
         try:
             self._keys = _parse_keys(_fetch_keys(self._url), self._url)
         except OptionError:
@@ -255,6 +257,7 @@ class SignedTokens:
         return self.rules.user_of(token.claims, now_ms)
 
     def _is_signed(self, token: DecodedToken) -> bool:
+        """Return whether a key of the set verifies the token's signature."""
         algorithm, kid = str(token.header.get("alg")), token.header.get("kid")
         if algorithm not in _VERIFIER_FACTORIES or not (kid is None or isinstance(kid, str)):
             return False

@@ -319,6 +319,7 @@ def _parse_integer(name: str, text: str, kind: int) -> int:
 
 
 def _check_range(name: str, name_of_topics: str, number: float) -> float:
+    """Return the number, after a check that it is in the setting's range."""
     min_value, max_value = _MIN_VALUE_OF_KEY.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
     if min_value is not None and number < min_value:
         raise _refuse_value(name, number, f"at least {min_value}")
@@ -330,6 +331,7 @@ def _check_range(name: str, name_of_topics: str, number: float) -> float:
 
 
 def _check_list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
+    """Return the list, after a check that each element is a valid value of the setting."""
     choices = _VALID_VALUES.get(name_of_topics, ())
     for part in parts:
         if choices and part not in choices:

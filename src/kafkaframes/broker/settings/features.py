@@ -110,6 +110,7 @@ def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade
 
 
 def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int, prefix: str) -> str | None:
+    """Return the error message for a downgrade of a feature; None if it is allowed."""
     if name == KRAFT:
         return f"{prefix}Can't downgrade the version of this feature."
     if upgrade_type == UPGRADE:

@@ -116,11 +116,12 @@ def parse_listeners(settings: MutableMapping[str, str]) -> tuple[ListenerOptions
 
 
 def _parse_entries(text: str, key: str) -> list[tuple[str, str, int]]:
+    """Parse listeners such as ``NAME://HOST:PORT``, separated by commas."""
     entries = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _LISTENER_PATTERN.fullmatch(part)
         if match is None or int(match["port"]) > _MAX_PORT:
-            raise OptionError(f"{key}: {part!r} is no NAME://HOST:PORT")
+            raise OptionError(f"{key}: {part!r} is not NAME://HOST:PORT")
         entries.append((match["name"], match["host"].strip("[]"), int(match["port"])))
     return entries
 

@@ -29,9 +29,7 @@ _TIME_UNIT_KEYS = {
 
 
 class Properties(NamedTuple):
-    """The settings of a file: values of supported settings by their names in ``settings.py``, and the names of other
-    settings.
-    """
+    """The settings in a properties file: values of supported settings, and the names of the others."""
 
     values_by_name: dict[str, str]
     unknown: tuple[str, ...]

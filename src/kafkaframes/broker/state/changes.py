@@ -144,6 +144,7 @@ class ChangeQueue:
         return results[0]
 
     def _run_turn(self) -> None:
+        """Run the next steps of the first waiting change, and schedule the next turn."""
         self._is_due = False
         if not self._waiting:  # stopped
             return

@@ -53,7 +53,7 @@ _PUSH_INTERVAL_RANGE_MS = (100, 3_600_000)
 
 
 class InvalidRequestError(OptionError):
-    """The request is invalid for any value of the setting."""
+    """Raised if a request is invalid for any value of the setting."""
 
 
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
@@ -63,6 +63,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
     fails = any(_has_unknown_operation(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
 
     def alter_row(resource: Any) -> Any:
+        """Change the settings of one resource, and return its response row."""
         kind, name = resource.resource_type, resource.resource_name
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "the request has an unknown operation"
@@ -141,11 +142,13 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
 
 
 def _require_name(entity: str, name: str) -> None:
+    """Raise InvalidRequestError if a resource has no name."""
     if not name:
         raise InvalidRequestError(f"{entity} require a name; default settings belong to the broker")
 
 
 def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    """Change a topic's settings, and return the error code and message."""
     topic = broker.topics.get(name)
     configs = make(dict(topic.configs if topic is not None else {}))
     _require_name("topics", name)
@@ -160,6 +163,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
 
 
 def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    """Change the settings of a node or of all nodes, and return the error code and message."""
     if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"broker {name!r} does not exist")
     node, settings = str(int(name)) if name else "", broker.settings
@@ -185,6 +189,7 @@ def _change_stored_configs(
     make: Change,
     validate_only: bool,
 ) -> tuple[int, str | None]:
+    """Change the settings of a group or client metrics subscription; return the error code and message."""
     stored_configs: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
     configs = make(dict(stored_configs.get(name, {})))
     _require_name(entity, name)
@@ -316,6 +321,7 @@ def alter_configs(operations: list[Any]) -> Change:
     """Return the change of IncrementalAlterConfigs (KIP-339)."""
 
     def apply_operations(configs: dict[str, str]) -> dict[str, str]:
+        """Return the settings after all operations."""
         for row in _check_rows(operations):
             _apply_operation(configs, row)
         return configs
@@ -335,6 +341,7 @@ def _check_rows(rows: list[Any]) -> list[Any]:
 
 
 def _apply_operation(configs: dict[str, str], change: Any) -> None:
+    """Apply one operation to the settings: set, delete, append or subtract."""
     if change.config_operation == DELETE:
         configs.pop(change.name, None)
         return

@@ -76,5 +76,6 @@ def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bo
 
 
 def _may_be_unclean(broker: BrokerState, partition: Partition) -> bool:
+    """Return whether the topic's settings allow an unclean leader election."""
     topic = broker.topics[partition.topic_partition.topic]
     return broker.settings.get_topic_flag("unclean.leader.election.enable", topic.configs)

@@ -240,6 +240,7 @@ class RecordsInMemory:
 
 
 def _iterate_records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
+    """Yield the records in batches at or above an offset."""
     for batch in read_batches(data, rules=FILE):
         producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
         for record in batch.records:

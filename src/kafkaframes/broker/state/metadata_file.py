@@ -28,10 +28,11 @@ Form = Callable[[Any, str], None]
 
 
 class FieldError(KafkaframesError):
-    """A field has an invalid value."""
+    """Raised if a field has an invalid value."""
 
 
 def _field_error(path: str, expectation: str, value: Any) -> FieldError:
+    """Return the error for a field with an invalid value."""
     value_text = repr(value)
     return FieldError(
         f"{path or 'it'} must be {expectation}, not "
@@ -40,6 +41,8 @@ def _field_error(path: str, expectation: str, value: Any) -> FieldError:
 
 
 def _create_number_check(min_value: int, max_value: int) -> Form:
+    """Return a check of an integer in a range."""
+
     def check(value: Any, path: str) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
             raise _field_error(path, f"a whole number from {min_value} to {max_value}", value)
@@ -98,6 +101,8 @@ def _check_node_id(value: str, path: str) -> None:
 
 
 def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
+    """Return a check of an object whose names and values have given forms."""
+
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _field_error(path, "an object", value)
@@ -111,6 +116,7 @@ def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
 def _create_object_check(
     fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is_open: bool = False
 ) -> Form:
+    """Return a check of an object with required and optional fields."""
     all_fields = {**fields, **optional}
 
     def check(value: Any, path: str) -> None:
@@ -129,6 +135,8 @@ def _create_object_check(
 
 
 def _create_list_check(item_form: Form) -> Form:
+    """Return a check of a list whose items have a given form."""
+
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
             raise _field_error(path, "a list", value)
@@ -139,6 +147,8 @@ def _create_list_check(item_form: Form) -> Form:
 
 
 def _create_row_check(*forms: Form) -> Form:
+    """Return a check of a list with a fixed number of items."""
+
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list) or len(value) != len(forms):
             raise _field_error(path, f"a list of {len(forms)}", value)
@@ -220,7 +230,7 @@ PRODUCER_ID_BLOCK_SIZE = 1_000
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic in the file. ``replicas`` has the node ids of each partition; empty if the broker has one node."""
+    """A topic in the metadata file. ``replicas`` has each partition's node ids; empty if the broker has one node."""
 
     topic_id: str
     partitions: int
@@ -230,7 +240,7 @@ class StoredTopic:
 
 @dataclass(slots=True)
 class StoredMetadata:
-    """The content of the file.
+    """The content of the broker's metadata file.
 
     Attributes:
         next_producer_id: lowest producer id that has certainly not been assigned.

@@ -333,15 +333,18 @@ class FetchWait:
             partition.waiting[self] = self._handle_wake
 
     def _stop_waiting(self) -> None:
+        """Cancel the timer, and no longer wait for changes of the partitions."""
         self._timer.cancel()
         for partition in self._partitions:
             partition.waiting.pop(self, None)
 
     def _handle_timeout(self) -> None:
+        """Make the last attempt to answer the fetch."""
         self._is_last = True
         self._handle_wake()
 
     def _handle_wake(self) -> None:
+        """Attempt to answer the fetch after a change of a partition."""
         self._has_changed = True
         if not self._is_attempting and not self.response.is_done:
             self._broker.changes.run_concurrently(self._retry_steps())

@@ -183,11 +183,12 @@ class BrokerState:
             yield from self.add_partitions_steps(topic, replicas)
         except KafkaframesError:
             if topic.partitions:
-                self._make_visible(topic)
+                self._publish_topic(topic)
             raise
         return topic
 
-    def _make_visible(self, topic: Topic) -> None:
+    def _publish_topic(self, topic: Topic) -> None:
+        """Add a topic to the tables by name and by id."""
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_version += 1
 
@@ -199,7 +200,7 @@ class BrokerState:
         """
         topics = tuple(topics)
         for topic in topics:
-            self._make_visible(topic)
+            self._publish_topic(topic)
         try:
             self.save_metadata()
         except StorageError:
@@ -211,6 +212,7 @@ class BrokerState:
 
     @contextmanager
     def _mark_changing(self, topic: Topic) -> Iterator[None]:
+        """Reject other changes of a topic while the block runs."""
         if topic.name in self.in_change:
             raise OptionError(f"topic {topic.name!r} is being changed")
         self.in_change[topic.name] = topic
@@ -220,6 +222,7 @@ class BrokerState:
             del self.in_change[topic.name]
 
     def _create_partition(self, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
+        """Create a partition's log, and elect its leader."""
         key = TopicPartition(topic.name, index)
         log = self.logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=self.clock.now_ms)
         partition = Partition(key, log, replicas)

@@ -35,7 +35,7 @@ class StoreRead(NamedTuple):
 
 
 class NotReadYetError(BaseException):
-    """An attempt needs bytes that no thread has read yet. A BaseException, so that no handler treats it as an error."""
+    """Raised if an attempt needs bytes that no thread has read yet. A BaseException, so that no handler handles it."""
 
     def __init__(self, *reads: StoreRead) -> None:
         super().__init__(reads)
@@ -158,13 +158,15 @@ class _RequestAttempts:
         self._response = DeferredResponse()
 
     def start_attempt(self) -> Answer:
+        """Answer the request, or read the bytes that it needs and answer it later."""
         try:
-            return self._attempt()
+            return self._run_attempt()
         except NotReadYetError as error:
             self._start_reads(error.reads)
             return self._response
 
-    def _attempt(self) -> Answer:
+    def _run_attempt(self) -> Answer:
+        """Answer the request with the bytes that have been read so far."""
         counters = self._broker.counters.copy()
         self._store.results = self._results
         try:
@@ -177,6 +179,7 @@ class _RequestAttempts:
             self._store.results = None
 
     def _start_reads(self, reads: tuple[StoreRead, ...]) -> None:
+        """Start reading the byte ranges that the request needs."""
         self._reading = len(reads)
         for read in reads:
             self._store.begin(read).add_done_callback(partial(self._handle_read, read))
@@ -188,12 +191,13 @@ class _RequestAttempts:
             self._loop.call_soon_threadsafe(self._store_result, read, data)
 
     def _store_result(self, read: StoreRead, data: bytes | BaseException) -> None:
+        """Store the bytes of a read. After the last one, attempt the request again."""
         self._results[read] = data
         self._reading -= 1
         if self._reading or self._response.is_done:
             return
         try:
-            self._response.follow(self._attempt())
+            self._response.follow(self._run_attempt())
         except NotReadYetError as error:
             self._start_reads(error.reads)
         except Exception as error:  # the server, too, responds with an error if a handler raises an exception
