@@ -1,8 +1,8 @@
 """Read a compressed stream in the same steps as Kafka's record reader, up to its end or its first error.
 
-The fast paths of the codecs decompress whole streams. A damaged or unusual stream is read again here with the read
-sizes that Kafka uses, because they determine how many records an error *loses*: the bytes of earlier reads are
-    delivered, those of the failing read are not.
+The fast paths of the codecs decompress whole streams. A stream that they do not support is read again here with the
+read sizes that Kafka uses, because they determine how many records an error *loses*: the bytes of earlier reads are
+delivered, those of the failing read are not.
 
 Kafka puts a buffer (``ChunkedBytesStream``) between the codec and the records: 2 KiB for snappy and LZ4, 16 KiB for
 gzip and zstd. An empty buffer is refilled with one read. If the rest of a record's body is at least as long as the
@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 _MAX_VARINT_BYTES = 5
 # Attributes, two deltas, key, value, number of headers: a byte each.
 _MIN_RECORD_BODY_BYTES = 6
-_END_OF_WALK = 1 << 62
+_END_OF_WALK = 1 << 62  # a position after all data, so that no further record length is read
 # A longer record is read in several reads. The result is the same: the record is lost or delivered as a whole.
 _MAX_READ_BYTES = 1 << 20
 
@@ -38,7 +38,7 @@ class DamagedStreamError(Exception):
 
 
 class Stream(Protocol):
-    """A codec's stream. Its reads return as many bytes as those of the Java class that Kafka uses."""
+    """A decompressing stream. Each read returns as many bytes as a read of the Java class that Kafka uses."""
 
     def read(self, size: int) -> bytes | memoryview:
         """Return 1 to ``size`` bytes, ``b""`` at the end, or raise ``DamagedStreamError``."""
@@ -71,7 +71,7 @@ def _read_stream(
     try:
         stream = open_stream()
         while len(data) <= limit_bytes:
-            body_bytes = walk.missing_bytes(data) if walk is not None else 0
+            body_bytes = walk.unread_body_bytes(data) if walk is not None else 0
             remaining_bytes = limit_bytes + 1 - len(data)
             part = stream.read(min(max(body_bytes, buffer_size), remaining_bytes, _MAX_READ_BYTES))
             if not part:
@@ -82,26 +82,26 @@ def _read_stream(
     return data, None
 
 
-_LIMIT_TEXT = "bytes after decompression"
+_LIMIT_ERROR_SUFFIX = "bytes after decompression"
 
 
 def over_limit_text(limit_bytes: int) -> str:
     """Return the error text of a stream that exceeds ``limit_bytes``."""
-    return f"more than {limit_bytes} {_LIMIT_TEXT}"
+    return f"more than {limit_bytes} {_LIMIT_ERROR_SUFFIX}"
 
 
 def is_over_limit(detail: str) -> bool:
-    """Return whether an error text is one of ``over_limit_text``."""
-    return detail.endswith(_LIMIT_TEXT)
+    """Return whether an error text was returned by ``over_limit_text``."""
+    return detail.endswith(_LIMIT_ERROR_SUFFIX)
 
 
 class _RecordWalk:
-    """Follows the record lengths of format 2 through the bytes read so far."""
+    """Finds the end of the current format 2 record by following the lengths of the records read so far."""
 
     def __init__(self) -> None:
         self._position = 0
 
-    def missing_bytes(self, data: bytearray) -> int:
+    def unread_body_bytes(self, data: bytearray) -> int:
         """Return the size of the unread rest of the current record's body, in bytes; 0 if it is unknown."""
         while self._position < len(data):
             length, body = _read_length(data, self._position)

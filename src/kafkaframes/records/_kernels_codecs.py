@@ -1,9 +1,10 @@
-"""Decompress the usual streams of many batches without Python (numba). Start reading at ``native.py``.
+"""Decompress the streams of many batches without Python (numba). Start reading at ``native.py``.
 
-1. The kernels accept only intact and usual streams. For all others they return ``UNUSUAL``, which is not a rejection:
-   the general path (``codecs.decompress``) then reads the stream as Kafka's classes do.
+1. The kernels support only intact streams in the forms that most producers write. For all others they return
+   ``UNUSUAL``, which is not a rejection: the general path (``codecs.decompress``) then reads the stream as Kafka's
+   classes do.
 2. The kernels decode snappy blocks themselves. For LZ4, zstd and gzip they call the C libraries in the wheels by
-   address. An address of 0 makes every stream of that codec unusual.
+   address. If an address is 0, every stream of that codec is ``UNUSUAL``.
 3. The kernels never write more than ``capacity`` bytes to ``out``, and never read after ``end``. Bounds are checked
    before each copy, and the C functions take the capacity as an argument. ``tests/records/test_native.py`` verifies
    this with arbitrary bytes.
@@ -54,6 +55,7 @@ from kafkaframes.wire._kernels import (
     store_item_8,
 )
 
+# UNUSUAL: the kernels do not support this input, so the general path has to read it. TOO_SMALL: ``out`` is too small.
 UNUSUAL, TOO_SMALL = -1, -2
 # Slots of a call array: functions, their contexts, and scratch memory for their results.
 (
@@ -83,37 +85,37 @@ ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_RARE_FLAGS = 0x28B52FFD, 0x04, 0x20
 ZSTD_WINDOW, ZSTD_BLOCK, MIN_ZSTD_BYTES = 1 << 27, 1 << 17, 14
 
 
-def make_call(name: str, count: int, bits: int) -> Any:
+def make_call_intrinsic(name: str, count: int, bits: int) -> Any:
     """Return an intrinsic that calls the C function at an address with ``count`` words; the result has ``bits``."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
         function = ir.FunctionType(ir.IntType(bits), [word] * count).as_pointer()
         value = builder.call(builder.inttoptr(args[0], function), args[1:])
         return value if bits == 64 else builder.sext(value, word)
 
     def two(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
-        return I64(*[I64] * 3), code
+        return I64(*[I64] * 3), codegen
 
     def three(typingctx: Any, function: Any, a: Any, b: Any, c: Any) -> Any:
-        return I64(*[I64] * 4), code
+        return I64(*[I64] * 4), codegen
 
     def four(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-        return I64(*[I64] * 5), code
+        return I64(*[I64] * 5), codegen
 
     def five(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-        return I64(*[I64] * 6), code
+        return I64(*[I64] * 6), codegen
 
     def seven(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
-        return I64(*[I64] * 8), code
+        return I64(*[I64] * 8), codegen
 
-    typed = {2: two, 3: three, 4: four, 5: five, 7: seven}[count]
-    typed.__name__ = name
-    return intrinsic(plain.create_call(bits))(typed)
+    define_call = {2: two, 3: three, 4: four, 5: five, 7: seven}[count]
+    define_call.__name__ = name
+    return intrinsic(plain.create_call(bits))(define_call)
 
 
-_call_2, _call_3, _call_5 = (make_call(f"call_{count}", count, 64) for count in (2, 3, 5))
-_call_4_int, _call_7_int = (make_call(f"call_{count}_int", count, 32) for count in (4, 7))
+_call_2, _call_3, _call_5 = (make_call_intrinsic(f"call_{count}", count, 64) for count in (2, 3, 5))
+_call_4_int, _call_7_int = (make_call_intrinsic(f"call_{count}_int", count, 32) for count in (4, 7))
 
 
 # ------------------------------------------------------------------------------------------------- snappy
@@ -121,7 +123,7 @@ _call_4_int, _call_7_int = (make_call(f"call_{count}_int", count, 32) for count 
 
 @inline_device
 def _copy_back(out, to, offset, length, capacity):
-    """Copy ``length`` (up to 64) bytes from ``offset`` bytes before ``to``.
+    """Copy ``length`` (up to 64) bytes of the output from ``offset`` bytes before ``to`` to the position ``to``.
 
     The output has ``capacity`` bytes after ``to``.
     """
@@ -139,7 +141,7 @@ def _copy_back(out, to, offset, length, capacity):
 
 @device
 def _decode_snappy_block(data, position, end, out, size):
-    """Decode the elements of one raw block of exactly ``size`` bytes; return ``UNUSUAL`` for any other block."""
+    """Decode the elements of a raw snappy block with exactly ``size`` bytes of content, else return ``UNUSUAL``."""
     to = np.int64(0)
     while position < end:
         tag = load_u8(data, position)
@@ -187,6 +189,7 @@ def _decode_snappy_block(data, position, end, out, size):
 
 
 def _plain_decode_snappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: Any) -> Any:
+    """Decode one raw snappy block in Python: the twin of ``_decode_snappy_raw``."""
     block = plain.read_bytes(data, position, end)
     try:
         size = snappy.decompress_raw_len(block)
@@ -201,7 +204,7 @@ def _plain_decode_snappy_raw(data: Any, position: Any, end: Any, out: Any, capac
 
 @device_with_plain(_plain_decode_snappy_raw)
 def _decode_snappy_raw(data, position, end, out, capacity):
-    """Decode one raw block, which starts with its length; an impossible length is rejected before memory is used."""
+    """Decode one raw snappy block. It starts with its length; an impossible one is rejected before memory is used."""
     start, size = position, np.int64(0)
     for index in range(4):
         if position >= end:
@@ -218,7 +221,7 @@ def _decode_snappy_raw(data, position, end, out, capacity):
 
 @device
 def _decode_snappy(data, start, end, out, capacity):
-    """Decode xerial chunks after a single header, or a raw block."""
+    """Decode a snappy stream: xerial chunks after a single header, or a raw block."""
     if end - start < 8 or load_u32(data, start) != XERIAL_START or load_u32(data, start + 4) != XERIAL_REST:
         return _decode_snappy_raw(data, start, end, out, capacity)
     position, size = start + XERIAL_HEADER, np.int64(0)
@@ -244,13 +247,13 @@ def _decode_snappy(data, start, end, out, capacity):
 
 @inline_device
 def _max_lz4_block_bytes(descriptor):
-    """Return the block size of a block descriptor; 0 if Kafka rejects the descriptor."""
+    """Return the largest block size, in bytes, that an LZ4 block descriptor allows; 0 if Kafka rejects it."""
     return np.int64(1) << (8 + (descriptor >> 3)) if descriptor & 0x0F == 0 and 0x40 <= descriptor <= 0x70 else 0
 
 
 @device
 def _decode_lz4(data, start, end, out, capacity, calls, magic):
-    """Decode a frame of independent blocks up to its end mark. Bytes after it are ignored.
+    """Decode an LZ4 frame of independent blocks up to its end mark. Bytes after it are ignored.
 
     As in Kafka, block checksums are verified, and the content checksum and content size are skipped. Format 0 ignores
     the header checksum, which Kafka's own writers computed wrongly (KAFKA-3160).
@@ -299,7 +302,7 @@ def _decode_lz4(data, start, end, out, capacity, calls, magic):
 
 @device
 def _count_zstd_blocks(data, position, end, checksum, largest):
-    """Count the blocks of a frame that ends at ``end``; ``UNUSUAL`` if it does not, or a block is too large."""
+    """Count the blocks of a zstd frame that ends at ``end``; ``UNUSUAL`` if it does not, or a block is too large."""
     count = 0
     while end - position >= 3:
         header = load_le16(data, position) | load_u8(data, position + 2) << 16
@@ -315,7 +318,7 @@ def _count_zstd_blocks(data, position, end, checksum, largest):
 
 @device
 def _decode_zstd(data, start, end, out, capacity, calls):
-    """Decode a stream that is one frame without a dictionary.
+    """Decode a zstd stream that is one frame without a dictionary.
 
     A single block is decoded with one call. Several blocks are decoded as a stream, which alone rejects blocks whose
     content is too large.
@@ -359,7 +362,7 @@ def _decode_zstd(data, start, end, out, capacity, calls):
 
 @device
 def _decode_zstd_stream(data, start, end, out, capacity, calls):
-    """Decode one frame of several blocks."""
+    """Decode one zstd frame of several blocks."""
     context, scratch = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
     _call_2(calls[ZSTD_RESET], context, 1)
     calls[SCRATCH], calls[SCRATCH + 1], calls[SCRATCH + 2] = out, capacity, 0
@@ -374,7 +377,7 @@ def _decode_zstd_stream(data, start, end, out, capacity, calls):
 
 @device
 def _decode_gzip(data, start, end, out, capacity, calls):
-    """Decode a stream that is one member with a plain header; its CRC and length are verified.
+    """Decode a gzip stream that is one member without optional header fields; its CRC and length are verified.
 
     libdeflate, like ISA-L in the general path, decodes some bodies that zlib rejects (incomplete codes; 1 in 1,700
     bodies with flipped bits). Only a deliberately crafted member could then have a matching CRC and length.
@@ -397,7 +400,7 @@ def _decode_gzip(data, start, end, out, capacity, calls):
 
 @kernel(I64(I64, I64, I64, I64, I64, I64, I64, OUT_INT64S))
 def decompress_stream(codec, magic, data, start, end, out, capacity, calls):
-    """Decompress a usual stream of a batch of format ``magic`` to ``out``; return the size, or ``UNUSUAL``.
+    """Decompress a supported stream of a batch of format ``magic`` to ``out``; return the size, or ``UNUSUAL``.
 
     It is a kernel of its own, so that it is compiled once and not inlined into its callers.
     """
@@ -430,8 +433,8 @@ def find_wrapped_value(data, start, end, magic):
 
 
 @inline_device
-def max_usual_content_bytes(size, limit):
-    """Return the largest content, in bytes, of a usual stream of ``size`` bytes."""
+def max_fast_path_content_bytes(size, limit):
+    """Return the largest content, in bytes, to which the kernels decompress a stream of ``size`` bytes."""
     return min(limit, USUAL_SIZE + USUAL_RATIO * size)
 
 
@@ -447,7 +450,7 @@ def open_batch(data, start, end, table, row, limit, out, capacity, calls):
             return UNUSUAL
     elif start > end:
         return UNUSUAL
-    largest = max_usual_content_bytes(end - start, limit)
+    largest = max_fast_path_content_bytes(end - start, limit)
     if largest > capacity:
         return TOO_SMALL
     return decompress_stream(codec, magic, data, start, end, out, largest, calls)
@@ -482,8 +485,8 @@ def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls
 
 @kernel(I64(I64, BYTES, OUT_BYTES, I64, OUT_INT64S))
 def decompress_into(codec, payload, out, limit, calls):
-    """Decompress a usual stream to ``out``; return the size, ``UNUSUAL`` or ``TOO_SMALL``."""
-    capacity = max_usual_content_bytes(payload.size, limit)
+    """Decompress a supported stream to ``out``; return the size, ``UNUSUAL`` or ``TOO_SMALL``."""
+    capacity = max_fast_path_content_bytes(payload.size, limit)
     if capacity > out.size:
         return TOO_SMALL
     return decompress_stream(codec, 2, address_of(payload), 0, payload.size, address_of(out), capacity, calls)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import UNUSUAL, max_usual_content_bytes, open_batch
+from kafkaframes.records._kernels_codecs import UNUSUAL, max_fast_path_content_bytes, open_batch
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import (
-    QUICK_BYTES,
     SKIPPED,
+    UNCHECKED_READ_BYTES,
     WHOLE_DATA,
     headers_end_at,
     index_batch,
@@ -131,8 +131,8 @@ INDEX_BYTES = 3 * (8 + 4)  # bytes of ``scratch`` per record of the largest batc
 def _array_at(name: str, kind: Any, dtype: Any) -> Any:
     """Return an intrinsic that views memory at an address as an array."""
 
-    def typed(typingctx: Any, address: Any, size: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def define_call(typingctx: Any, address: Any, size: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             array = context.make_array(kind)(context, builder)
             element = context.get_data_type(kind.dtype)
             step = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
@@ -146,10 +146,10 @@ def _array_at(name: str, kind: Any, dtype: Any) -> Any:
             )
             return array._getvalue()
 
-        return kind(I64, I64), code
+        return kind(I64, I64), codegen
 
-    typed.__name__ = name
-    return intrinsic(plain.create_array_view(dtype))(typed)
+    define_call.__name__ = name
+    return intrinsic(plain.create_array_view(dtype))(define_call)
 
 
 int64s_at = _array_at("int64s_at", OUT_INT64S, np.int64)
@@ -160,7 +160,7 @@ int32s_at = _array_at("int32s_at", OUT_INT32S, np.int32)
 def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
     """Prefetch the cache line at an address for reading, into the second-level cache."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         text = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -170,7 +170,7 @@ def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
         builder.call(function, [pointer, *(ir.Constant(number, value) for value in (0, 2, 1))])
         return context.get_dummy_value()
 
-    return types.none(I64, I64), code
+    return types.none(I64, I64), codegen
 
 
 @device
@@ -267,7 +267,7 @@ def _max_rows(table, batch, span, kind):
 def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, opened, calls):
     """Read batches from ``plan[BATCH]`` on; return the reason to stop.
 
-    Ordinary records are copied to the columns directly. From the first unusual record of a batch on, records are
+    Ordinary records are copied to the columns directly. From the first other record of a batch on, records are
     indexed with all checks in ``scratch`` and then copied.
 
     Args:
@@ -332,7 +332,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
             if plan[OPENED_ROW] != batch:
                 size = open_batch(data, position, end, table, batch, limit_bytes, from_opened, opened.size, calls)
                 if size < 0:
-                    plan[NEEDED_BYTES] = max_usual_content_bytes(end - position, limit_bytes)
+                    plan[NEEDED_BYTES] = max_fast_path_content_bytes(end - position, limit_bytes)
                     why = size
                     break
                 plan[OPENED_ROW], plan[OPENED_SIZE] = batch, size
@@ -349,7 +349,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
         append, append_stamp = table[ATTRIBUTES, batch] & APPEND_TIME, table[MAX_TIMESTAMP, batch]
         ahead = table[POSITION, batch] + PREFETCH_BYTES  # position to prefetch
         step, fetched = table[SIZE, batch] // max(count, 1) + 1, ahead
-        quick = end - QUICK_BYTES if end + SLACK_BYTES <= limit else -1
+        quick = end - UNCHECKED_READ_BYTES if end + SLACK_BYTES <= limit else -1
         while done < count and position <= quick:
             (
                 stop, stamp_delta, delta, key_from, key_bytes, value_from, value_bytes, following, header_count,

@@ -76,7 +76,7 @@ from kafkaframes.wire._kernels import (
 
 # States of a batch's data.
 SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
-QUICK_BYTES = 40
+UNCHECKED_READ_BYTES = 40  # if this many bytes remain, the first varints of a record need no bounds checks
 
 
 @inline_device
@@ -226,7 +226,7 @@ def _index_v2_batch(buf, start, end, done, is_damaged, lenient, table, batch, ro
         at, here, there = position, row + done, slot + done
         if done >= MAX_RECORDS:
             return done, TOO_MANY_RECORDS, at
-        if not lenient and done + 1 < count and end - at >= QUICK_BYTES:
+        if not lenient and done + 1 < count and end - at >= UNCHECKED_READ_BYTES:
             (
                 stop, stamp_delta, offset_delta,
                 key_at[there], key_size[there], value_at[there], value_size[there],
@@ -299,7 +299,7 @@ def _index_message(buf, at, end, row, slot, stamp, fields):
 
 @device
 def _find_last_message(buf, start, end, is_damaged):
-    """Find the last whole inner message: (count, its offset, status)."""
+    """Find the last whole inner message: (number of messages, its offset, status)."""
     position = start
     count, last = 0, 0
     while end - position >= OVERHEAD:

@@ -51,8 +51,8 @@ MAX_RECORD_OVERHEAD_BYTES = (
 def _make_store(name: str, bits: int) -> Any:
     """Return an intrinsic that stores a big-endian integer of ``bits`` at a position after an address."""
 
-    def typed(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def define_call(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
             start = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
             pointer = builder.bitcast(builder.gep(start, [args[1]]), width.as_pointer())
@@ -60,10 +60,10 @@ def _make_store(name: str, bits: int) -> Any:
             builder.store(value if bits == 8 else builder.bswap(value), pointer).align = 1
             return context.get_dummy_value()
 
-        return types.none(types.int64, types.int64, types.int64), code
+        return types.none(types.int64, types.int64, types.int64), codegen
 
-    typed.__name__ = name
-    return intrinsic(plain.create_storer(bits, big_endian=True))(typed)
+    define_call.__name__ = name
+    return intrinsic(plain.create_storer(bits, big_endian=True))(define_call)
 
 
 store_i8, store_i16 = _make_store("store_i8", 8), _make_store("store_i16", 16)
@@ -74,12 +74,12 @@ store_i32, store_i64 = _make_store("store_i32", 32), _make_store("store_i64", 64
 def _significant_bits(typingctx: Any, value: Any) -> Any:
     """Return the number of significant bits; 1 for the value 0."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(64)
         zeros = builder.ctlz(builder.or_(args[0], wide(1)), ir.IntType(1)(1))
         return builder.sub(wide(64), zeros)
 
-    return types.int64(types.uint64), code
+    return types.int64(types.uint64), codegen
 
 
 # ------------------------------------------------------------------------------------------- integers and bytes

@@ -68,7 +68,7 @@ _USUAL_HEADERS = _list_usual_headers()
 
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
-    """Return the content of a stream that is one intact frame with a usual header, or ``None``."""
+    """Return the content of a stream that is one intact frame with a header of ``_USUAL_HEADERS``, else ``None``."""
     if payload[:7] not in _USUAL_HEADERS or len(payload) * _MAX_RATIO > limit_bytes:
         return None
     try:

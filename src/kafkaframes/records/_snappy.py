@@ -90,7 +90,7 @@ def _read_stated_size(block: bytes | memoryview) -> int:
 
 
 class SnappyStream:
-    """A snappy stream with the reads of ``SnappyInputStream``. A read that meets a damaged chunk returns nothing."""
+    """A snappy stream with the read sizes of ``SnappyInputStream``. A read returns nothing if its chunk is damaged."""
 
     def __init__(self, payload: bytes, _magic: int, limit_bytes: int) -> None:
         if not payload:

@@ -34,7 +34,7 @@ _idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
     """Return the content of a stream that is one intact frame, or ``None``."""
     max_bytes = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
-    if payload[:4] != _MAGIC or not _is_usual(payload, max_bytes):
+    if payload[:4] != _MAGIC or not _is_single_frame(payload, max_bytes):
         return None
     try:
         decompressor = _idle_decompressors.pop()
@@ -48,7 +48,7 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
         _idle_decompressors.append(decompressor)
 
 
-def _is_usual(payload: bytes, max_bytes: int) -> bool:
+def _is_single_frame(payload: bytes, max_bytes: int) -> bool:
     """Return whether a payload is one whole frame that can be decompressed in one call.
 
     The frame needs a content size and a window that fits.

@@ -51,7 +51,7 @@ class AnnotatedRun:
 
 @dataclass(slots=True)
 class AnnotatedBytes:
-    """The runs of the input, or of the decompressed records of a batch.
+    """Annotated bytes: the runs of the input, or of the decompressed records of one batch.
 
     Attributes:
         title: heading of the listing; empty for the input.
@@ -76,7 +76,7 @@ class AnnotatedBytes:
             self.runs.append(AnnotatedRun(self.position, self.position + size, path, words))
 
     def take_bytes(self, size: int, path: str) -> bytes:
-        """Return the next ``size`` bytes without adding a run.
+        """Return the ``size`` bytes after the last run, without adding a run.
 
         Raises:
             TruncatedError: fewer than ``size`` bytes remain.
@@ -230,7 +230,7 @@ def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end
 
 
 def _draw_varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
-    """Add a varint with its value, the unsigned number that encodes it in zig-zag form, and its bits."""
+    """Add a run for a varint, with its value, the unsigned number that encodes it in zig-zag form, and its bits."""
     start = drawing.position
     try:
         raw, end = (read_unsigned_varlong if long else read_unsigned_varint)(drawing.data, start)

@@ -48,8 +48,8 @@ from kafkaframes.wire.primitives import decode_java_text
 from kafkaframes.wire.varint import read_varint
 
 # Batches are decoded in groups of about this many compressed bytes, and at most this many batches.
-_GROUP_BYTES = 1 << 18
-_GROUP_BATCHES = 512
+_DECODE_GROUP_BYTES = 1 << 18
+_DECODE_GROUP_BATCHES = 512
 
 
 _MAX_PRINTED_BYTES = 60
@@ -193,7 +193,9 @@ class BatchWalk:
         position = self.position
         while True:
             result = scan_batches(self.data, position=position, rules=self.rules)
-            for first, last in split_into_runs(result.column("size"), _GROUP_BYTES, max_count=_GROUP_BATCHES):
+            for first, last in split_into_runs(
+                result.column("size"), _DECODE_GROUP_BYTES, max_count=_DECODE_GROUP_BATCHES
+            ):
                 yield from self._decode_batches(result.part(first, last))
             if not result.end.can_continue:
                 self.end = result.end
@@ -255,7 +257,7 @@ def read_offsets_and_timestamps(data: bytes, *, rules: str = MEMORY) -> tuple[In
 
 
 def _make_records(batches: BatchHeaders, sections: RecordSections, index: RecordIndex) -> list[Record]:
-    buf = sections.buf.tobytes() if sections.buf.size <= _GROUP_BYTES * 4 else sections.buf.data
+    buf = sections.buf.tobytes() if sections.buf.size <= _DECODE_GROUP_BYTES * 4 else sections.buf.data
     owners = np.repeat(np.arange(len(batches)), index.rows).tolist()
     magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()
     bases, sequences = batches.column("base_offset").tolist(), batches.column("base_sequence").tolist()

@@ -2,10 +2,10 @@
 
 ``decompress`` never raises for damaged bytes: it returns the data that Kafka's reader would receive, and the reason if
 the stream is damaged. ``compress`` writes the same framing, block sizes and checksums as Kafka, so that any broker and
-client accepts the result. For usual streams of many batches, ``native.py`` does the same without Python.
+client accepts the result. For the common streams of many batches, ``native.py`` does the same without Python.
 
-Each codec has a module with a fast path for intact, usual streams (``decompress_whole``, which returns ``None`` for all
-others) and a stream class with the read sizes of Kafka's Java class.
+Each codec has a module with a fast path for intact streams of the common form (``decompress_whole``, which returns
+``None`` for all others) and a stream class with the read sizes of Kafka's Java class.
 """
 
 from __future__ import annotations

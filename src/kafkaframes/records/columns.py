@@ -76,7 +76,7 @@ _ARROW_TYPES = {name: column.type for name, column in COLUMNS.items()}
 _NO_INTS: Ints = np.empty(0, np.int64)
 _NO_INTS32: Ints32 = np.empty(0, np.int32)
 _NO_POSITIONS = (_NO_INTS, _NO_INTS32, _NO_INTS, _NO_INTS32, _NO_INTS, _NO_INTS32)
-_COLUMNS_WITH_SIZES = frozenset({"key_size", "value_size"})
+_SIZE_COLUMNS = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
@@ -144,7 +144,7 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class RecordReader:
-    """Iterates over a source's records as ``pa.RecordBatch``es. Damage is added to ``errors`` when it is reached.
+    """Iterates over a source's records as ``pa.RecordBatch``es. Damage that it reaches is added to ``errors``.
 
     Attributes:
         end: position and reason of the end of the batches; None until then.
@@ -181,7 +181,7 @@ class RecordReader:
                 allocate=self._memory.new_array,
             )
         self._ratio = 1.0
-        self._maker = None if _COLUMNS_WITH_SIZES.intersection(options.columns) else self._make_part_reader(options)
+        self._maker = None if _SIZE_COLUMNS.intersection(options.columns) else self._make_part_reader(options)
         self._is_bounded = options.first_offset is not None or options.end_offset is not None
         self._names = tuple(options.columns)
         self._is_fused = FUSED_COLUMNS.issuperset(self._names)

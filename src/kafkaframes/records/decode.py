@@ -220,7 +220,7 @@ def _open_until_full(
     """Open batches from ``first`` on until their records exceed the budget, at least one.
 
     If a batch is compressed, all records are copied or decompressed into one new array. The kernel opens batch after
-    batch and returns only if a batch is unusual or the array is too small.
+    batch and returns only if it does not support a batch or the array is too small.
 
     Args:
         content: the records of batch ``first``, if they are already decompressed.

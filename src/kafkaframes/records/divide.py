@@ -1,6 +1,6 @@
 """Divide one batch into several smaller ones that hold the same records (KIP-126).
 
-A leader rejects a batch that is larger than its topic's ``max.message.bytes``. The single records may still fit, so the
+A leader rejects a batch that is larger than its topic's ``max.message.bytes``. Each single record may still fit, so the
 client sends them again in smaller batches. Offsets, timestamps, headers, codec, timestamp type, producer id and flags
 are unchanged. The sequence numbers of the parts are consecutive and cover those of the original batch.
 """

@@ -19,7 +19,7 @@ NO_SEQUENCE = NO_TIMESTAMP = NO_PRODUCER_ID = -1
 
 
 class BatchFields(NamedTuple):
-    """The fields of a batch header. A field that is ``None`` is computed from the records.
+    """The fields of a batch header that a writer can set. A field that is ``None`` is computed from the records.
 
     Formats 0 and 1 have only ``timestamp_type`` and, in a wrapper, ``last_offset`` and ``max_timestamp``.
     """

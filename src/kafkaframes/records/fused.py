@@ -63,8 +63,8 @@ class BufferArea(NamedTuple):
     of_bytes: float
 
 
-# Values come first, because they have most of the bytes. Therefore they always have the same address in the buffer,
-# whatever the chunk size.
+# The buffer of values comes first, because it is the largest. Its address then does not depend on the chunk size, so
+# that the next chunk reuses the same resident pages.
 _BUFFER_AREAS = (
     BufferArea(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
     BufferArea(kernels.AT_OFFSETS, 0, 8, 0),
@@ -286,7 +286,7 @@ class FusedReader:
         return ColumnPart(state, first, last, count, has_damage, columns), last, is_large
 
     def _decompress_general(self, state: ChunkState, plan: Ints) -> Bytes:
-        """Return the records of the unusual batch at which the kernel stopped, decompressed as Kafka does.
+        """Return the records of the batch that the kernel does not support, decompressed as Kafka does.
 
         If they exceed the limit of the fast path, they are truncated one byte after it, and their damage is not
         reported. The general path then reads the batch again.

@@ -22,7 +22,9 @@ from kafkaframes.records.rows import reject_unknown_columns
 JsonBytes = str | dict[str, str] | None
 _BASE64_SUFFIX: Final = "base64"
 _MAX_ERROR_CHARS: Final = 60  # maximum length of a value in an error message
-_OLD_TIMESTAMP: Final = "timestamp_ms"  # timestamp column of older versions, which wrote base64 without marking it
+_OLD_TIMESTAMP_COLUMN: Final = (
+    "timestamp_ms"  # timestamp column of older versions, which wrote base64 without marking it
+)
 
 
 def to_json_bytes(raw: bytes | None) -> JsonBytes:
@@ -76,7 +78,7 @@ def _to_json_key(key: str | bytes) -> JsonBytes:
 
 
 def from_json_headers(headers: Any) -> list[dict[str, Any]]:
-    """Return headers that are a list of ``{"key": ..., "value": ...}`` objects or of (key, value) pairs.
+    """Return the headers in a list of ``{"key": ..., "value": ...}`` objects or of (key, value) pairs.
 
     Raises:
         EncodeError: a header has another form.
@@ -112,11 +114,11 @@ def from_json_record(row: Any) -> dict[str, Any]:
     """
     if not isinstance(row, Mapping):
         raise EncodeError(f"a record must be an object with key and value, not {type(row).__name__}")
-    if _OLD_TIMESTAMP in row:
+    if _OLD_TIMESTAMP_COLUMN in row:
         reason = "written by `kafkaframes consume` of an older version, with key and value in base64"
         raise EncodeError(
             f"{reason}; consume it again, or convert it to text and rename this field to timestamp"
-        ).within(_OLD_TIMESTAMP)
+        ).within(_OLD_TIMESTAMP_COLUMN)
     reject_unknown_columns(row, ignore=READER_COLUMNS)
     record: dict[str, Any] = {}
     for name in ("key", "value"):

@@ -23,13 +23,13 @@ _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAUL
 
 
 class ContentBudget:
-    """The number of decompressed bytes that the batches of one request may still have.
+    """A limit for the decompressed bytes of all batches of one request, and the bytes that are already spent.
 
     A batch that starts within the budget is decompressed completely. Batches after that are rejected without being
     opened.
 
     Attributes:
-        opens_apart: whether long streams are left to the caller, by raising ``ContentNotReadyError``.
+        opens_apart: whether the caller decompresses long streams, after ``ContentNotReadyError`` was raised for them.
         open_contents: content that the caller has decompressed, by name.
     """
 
@@ -51,7 +51,7 @@ CONTENT_BUDGET: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_conte
 
 
 class ContentNotReadyError(Exception):
-    """Raised for a long decompression: the caller runs ``work``, in any thread, stores the result and tries again.
+    """Raised before a long decompression: the caller runs ``work`` in any thread, stores the result and tries again.
 
     Attributes:
         name: the result's key in ``ContentBudget.open_contents``.

@@ -33,7 +33,7 @@ CODEC_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 
 def make_binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
-    """Copy byte strings from ``buf``; a negative size means null.
+    """Return a binary array with byte strings copied from ``buf``; a negative size means null.
 
     Raises:
         CorruptRecordError: the bytes exceed the range of Arrow's 32-bit offsets.
@@ -67,7 +67,7 @@ def _make_headers(result: DecodedBatches) -> pa.Array:
 
 
 def java_text_array(raw: pa.Array) -> pa.Array:
-    """Return text decoded as Java does. Only if some keys are not UTF-8 are they decoded one by one."""
+    """Return header keys as text, decoded as Java does. They are decoded one by one only if some are not UTF-8."""
     data = np.frombuffer(raw.buffers()[2], np.uint8)
     if data.size and data.max() < 0x80:  # ASCII needs no conversion
         return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), null_count=0)
@@ -113,7 +113,7 @@ def _make_delete_horizons(result: DecodedBatches) -> pa.Array:
 
 
 class ColumnFactory(NamedTuple):
-    """A column's Arrow type, and the function that creates it."""
+    """A column's Arrow type, and the function that creates the column."""
 
     type: pa.DataType
     make: Callable[[DecodedBatches], Any]
@@ -195,8 +195,8 @@ def rows_of_index(
     return Rows(
         index.offsets if offsets is None else offsets,
         index.timestamps if timestamps is None else timestamps,
-        _blobs(sections, index.key_at, index.key_size),
-        _blobs(sections, index.value_at, index.value_size),
+        _to_byte_strings(sections, index.key_at, index.key_size),
+        _to_byte_strings(sections, index.value_at, index.value_size),
         starts,
         names,
         values,
@@ -212,7 +212,7 @@ def decode_header_keys(rows: Rows) -> Rows:
     return rows._replace(header_names=to_byte_strings("headers", java_text_array(raw)))
 
 
-def _blobs(
+def _to_byte_strings(
     sections: RecordSections, positions: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]
 ) -> ByteStrings:
     return ByteStrings(positions, np.maximum(sizes, -1).astype(np.int64), sections.buf)
@@ -228,10 +228,14 @@ def _make_header_blobs(
     _kernels_gather.index_headers(
         sections.buf, index.headers_at, index.header_counts, records, lists, key_at, key_size, value_at, value_size
     )
-    return lists.astype(np.int64), _blobs(sections, key_at, key_size), _blobs(sections, value_at, value_size)
+    return (
+        lists.astype(np.int64),
+        _to_byte_strings(sections, key_at, key_size),
+        _to_byte_strings(sections, value_at, value_size),
+    )
 
 
-_PLAIN_TYPES = {
+_HEADER_COLUMN_TYPES = {
     "base_offset": pa.int64(),
     "last_offset": pa.int64(),
     "count": pa.int32(),
@@ -243,7 +247,7 @@ _PLAIN_TYPES = {
     "leader_epoch": pa.int32(),
     "crc": pa.uint32(),
 }
-SCHEMA = pa.schema(
+BATCH_TABLE_SCHEMA = pa.schema(
     [
         ("position", pa.int64()),
         ("size", pa.int32()),
@@ -253,7 +257,7 @@ SCHEMA = pa.schema(
         ("transactional", pa.bool_()),
         ("control", pa.bool_()),
         ("delete_horizon", TIMESTAMP_ARROW_TYPE),
-        *_PLAIN_TYPES.items(),
+        *_HEADER_COLUMN_TYPES.items(),
     ]
 )
 
@@ -275,10 +279,12 @@ def read_batches_table(source: BatchSource, *, rules: str, start: int = 0, end: 
     chunks = Chunks(source, rules=rules, start=start, end=end, includes_data=False)
     tables = []
     for chunk in chunks:
-        columns = {name: _make_column(chunk, name, kind) for name, kind in _PLAIN_TYPES.items()} | _make_flag_columns(
-            chunk
+        columns = {
+            name: _make_column(chunk, name, kind) for name, kind in _HEADER_COLUMN_TYPES.items()
+        } | _make_flag_columns(chunk)
+        tables.append(
+            pa.RecordBatch.from_arrays([columns[name] for name in BATCH_TABLE_SCHEMA.names], schema=BATCH_TABLE_SCHEMA)
         )
-        tables.append(pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
     assert chunks.end is not None
     if chunks.end.status == SHORTENED_SOURCE:
         raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
@@ -287,7 +293,7 @@ def read_batches_table(source: BatchSource, *, rules: str, start: int = 0, end: 
         "end_reason": chunks.end.reason,
         "end_corrupt": str(chunks.end.is_corrupt).lower(),
     }
-    return pa.Table.from_batches(tables, schema=SCHEMA).replace_schema_metadata(metadata)
+    return pa.Table.from_batches(tables, schema=BATCH_TABLE_SCHEMA).replace_schema_metadata(metadata)
 
 
 def _make_column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:

@@ -31,7 +31,7 @@ _spare: list[Recycler] = []  # memory of earlier jobs in this process
 
 @contextmanager
 def borrow_memory() -> Iterator[Recycler]:
-    """Lend the memory of an earlier job to the next job, because the jobs of a worker are similar.
+    """Lend a recycler with the memory of an earlier job, because the jobs of a worker process are similar.
 
     Fresh memory for each job took a sixth of the time of an export (2026-11-21). A process keeps as much as its largest
     job used, at most ``kept_bytes`` for each job that ran at the same time.
@@ -54,9 +54,8 @@ class Recycler:
 
     def __init__(self, *, kept_bytes: int = 512 << 20, is_filled: bool = False) -> None:
         """Create a recycler without blocks. With ``is_filled``, large arrays get huge pages."""
-        # Freeing one large block raises glibc's thresholds, so that it keeps memory that is freed later. Otherwise the
-        # small arrays between the blocks are returned to the system as well, and cause page faults for every chunk.
-        # Larger arrays are returned, which leaves no holes.
+        # Freeing one large array raises glibc's trim and mmap thresholds. After that, glibc keeps the memory of freed
+        # arrays below that size. Otherwise it returns them to the system, and every chunk causes page faults again.
         np.empty(_GLIBC_THRESHOLD_BYTES, np.uint8)
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._spare_bytes = kept_bytes

@@ -53,7 +53,7 @@ _SHORT_SAMPLE_BYTES = 1000
 # Longer than one zstd block: libzstd decompresses such a frame by another path than a short one.
 _LONG_SAMPLE_BYTES = 160_000
 
-_INDEXES = {
+_SLOTS_BY_FUNCTION = {
     "LZ4_decompress_safe": LZ4_DECOMPRESS,
     "ZSTD_decompressDCtx": ZSTD_DECOMPRESS,
     "ZSTD_decompressStream": ZSTD_STREAM,
@@ -84,7 +84,7 @@ def load_functions() -> dict[int, int]:
     """Return the addresses of the functions that passed their trial, by slot."""
     result: dict[int, int] = {}
     for library in LIBRARIES:
-        addresses = {_INDEXES[name]: address for name, address in library.load_addresses().items()}
+        addresses = {_SLOTS_BY_FUNCTION[name]: address for name, address in library.load_addresses().items()}
         if addresses and _passes_trial(library.codec, addresses):
             result |= addresses
     return result

@@ -17,7 +17,7 @@ END_REASONS = {
 # Kafka reports an error for these status codes, but not for END and TORN.
 CORRUPT_END_REASONS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
 
-# Status codes of the end of a batch's records.
+# Status codes of a batch's records: WHOLE, or the reason why they end early.
 (
     WHOLE,
     SHORT_HEADER,
@@ -70,7 +70,7 @@ RECORD_REASONS = {
     TOO_MANY_RECORDS: f"the batch has more than {MAX_RECORDS} records",
     TOO_MANY_HEADERS: f"the records of the batch have more than {MAX_HEADERS} headers",
 }
-CRC_MISMATCH = "the CRC is not that of the bytes"
+CRC_MISMATCH = "the CRC does not match the bytes"
 
 
 # The values of ``on_damage``: KEEP returns the same records as Kafka's own reader, or copies damaged bytes unchanged;

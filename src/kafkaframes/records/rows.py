@@ -48,7 +48,7 @@ class ByteStrings(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The input of the write kernels. ``header_starts`` is empty if no row has headers."""
+    """Records as arrays, the input of the write kernels. ``header_starts`` is empty if no record has headers."""
 
     offsets: Int64s
     timestamps: Int64s

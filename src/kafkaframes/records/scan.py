@@ -35,7 +35,8 @@ from kafkaframes.records.layout import (
 from kafkaframes.records.reasons import CORRUPT_END_REASONS, END_REASONS, FULL, MORE
 
 MEMORY, FILE = "memory", "file"
-SCAN_RULES = {MEMORY: 1, FILE: 0}
+# The argument ``memory_rules`` of the scan kernel.
+MEMORY_RULES_FLAGS = {MEMORY: 1, FILE: 0}
 # Status of a scan of a source with fewer bytes than its size; the kernels never return it.
 SHORTENED_SOURCE = -1
 # Rows of a scan's table. A scan continues with another table, so this bounds memory, not the size of logs.
@@ -167,7 +168,7 @@ def scan_batches(
     capacity = min(MAX_TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
     rows, stopped, status = _kernels_scan.scan_batches(
-        array, position, end, SCAN_RULES[rules], int(includes_data), table
+        array, position, end, MEMORY_RULES_FLAGS[rules], int(includes_data), table
     )
     return BatchHeaders(table[:, :rows], ScanEnd(int(stopped), int(status)))
 

@@ -24,7 +24,7 @@ from kafkaframes.records.append import (
     validate_and_assign,
     validator,
 )
-from kafkaframes.records.append.entry import assign_at
+from kafkaframes.records.append.entry import validate_and_assign_at
 from kafkaframes.records.append.validator import validate_general
 from kafkaframes.records.batch import read_batches
 from kafkaframes.records.build import build_records
@@ -264,7 +264,7 @@ def test_settings_that_stay_follow_the_time(seed, moves):
     now_ms = settings.now_ms
     for move in (0, *moves, 0):
         now_ms = max(min(now_ms + move, 2**62), -(2**62))
-        quick = answer_of(sent_set, 50, settings, lambda *arguments, at=now_ms: assign_at(*arguments, at))
+        quick = answer_of(sent_set, 50, settings, lambda *arguments, at=now_ms: validate_and_assign_at(*arguments, at))
         assert quick == answer_of(sent_set, 50, replace(settings, now_ms=now_ms), validate_general)
 
 

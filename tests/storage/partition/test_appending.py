@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.records.append.entry import assign_at
+from kafkaframes.records.append.entry import validate_and_assign_at
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.storage.files import headers
@@ -53,7 +53,7 @@ SETS = [
 @given(raw=st.sampled_from(SETS), settings=SETTINGS, offset=st.integers(0, 2**40))
 def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, offset):
     try:
-        assigned_batch = assign_at(raw, offset, settings, NOW_MS)
+        assigned_batch = validate_and_assign_at(raw, offset, settings, NOW_MS)
     except appending.AppendRefusedError:
         return
     assert appending._parse_appended_headers(assigned_batch, first_header(raw), settings) == parse_headers(
@@ -64,7 +64,7 @@ def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, o
 def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
     raw = batches(codec="lz4")
     sent_header, settings = first_header(raw), AppendSettings(leader_epoch=3)
-    assigned_batch = assign_at(raw, 40, settings, NOW_MS)
+    assigned_batch = validate_and_assign_at(raw, 40, settings, NOW_MS)
     monkeypatch.setattr(headers, "parse_header", lambda *_, **__: pytest.fail("read again"))
     (header,) = appending._parse_appended_headers(assigned_batch, sent_header, settings)
     assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent_header.crc)

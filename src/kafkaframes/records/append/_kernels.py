@@ -15,7 +15,7 @@ Start reading at ``entry.py``.
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import decompress_stream, max_usual_content_bytes
+from kafkaframes.records._kernels_codecs import decompress_stream, max_fast_path_content_bytes
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
@@ -88,7 +88,7 @@ _NO_RECORDS = (np.int64(0), np.int64(0))
 
 @device
 def _skip_bytes(address, position, end):
-    """Skip a length and its bytes: (fits, length, position)."""
+    """Skip a byte string and the length before it: (whether it fits, its length, position after it)."""
     status, length, position = read_varint(address, position, end)
     if status != OK or length > end - position:
         return 0, 0, position
@@ -171,8 +171,8 @@ def check_messages(address, position, end, magic, wrapper_offset, context):
 
 MAX_CONTENT_BYTES = 64 << 20  # larger content is decompressed outside the kernel
 
-_RARE_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
-_KEPT_FLAGS = CODEC_MASK | TRANSACTIONAL
+_UNSUPPORTED_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
+_PRESERVED_FLAGS = CODEC_MASK | TRANSACTIONAL
 _UNUSUAL_RESULT = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
 
 
@@ -180,11 +180,11 @@ _UNUSUAL_RESULT = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
-def _is_usual_batch(set_at, size, context):
-    """Return whether the header of a format 2 batch is usual and its CRC right."""
+def _supports_batch_header(set_at, size, context):
+    """Return whether the kernels support the header of a format 2 batch and its CRC is correct."""
     attributes, count = load_i16(set_at, V2_ATTRIBUTES), load_i32(set_at, V2_COUNT)
     last_delta = load_i32(set_at, V2_DELTA)
-    if attributes & _RARE_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(set_at, 0) < 0 or count <= 0:
+    if attributes & _UNSUPPORTED_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(set_at, 0) < 0 or count <= 0:
         return False
     may_have_holes = (context[TRUSTED] or context[REASSIGN]) and last_delta >= 0
     if last_delta + 1 != count and not may_have_holes:
@@ -198,8 +198,8 @@ def _is_usual_batch(set_at, size, context):
 
 
 @device
-def _is_usual_wrapper(set_at, size, header):
-    """Return whether a compressed message of format 0 or 1 is a usual wrapper."""
+def _supports_wrapper(set_at, size, header):
+    """Return whether the kernels support a compressed message of format 0 or 1 (a wrapper) and its CRC is correct."""
     attributes = load_u8(set_at, OLD_ATTRIBUTES)
     if attributes & CODEC_MASK >= ZSTD or attributes & LOG_APPEND_TIME or load_i64(set_at, 0) < 0:
         return False
@@ -217,7 +217,9 @@ def _header_size(set_at, size, context):
     alone = load_i32(set_at, AT_SIZE) + OVERHEAD == size
     if magic == 2:
         return np.int64(
-            V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(set_at, size, context) else NEEDS_CONTENT
+            V2_HEADER
+            if alone and size >= V2_HEADER and _supports_batch_header(set_at, size, context)
+            else NEEDS_CONTENT
         )
     header = V1_HEADER if magic else V0_HEADER
     if magic > 2 or size < header + LENGTH_FIELDS_BYTES:
@@ -225,7 +227,7 @@ def _header_size(set_at, size, context):
     if load_u8(set_at, OLD_ATTRIBUTES) & CODEC_MASK == 0:
         return np.int64(0)
     return np.int64(
-        header + LENGTH_FIELDS_BYTES if alone and _is_usual_wrapper(set_at, size, header) else NEEDS_CONTENT
+        header + LENGTH_FIELDS_BYTES if alone and _supports_wrapper(set_at, size, header) else NEEDS_CONTENT
     )
 
 
@@ -237,7 +239,7 @@ def _open_content(set_at, start, end, codec, magic, context):
     content = context[CONTENT_AT]
     if context[CONTENT_KNOWN] >= 0:
         return np.int64(1), content, np.int64(0), context[CONTENT_KNOWN]
-    capacity = max_usual_content_bytes(end - start, MAX_CONTENT_BYTES)
+    capacity = max_fast_path_content_bytes(end - start, MAX_CONTENT_BYTES)
     if capacity > context[CONTENT_SIZE]:
         return np.int64(TOO_SMALL), content, np.int64(0), np.int64(capacity)
     size = decompress_stream(codec, magic, set_at, start, end, content, capacity, context)
@@ -249,19 +251,19 @@ def _open_content(set_at, start, end, codec, magic, context):
 
 @device
 def _patch_batch(set_at, size, offset, largest, context):
-    """Write the offset and the leader epoch, and timestamp, timestamp type and CRC if they change."""
+    """Write a batch's offset and leader epoch, and its timestamp, timestamp type and CRC if they change."""
     store_i64(set_at, 0, offset)
     store_i32(set_at, V2_EPOCH, context[LEADER_EPOCH])
     if context[APPEND_TIME] or largest != load_i64(set_at, V2_MAX_TIMESTAMP):
         kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
-        store_i16(set_at, V2_ATTRIBUTES, load_i16(set_at, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
+        store_i16(set_at, V2_ATTRIBUTES, load_i16(set_at, V2_ATTRIBUTES) & _PRESERVED_FLAGS | kind)
         store_i64(set_at, V2_MAX_TIMESTAMP, largest)
         store_i32(set_at, V2_CRC, crc32c_of(set_at, V2_CRC_FROM, size))
 
 
 @device
 def _patch_wrapper(set_at, size, offset, largest, context):
-    """Write the offset of the last record, and timestamp, timestamp type and CRC if they change."""
+    """Write the offset of a wrapper's last record, and its timestamp, timestamp type and CRC if they change."""
     store_i64(set_at, 0, offset)
     if context[APPEND_TIME] or largest != load_i64(set_at, OLD_TIMESTAMP):
         kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0

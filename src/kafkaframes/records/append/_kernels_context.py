@@ -38,7 +38,7 @@ BYTES, RECORD_SET = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteA
 # the size of the content (-1 if it is not decompressed yet), the settings, the position of the records that
 # ``validate_in_place`` found, and the values that ``rewrite_set`` passes to ``wrap_compressed``.
 CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_KNOWN = range(CALL_SLOTS, CALL_SLOTS + 5)
-FIRST_SETTING = CONTENT_KNOWN + 1
+FIRST_SETTING_INDEX = CONTENT_KNOWN + 1
 (
     TO_MAGIC,
     TO_CODEC,
@@ -51,12 +51,12 @@ FIRST_SETTING = CONTENT_KNOWN + 1
     LEADER_EPOCH,
     BATCH_LIMIT,
     REASSIGN,
-) = range(FIRST_SETTING, FIRST_SETTING + 11)
-SETTINGS_END = REASSIGN + 1
-RECORDS_AT, RECORDS_START, RECORDS_END = range(SETTINGS_END, SETTINGS_END + 3)
+) = range(FIRST_SETTING_INDEX, FIRST_SETTING_INDEX + 11)
+SETTINGS_END_INDEX = REASSIGN + 1
+RECORDS_AT, RECORDS_START, RECORDS_END = range(SETTINGS_END_INDEX, SETTINGS_END_INDEX + 3)
 FIRST_MS, MAX_RECORD_MS, COUNT = range(RECORDS_END + 1, RECORDS_END + 4)
 CONTEXT_WORDS = COUNT + 1
-OWN_WORDS = CONTEXT_WORDS - CALL_SLOTS
+EXTRA_WORDS = CONTEXT_WORDS - CALL_SLOTS  # elements of the context after the call slots
 ANY_CODEC = -1  # value of TO_CODEC that keeps the codec of the record set
 # Results of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet
 # compressed.
@@ -86,9 +86,9 @@ def is_out_of_range(timestamp, context):
 def read_message(source, position, end, magic, rejected_attributes, context):
     """Read one message: (position of the next, timestamp, key_at, key_size, value_at, value_size).
 
-    The position of the next message is -1 if anything is unusual: a size that does not fit, another format, an
-    attribute bit in ``rejected_attributes``, a wrong CRC, a timestamp out of range, a missing key that the log
-    requires.
+    The position of the next message is -1 if the kernels do not support this message: a size that does not fit, another
+    format, an attribute bit in ``rejected_attributes``, a wrong CRC, a timestamp out of range, a missing key that the
+    log requires.
     """
     header = V1_HEADER if magic else V0_HEADER
     if end - position < header + LENGTH_FIELDS_BYTES:

@@ -10,10 +10,10 @@ Start reading at ``entry.py``.
 ``MAX_RECORD_OVERHEAD_BYTES``
    bytes per record.
 4. Each record is read and written in one step. The functions return ``(count, largest timestamp, first timestamp,
-   contiguous, size)``. A count of 0 means that something is unusual: a size that does not fit, a varint that is not in
-   its shortest form, a timestamp out of range, a missing key that the log requires.
+   contiguous, size)``. A count of 0 means that the kernels do not support the records: a size that does not fit, a
+   varint that is not in its shortest form, a timestamp out of range, a missing key that the log requires.
 5. Headers of format 2 are copied with their count; formats 0 and 1 have none. A header key that is not ASCII is
-   unusual, because Kafka replaces bytes that are not UTF-8.
+   unsupported, because Kafka replaces bytes that are not UTF-8.
 """
 
 import numpy as np
@@ -97,7 +97,7 @@ def _read_number(address, position, end):
 
 @device
 def _read_blob(address, position, end):
-    """Skip a length and its bytes: (fits, start, size, position)."""
+    """Skip a byte string and the length before it: (whether it fits, its start, its size, position after it)."""
     fits, size, position = _read_number(address, position, end)
     if not fits or size > end - position or size < -1:
         return False, 0, 0, position
@@ -175,7 +175,7 @@ def max_output_bytes(size, count, magic):
 
 
 @device
-def can_hold(size, count):
+def can_hold_records(size, count):
     """Return whether ``size`` bytes can hold ``count`` records of format 2."""
     return count <= size // MIN_RECORD_BYTES
 
@@ -305,7 +305,7 @@ def rewrite_set(data, offset, context):
     if not _can_be_written(set_at, magic, codec, target, context):
         return _UNUSUAL_RESULT
     from_count = load_i32(set_at, V2_COUNT) if magic == 2 else np.int64(0)
-    if magic == 2 and not can_hold(end - start, from_count):
+    if magic == 2 and not can_hold_records(end - start, from_count):
         return _UNUSUAL_RESULT
     header = np.int64(V2_HEADER if context[TO_MAGIC] == 2 and target == 0 else 0)
     capacity = header + max_output_bytes(end - start, from_count, magic)
@@ -317,9 +317,8 @@ def rewrite_set(data, offset, context):
         count, largest, first, contiguous, size = rewrite_batch(
             content, start, end, from_count, base_timestamp, out, offset, relative, context
         )
-        if (
-            load_i32(set_at, V2_DELTA) + 1 != from_count
-        ):  # if offsets are missing at the end, a rebuild in place would lower the base offset
+        # Compaction removed the batch's last records. In place, its base offset would be below the log end offset.
+        if load_i32(set_at, V2_DELTA) + 1 != from_count:
             contiguous = np.int64(0)
     else:
         wrapper_offset = load_i64(set_at, 0) if codec else np.int64(-1)
@@ -353,7 +352,7 @@ def rewrite_set(data, offset, context):
 
 @kernel(types.int64(RECORD_SET, BYTES, types.int64, types.int64, OUT_INT64S))
 def wrap_compressed(data, payload, codec, offset, context):
-    """Put a header before compressed records; return the batch size, or ``UNUSUAL`` if it exceeds the batch limit.
+    """Write a batch header before compressed records; return the batch size, or ``UNUSUAL`` if it exceeds the limit.
 
     ``data`` is the record set for which ``rewrite_set`` just answered ``PLAIN``.
     """

@@ -36,7 +36,7 @@ _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_
 
 
 class UnreadableMessage(NamedTuple):
-    """A message with a key or value that exceeds it.
+    """A message of format 0 or 1 whose key or value is longer than the message itself, so that Kafka cannot read it.
 
     Attributes:
         number: number of the message in the batch.
@@ -125,7 +125,7 @@ def damage_error(content: DecodedBatches, batch: int) -> AppendRefusedError | No
 
 
 def exception_of(content: DecodedBatches, batch: int, problem: BatchProblem) -> str | None:
-    """Return Kafka's exception if it depends on the bytes; None if the problem alone decides it."""
+    """Return the exception that Kafka throws for a damaged batch; None if the problem's status determines it."""
     result = find_unreadable_message(content, batch)
     if result is not None:
         return result.read_error
@@ -142,12 +142,14 @@ def exception_of(content: DecodedBatches, batch: int, problem: BatchProblem) -> 
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_TIMESTAMP_REASON = "the timestamp is too far from the broker's clock, or its type is one that only brokers may set"
-_KEY_REASON = "the record has no key; a compacted topic requires one"
+_INVALID_TIMESTAMP_REASON = (
+    "the timestamp is too far from the broker's clock, or its type is one that only brokers may set"
+)
+_MISSING_KEY_REASON = "the record has no key; a compacted topic requires one"
 
 
 class BatchCheck(NamedTuple):
-    """A check of batches: the reason for a rejection, the function that returns the invalid batches, the exception."""
+    """A check of batches: the reason of its errors, the function that finds invalid batches, and Kafka's exception."""
 
     reason: str
     find_faults: Callable[[DecodedBatches, AppendSettings], Flags]
@@ -182,7 +184,7 @@ def _has_producer(content: DecodedBatches) -> Flags:
     return content.batches.column("producer_id") > NO_PRODUCER_ID
 
 
-_UNSUPPORTED_FORMAT = "UnsupportedForMessageFormatException"
+_UNSUPPORTED_FORMAT_EXCEPTION = "UnsupportedForMessageFormatException"
 BATCH_CHECKS = (
     BatchCheck(
         "its format differs from that of the first batch",
@@ -205,12 +207,12 @@ BATCH_CHECKS = (
     BatchCheck(
         "transactional records require format 2",
         lambda d, s: d.batches.is_transactional & (s.record_format < 2),
-        _UNSUPPORTED_FORMAT,
+        _UNSUPPORTED_FORMAT_EXCEPTION,
     ),
     BatchCheck(
         "idempotent records require format 2",
         lambda d, s: _has_producer(d) & (s.record_format < 2),
-        _UNSUPPORTED_FORMAT,
+        _UNSUPPORTED_FORMAT_EXCEPTION,
     ),
 )
 
@@ -261,9 +263,9 @@ def _check_records(
         if magic_fault[number]:
             errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, "its format differs from that of its set"))
         elif key_fault[number]:
-            errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, _KEY_REASON))
+            errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, _MISSING_KEY_REASON))
         else:
-            errors.append(RecordRefusal(number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
+            errors.append(RecordRefusal(number, ErrorCode.INVALID_TIMESTAMP, _INVALID_TIMESTAMP_REASON))
     if last is not None:
         errors += _find_unreadable_errors(content, settings, batch, last)
     if errors:
@@ -281,19 +283,18 @@ def _find_unreadable_errors(
     wrong_type = late and not without_key and not _mask_compared_with_clock(timestamp, settings)[0]
     _check_unreadable(last, batch, settings, wrong_type=wrong_type)
     if without_key:
-        return [RecordRefusal(last.number, ErrorCode.INVALID_RECORD, _KEY_REASON)]
-    return [RecordRefusal(last.number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+        return [RecordRefusal(last.number, ErrorCode.INVALID_RECORD, _MISSING_KEY_REASON)]
+    return [RecordRefusal(last.number, ErrorCode.INVALID_TIMESTAMP, _INVALID_TIMESTAMP_REASON)] if late else []
 
 
 def _check_unreadable(record: UnreadableMessage, batch: int, settings: AppendSettings, *, wrong_type: bool) -> None:
     """Reject the whole batch for a truncated message if Kafka does.
 
     Args:
-        wrong_type: whether its timestamp type is invalid. Kafka's error text then includes the message.
+        wrong_type: whether the message's timestamp type is invalid. Kafka's error text then includes the message.
     """
-    if (
-        record.message[_MAGIC_POSITION] != record.magic
-    ):  # Kafka's error text includes the message, so Kafka reads it and fails
+    # Kafka's error text includes the message, so Kafka reads it and fails.
+    if record.message[_MAGIC_POSITION] != record.magic:
         raise AppendRefusedError(record.read_error, f"batch {batch}: record {record.number} is truncated")
     if record.in_set and not is_message_crc_valid(record.message):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
@@ -303,7 +304,8 @@ def _check_unreadable(record: UnreadableMessage, batch: int, settings: AppendSet
         raise AppendRefusedError(record.read_error, f"batch {batch}: record {record.number} is truncated")
 
 
-def _mask_in_sets(content: DecodedBatches) -> Flags:
+def _mask_compressed_set_records(content: DecodedBatches) -> Flags:
+    """Return which records are in a compressed message set (formats 0 and 1)."""
     flags: Flags = content.batches.is_wrapper[content.owners]
     return flags
 
@@ -311,16 +313,16 @@ def _mask_in_sets(content: DecodedBatches) -> Flags:
 def find_inner_crc_faults(content: DecodedBatches) -> Flags:
     """Return which inner messages have a wrong CRC."""
     faults = np.zeros(len(content.owners), np.bool_)
-    inner = np.flatnonzero(_mask_in_sets(content))
+    inner = np.flatnonzero(_mask_compressed_set_records(content))
     faults[inner] = check_message_crcs(content.sections.buf, content.index.headers_at[inner]) == 0
     return faults
 
 
 def _find_record_faults(content: DecodedBatches, settings: AppendSettings) -> tuple[Flags, ...]:
-    """Return which records have another format than their set, no key although required, or an invalid timestamp."""
+    """Return three masks of records: wrong format within their set, missing required key, invalid timestamp."""
     index, batches, owners = content.index, content.batches, content.owners
     magic_fault = np.zeros(len(owners), np.bool_)
-    inner = _mask_in_sets(content)
+    inner = _mask_compressed_set_records(content)
     magics = content.sections.buf[index.headers_at[inner] + _MAGIC_POSITION].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
     key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.is_compacted

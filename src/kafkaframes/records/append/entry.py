@@ -56,7 +56,7 @@ def validate_and_assign(
         records: consecutive batches, as in a produce request: one format 2 batch, one compressed message set, or any
             number of uncompressed messages of formats 0 and 1. An incomplete batch at the end is dropped.
         offset: the log end offset.
-        settings: topic configuration, clock and origin; None is Kafka's defaults.
+        settings: topic configuration, clock and origin; None means Kafka's defaults.
         changes: single settings that override ``settings``: ``record_format``, ``codec``, ``now_ms``, ...
 
     Raises:
@@ -70,7 +70,7 @@ def validate_and_assign(
     settings = settings or AppendSettings()
     if changes:
         settings = _replace_settings(settings, changes)
-    result = assign_at(bytearray(records), offset, settings, settings.now_ms)
+    result = validate_and_assign_at(bytearray(records), offset, settings, settings.now_ms)
     return result._replace(records=bytes(result.records))
 
 
@@ -81,7 +81,7 @@ def _replace_settings(settings: AppendSettings, changes: dict[str, Any]) -> Appe
     return replace(settings, **changes)
 
 
-def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) -> ValidatedRecords:
+def validate_and_assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) -> ValidatedRecords:
     """Validate records and assign offsets at ``now_ms``. A log reuses the same settings for all its appends.
 
     A bytearray is modified: an ordinary record set gets its offsets in place and is not copied.
@@ -191,7 +191,10 @@ def _decompress_content(data: bytearray, most_bytes: int) -> Raw | None:
     budget = CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
         raise content_size_error(budget.most_bytes)
-    stream, magic = memoryview(data)[_STREAM_STARTS[data[BYTES_TO_MAGIC - 1]][0] :], data[BYTES_TO_MAGIC - 1]
+    stream, magic = (
+        memoryview(data)[_STREAM_AND_CODEC_POSITIONS[data[BYTES_TO_MAGIC - 1]][0] :],
+        data[BYTES_TO_MAGIC - 1],
+    )
     work = partial(decompress, batch_codec(data), stream, magic=magic, limit_bytes=most_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
@@ -202,7 +205,7 @@ def _decompress_content(data: bytearray, most_bytes: int) -> Raw | None:
 
 
 class KernelContext:
-    """The context of one call of the kernels.
+    """The memory and the array of settings that a call of the append kernels uses.
 
     Attributes:
         words: the array that the kernels take; ``_kernels_context.py`` names its elements.
@@ -210,7 +213,7 @@ class KernelContext:
     """
 
     def __init__(self) -> None:
-        self.words = native.make_call_array(slots.OWN_WORDS)
+        self.words = native.make_call_array(slots.EXTRA_WORDS)
         self._settings: AppendSettings | None = None
         self.now_ms = 0
         self.words[slots.CONTENT_KNOWN] = -1
@@ -219,9 +222,9 @@ class KernelContext:
         self._set_output(USUAL_BYTES)
 
     def load_settings(self, settings: AppendSettings, now_ms: int) -> None:
-        """Put the settings and the time of an append into the context, as far as they have changed."""
+        """Put the settings and the time of an append into the context, if they have changed."""
         if settings is not self._settings:
-            self.words[slots.FIRST_SETTING : slots.SETTINGS_END] = context_values(settings, now_ms)
+            self.words[slots.FIRST_SETTING_INDEX : slots.SETTINGS_END_INDEX] = context_values(settings, now_ms)
         elif now_ms != self.now_ms:
             words = self.words
             words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = timestamp_range(settings, now_ms)
@@ -237,7 +240,7 @@ class KernelContext:
         self._is_clear = False
 
     def pass_content(self, content: bytes | bytearray) -> None:
-        """Pass content to the kernels that is already decompressed."""
+        """Store decompressed content, so that the kernels need not decompress it."""
         self._set_content(np.frombuffer(content, np.uint8))
         self.words[slots.CONTENT_KNOWN] = len(content)
         self._is_clear = False
@@ -264,9 +267,9 @@ class KernelContext:
 
 
 def context_values(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
-    """Return the settings and the time in the order of the context.
+    """Return the settings and the time as numbers, in the order in which the context array has them.
 
-    For settings that only the general path implements, the batch limit is -1, so that every set is unusual.
+    For settings that only the general path implements, the batch limit is -1, so that the kernels reject every set.
     """
     lowest, highest = timestamp_range(settings, now_ms)
     limit = slots.MAX_SAFE_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MAX_SAFE_MS)
@@ -314,7 +317,7 @@ def return_context(context: KernelContext) -> None:
 
 _KEY_AND_VALUE_LENGTH_BYTES = 8  # bytes of the key length and the value length
 # Start of the compressed stream, and position of the byte that holds the codec, by format.
-_STREAM_STARTS = (
+_STREAM_AND_CODEC_POSITIONS = (
     (MESSAGE_V0.size + _KEY_AND_VALUE_LENGTH_BYTES, MESSAGE_V0.position_of("attributes")),
     (MESSAGE_V1.size + _KEY_AND_VALUE_LENGTH_BYTES, MESSAGE_V1.position_of("attributes")),
     (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
@@ -323,4 +326,4 @@ _STREAM_STARTS = (
 
 def batch_codec(data: bytearray) -> Codec:
     """Return the codec of a whole batch or wrapper."""
-    return Codec(data[_STREAM_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)
+    return Codec(data[_STREAM_AND_CODEC_POSITIONS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

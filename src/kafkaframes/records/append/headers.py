@@ -91,6 +91,7 @@ class _FieldPositions(NamedTuple):
 
 
 def _field_positions(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _FieldPositions:
+    """Return the positions of a header's fields; ``timestamp`` is the name of its timestamp field."""
     crc, crc_from = layout.position_of("crc"), layout.end_of("crc")
     attributes = layout.position_of("attributes")
     return _FieldPositions(attributes, attributes_format, layout.position_of(timestamp), crc, crc_from)

@@ -13,7 +13,7 @@ Raw = bytes | bytearray
 
 
 class ValidatedRecords(NamedTuple):
-    """Records ready for the log.
+    """Validated records with their offsets, ready to be written to the log.
 
     Attributes:
         records: the bytes to write; the bytes that were passed in, if they changed in place.
@@ -39,7 +39,7 @@ class ValidatedRecords(NamedTuple):
 
 
 class DownConvertedRecords(NamedTuple):
-    """Records in an older format.
+    """Records that were converted to an older format.
 
     Attributes:
         records: the converted bytes. Batches that have a supported format are unchanged.
@@ -62,7 +62,7 @@ _EXCEPTION_OF_DAMAGE = {
     reasons.UNREADABLE_FIELD: "IllegalArgumentException",
 }
 # snappy-java throws an Error instead of an IOException for a chunk above its maximum size (SnappyInputStream).
-_SNAPPY_CHUNK = "snappy: a chunk length of"
+_SNAPPY_CHUNK_ERROR_PREFIX = "snappy: a chunk length of"
 
 
 def content_size_error(most_bytes: int) -> AppendRefusedError:
@@ -73,7 +73,7 @@ def content_size_error(most_bytes: int) -> AppendRefusedError:
 def batch_error(problem: BatchProblem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
     """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
     exception = exception or _EXCEPTION_OF_DAMAGE.get(problem.status, "InvalidRecordException")
-    if problem.detail.startswith(_SNAPPY_CHUNK):
+    if problem.detail.startswith(_SNAPPY_CHUNK_ERROR_PREFIX):
         exception = "SnappyError"
     return AppendRefusedError(exception, f"batch {batch}: {problem.reason}")
 

@@ -11,7 +11,7 @@ from kafkaframes.wire.integers import MAX_INT64
 
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 CONTENT_RATIO, _MIN_LIMIT_BATCH_BYTES = 64, 1 << 20
-ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
+APPEND_ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
 # Policies for a record set with inner offsets other than 0, 1, 2, and so on. A mirror of a compacted topic sends sets
 # with gaps.
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
@@ -57,7 +57,7 @@ class AppendSettings:
         for name, valid_values in (
             ("record_format", (0, 1, 2)),
             ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
-            ("origin", ORIGINS),
+            ("origin", APPEND_ORIGINS),
             ("on_noncontiguous", (AS_KAFKA, REJECT, REASSIGN, KEEP)),
         ):
             if getattr(self, name) not in valid_values:

@@ -81,7 +81,7 @@ class _PendingAppend(NamedTuple):
 
     @property
     def magic(self) -> int:
-        """The format of the first batch. All batches must have the same."""
+        """The format of the first batch. All batches must have the same format."""
         return int(self.batches.column("magic")[0])
 
 
@@ -295,7 +295,7 @@ def _require_undamaged(content: DecodedBatches) -> None:
 
 
 def _check_target(append: _PendingAppend, target: Codec) -> None:
-    """Reject a target that Kafka's batch builder rejects (``MemoryRecordsBuilder``)."""
+    """Reject a target codec that Kafka's batch builder (``MemoryRecordsBuilder``) rejects for these records."""
     settings, batches = append.settings, append.batches
     if settings.record_format < 2:
         if batches.is_transactional[0]:

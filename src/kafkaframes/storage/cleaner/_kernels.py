@@ -52,7 +52,7 @@ _SLOTS_AHEAD, _KEYS_AHEAD = 24, 12
 def prefetch(typingctx: Any, address: Any) -> Any:
     """Prefetch the cache line at an address. An invalid address is harmless."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -60,7 +60,7 @@ def prefetch(typingctx: Any, address: Any) -> Any:
         builder.call(function, [builder.inttoptr(args[0], pointer), to_read, keep, data])
         return context.get_dummy_value()
 
-    return types.none(types.int64), code
+    return types.none(types.int64), codegen
 
 
 @device

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
-from kafkaframes.records.append.entry import assign_at
+from kafkaframes.records.append.entry import validate_and_assign_at
 from kafkaframes.records.append.headers import scan_valid_batches
 from kafkaframes.records.append.results import Raw, ValidatedRecords
 from kafkaframes.records.append.settings import KEEP, LOG_APPEND_TIME, REASSIGN, AppendSettings
@@ -103,7 +103,7 @@ def append_as_leader(
             _check_client_offset(records, sent_header)
     settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
-    batches = assign_at(records, start, settings, now_ms)
+    batches = validate_and_assign_at(records, start, settings, now_ms)
     headers = _parse_appended_headers(batches, sent_header, settings)
     info = _append_batches(state, batches.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
     if settings.timestamp_type != LOG_APPEND_TIME and not batches.recompressed_bytes:
@@ -129,7 +129,7 @@ def check_client_batch(
         records, _ = _check_mirrored_batches(batch, log_end_offset=log_end_offset, settings=settings)
     else:
         appending = for_append(settings, leader_epoch, CLIENT)
-        records = assign_at(bytearray(batch), log_end_offset, appending, now_ms).records
+        records = validate_and_assign_at(bytearray(batch), log_end_offset, appending, now_ms).records
     _check_fits_segment(len(records), settings)
 
 
