@@ -93,8 +93,8 @@ def test_a_directory_that_is_served_is_sent_from_its_files_too(tmp_path):
     with Broker(serve=tmp_path, journal=False) as broker, connect_peer(broker) as peer:
         log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
         read = broker.call(lambda state: log.read(0, max_bytes=2 << 20, min_range_bytes=1))
-        assert read.stretch is not None
-        read.stretch.close()
+        assert read.file_range is not None
+        read.file_range.close()
         peer.sendall(fetch_frame(11))
         assert records_of(take(peer), 11) == records_of(expected_answer, 11)
 

@@ -86,7 +86,7 @@ def hash_keys(keys: list[bytes]) -> Any:
     cleaner_kernels.hash_keys(buf, positions, sizes, outs[1])
     cleaner_kernels.digest_keys(buf, positions, sizes, *NUMBERS[:2], outs[2])
     ledger = np.zeros(len(keys), np.uint16)
-    cleaner_kernels.fill_ledger(outs[2], sizes, np.ones(len(keys), np.uint8), 50, np.zeros(8, np.int64), ledger)
+    cleaner_kernels.fill_record_buckets(outs[2], sizes, np.ones(len(keys), np.uint8), 50, np.zeros(8, np.int64), ledger)
     return [out.tolist() for out in (*outs, ledger)]
 
 

@@ -16,7 +16,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import encode_coordinator_record, encode_metadata_record
 from kafkaframes.records.fields import CONTROL_TYPES
 from kafkaframes.storage.log.internal_topics import (
-    CONTROL_VALUES,
+    CONTROL_VALUE_MESSAGES,
     READABLE_TOPICS,
     InternalRecord,
     decode_control_record,
@@ -81,10 +81,10 @@ def test_metadata_of_cluster_and_remote_log():
     assert json.loads(opened_record.value) == SEGMENT
 
 
-@pytest.mark.parametrize("kind", CONTROL_VALUES)
+@pytest.mark.parametrize("kind", CONTROL_VALUE_MESSAGES)
 def test_control_records(kind):
     key = b"\0\0" + CONTROL_TYPES.index(kind).to_bytes(2)
-    body = message(CONTROL_VALUES[kind])().encode(0)
+    body = message(CONTROL_VALUE_MESSAGES[kind])().encode(0)
     value = b"\0\0" + body if kind in ("ABORT", "COMMIT") else body
     opened_record = decode_control_record(key, value)
     assert opened_record[:2] == (kind, 0)

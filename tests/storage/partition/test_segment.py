@@ -128,13 +128,13 @@ def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
     for offset in (0, 17, 200, 599):
         plain = log.read(offset, max_bytes=20_000, isolation=LOG_END)
         lazy = log.read(offset, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1)
-        assert plain.stretch is None
+        assert plain.file_range is None
         assert lazy.records == b""
-        assert lazy.stretch.read(1 << 20) == plain.records
-        assert len(lazy.stretch) == len(plain.records)
+        assert lazy.file_range.read(1 << 20) == plain.records
+        assert len(lazy.file_range) == len(plain.records)
         assert lazy._replace(records=b"", stretch=None) == plain._replace(records=b"")
-        lazy.stretch.close()
-    stretch = log.read(0, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1).stretch
+        lazy.file_range.close()
+    stretch = log.read(0, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1).file_range
     before = log.read(0, max_bytes=20_000, isolation=LOG_END).records
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(500)
@@ -148,6 +148,6 @@ def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
 def test_few_bytes_are_no_stretch_nor_is_what_lies_in_memory(tmp_path):
     log = new_log(tmp_path)
     lead(log, batch(2))
-    assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, min_range_bytes=1 << 16).stretch is None
+    assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, min_range_bytes=1 << 16).file_range is None
     raw = batch(5)
     assert segment_of(raw, []).file_range(0, len(raw)) is None

@@ -224,7 +224,7 @@ def _read_log(
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
         return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # Kafka's segments also reject a negative size
-    records: bytes | FileRange = data.records if data.stretch is None else data.stretch
+    records: bytes | FileRange = data.records if data.file_range is None else data.file_range
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
     read = PartitionRead(

@@ -40,8 +40,7 @@ from kafkaframes.wire._kernels import _load_u64_le, address_of, copy_bytes, load
 KEY_ABSENT = -1
 INT64S_PER_SLOT = 4
 KEY_SIZE_BYTES = 4  # size field before each key
-# The map grows if more than this many eighths of its slots are in use.
-MAX_USED_EIGHTHS = 5
+MAX_USED_EIGHTHS = 5  # the map grows if more than 5/8 of its slots are in use
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(29)
 # Prefetch distances in records. Among 8 to 32, these were the fastest with 8 million keys (2026-11-21).
@@ -224,8 +223,8 @@ def copy_slots(old_slots, slots):
                 slots[INT64S_PER_SLOT * slot + word] = old_slots[entry + word]
 
 
-MAX_BUCKETS = 1 << 15
-# Values of a ledger other than buckets.
+MAX_BUCKETS = 1 << 15  # bucket numbers have 16 bits
+# Instead of a bucket number: a later record of the call replaces this one, or the record has no key.
 SUPERSEDED, KEYLESS = 0xFFFE, 0xFFFF
 UINT16S = types.Array(types.uint16, 1, "C", readonly=True)
 OUT_UINT16S = types.Array(types.uint16, 1, "C")
@@ -299,8 +298,8 @@ def digest_keys(buf, positions, sizes, key0, key1, digests):
 
 
 @kernel(types.void(INT64S, INT32S, BYTES, types.int64, OUT_INT64S, OUT_UINT16S))
-def fill_ledger(digests, sizes, is_selected, shift, seen_digests, ledger):
-    """Write the bucket of each record, unless it has no key or a later selected record of this call replaces it.
+def fill_record_buckets(digests, sizes, is_selected, shift, seen_digests, record_buckets):
+    """Write the bucket number of each record's key, unless it is null or a later selected record of this call has it.
 
     ``seen_digests`` is a small cache, initialized with zeros. If it forgets a digest, the only cost is an unnecessary
     entry.
@@ -308,14 +307,14 @@ def fill_ledger(digests, sizes, is_selected, shift, seen_digests, ledger):
     mask = np.uint64(seen_digests.size // 2 - 1)
     for record in range(sizes.size - 1, -1, -1):
         if sizes[record] < 0:
-            ledger[record] = KEYLESS
+            record_buckets[record] = KEYLESS
             continue
         low, high = digests[2 * record] | _LOWEST_BIT, digests[2 * record + 1]
         slot = 2 * np.int64((np.uint64(low) >> _SEEN_SLOT_SHIFT) & mask)
         if seen_digests[slot] == low and seen_digests[slot + 1] == high:
-            ledger[record] = SUPERSEDED
+            record_buckets[record] = SUPERSEDED
             continue
-        ledger[record] = np.uint64(high) >> np.uint64(shift)
+        record_buckets[record] = np.uint64(high) >> np.uint64(shift)
         if is_selected[record]:
             seen_digests[slot] = low
             seen_digests[slot + 1] = high
@@ -326,10 +325,10 @@ def fill_ledger(digests, sizes, is_selected, shift, seen_digests, ledger):
         INT64S, BYTES, UINT16S, types.int64, types.int64, OUT_INT64S, OUT_INT64S
     )
 )  # fmt: skip
-def append_entries(digests, is_selected, ledger, first, used_entries, entries, counts):
+def append_entries(digests, is_selected, record_buckets, first, used_entries, entries, counts):
     """Append the records that have a bucket; return ``(record, used)`` when ``entries`` is full or all are appended."""
-    for record in range(first, ledger.size):
-        bucket = np.int64(ledger[record])
+    for record in range(first, record_buckets.size):
+        bucket = np.int64(record_buckets[record])
         if bucket < MAX_BUCKETS:
             if 2 * used_entries == entries.size:
                 return record, used_entries
@@ -337,7 +336,7 @@ def append_entries(digests, is_selected, ledger, first, used_entries, entries, c
             entries[2 * used_entries + 1] = digests[2 * record + 1]
             counts[bucket] += 1
             used_entries += 1
-    return ledger.size, used_entries
+    return record_buckets.size, used_entries
 
 
 @kernel(types.void(INT64S, types.int64, types.int64, OUT_INT64S, OUT_INT64S))
@@ -370,10 +369,10 @@ def find_latest_entries(entries, table, latest):
 @kernel(
     types.UniTuple(types.int64, 2)(UINT16S, types.int64, types.int64, OUT_INT64S, BYTES, OUT_BYTES)
 )  # fmt: skip
-def read_verdicts(ledger, first, remaining, cursors, bits, latest):
+def read_verdicts(record_buckets, first, remaining, cursors, bits, latest):
     """Read each record's bit at its bucket's cursor; return ``(record, left)`` at the end of a run."""
-    for record in range(first, ledger.size):
-        bucket = np.int64(ledger[record])
+    for record in range(first, record_buckets.size):
+        bucket = np.int64(record_buckets[record])
         latest[record] = 0
         if bucket < MAX_BUCKETS:
             if remaining == 0:
@@ -382,4 +381,4 @@ def read_verdicts(ledger, first, remaining, cursors, bits, latest):
             latest[record] = (bits[position >> 3] >> (position & 7)) & 1
             cursors[bucket] = position + 1
             remaining -= 1
-    return ledger.size, remaining
+    return record_buckets.size, remaining

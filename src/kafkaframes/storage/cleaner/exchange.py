@@ -3,11 +3,13 @@
 There are three steps. They exchange results as files, so memory does not grow with the number of keys:
 
 1. ``EntriesWriter``, once for each range of segments. Each record's key becomes a 128-bit digest and an entry in one
-   bucket. A record that a later record of the same window replaces has no entry. The ledger has the bucket of every
-   record. Entries are sorted by bucket in memory, ``MAX_RUN_ENTRIES`` at a time, and written as one *run*.
+   *bucket*, a range of digests. A record that a later record of the same window replaces has no entry. The bucket
+   number of every record is written to a second file. Entries are sorted by bucket in memory, ``MAX_RUN_ENTRIES`` at a
+   time, and written as one *run*.
 2. ``judge_buckets``, once for each range of buckets. It judges the entries of a bucket backwards in log order. An entry
    is the last of its key if no later counting entry has the same digest.
-3. ``VerdictReader``, again for each range of segments. With the ledger it finds the verdict of each record's entry.
+3. ``VerdictReader``, again for each range of segments. With the bucket numbers it finds the verdict of each
+   record's entry.
 
 Step 1 needs memory for a run of entries twice (32 MiB). Step 2 needs memory for the entries of one bucket, and one bit
 for each entry of the range. Even a very frequent key has at most one entry per window. Offsets must increase through
@@ -27,10 +29,10 @@ from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels as kernels
 
 MAX_RUN_ENTRIES = 1 << 20
-_BUCKET_BYTES = 16 << 20
-_MIN_BUCKETS = 256
-_FILTER_SLOTS = 1 << 14
-_WORD_BYTES = 8
+_BUCKET_BYTES = 16 << 20  # bytes of the log for each bucket
+_MIN_BUCKETS = 256  # buckets divide the digests of keys by their highest bits
+_FILTER_SLOTS = 1 << 14  # size of the cache of digests seen in a window
+_WORD_BYTES = 8  # size of an integer in the files
 Secret = tuple[int, int]
 
 
@@ -45,18 +47,24 @@ def choose_bucket_count(log_bytes: int) -> int:
 
 
 class EntriesWriter:
-    """Writes the key entries of a range of segments, and the bucket of each record (the ledger).
+    """Writes two files about a range of segments: the digest of each record's key, and the digests' bucket numbers.
 
     Attributes:
         runs: number of entries of each written run.
     """
 
     def __init__(
-        self, entries: BinaryIO, ledger: BinaryIO, *, secret: Secret, buckets: int, run_entries: int = MAX_RUN_ENTRIES
+        self,
+        entries: BinaryIO,
+        record_buckets: BinaryIO,
+        *,
+        secret: Secret,
+        buckets: int,
+        run_entries: int = MAX_RUN_ENTRIES,
     ) -> None:
         """``secret`` is the digest key: two 64-bit numbers. It and ``buckets`` must be the same for the whole round."""
         self.runs: list[int] = []
-        self._entries_file, self._ledger_file = entries, ledger
+        self._entries_file, self._record_buckets_file = entries, record_buckets
         self._secret = secret
         self._seen_digests: Ints = np.zeros(2 * _FILTER_SLOTS, np.int64)
         self._entries: Ints = np.empty(2 * run_entries, np.int64)
@@ -69,17 +77,17 @@ class EntriesWriter:
         """Add a window's records. Records that are not selected replace no record, but can be replaced."""
         index, flags = window.index, is_selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
-        ledger = np.empty(len(index.offsets), np.uint16)
+        record_buckets = np.empty(len(index.offsets), np.uint16)
         self._seen_digests.fill(0)
         kernels.digest_keys(window.sections.buf, index.key_at, index.key_size, *self._secret, digests)
-        kernels.fill_ledger(digests, index.key_size, flags, self._shift, self._seen_digests, ledger)
-        self._ledger_file.write(ledger.data)
+        kernels.fill_record_buckets(digests, index.key_size, flags, self._shift, self._seen_digests, record_buckets)
+        self._record_buckets_file.write(record_buckets.data)
         first = 0
         while True:
             first, self._used_entries = kernels.append_entries(
-                digests, flags, ledger, first, self._used_entries, self._entries, self._counts
+                digests, flags, record_buckets, first, self._used_entries, self._entries, self._counts
             )
-            if first == len(ledger):
+            if first == len(record_buckets):
                 return
             self.finish_run()
 
@@ -116,7 +124,7 @@ def judge_buckets(
     first_bucket: int,
     end_bucket: int,
 ) -> None:
-    """Write for each entry of a range of buckets whether it is the last one of its key.
+    """Write for each entry (key digest) in a range of buckets whether it is the last one of its key.
 
     Args:
         entries: files of step 1 and their runs, in log order.
@@ -144,7 +152,7 @@ def judge_buckets(
 
 
 class _RunVerdicts:
-    """The key entries of one sorted run, and which of them are already known to be the last of their key."""
+    """The entries (key digests) of one sorted run, with flags for those that are the last of their key."""
 
     def __init__(self, counts: Ints, entries: Ints) -> None:
         self.verdicts: list[bytes] = []
@@ -166,7 +174,7 @@ def _empty_table(table: Ints, entries: int) -> Ints:
 
 
 class VerdictReader:
-    """Reader of verdicts: which records of a segment's windows are the last of their key (``latest.LatestRecords``).
+    """Reads the result of ``judge_buckets``: which records of a segment's windows are the last ones of their keys.
 
     Windows must be passed in order.
     """
@@ -176,7 +184,7 @@ class VerdictReader:
         number: int,
         entries: Path,
         runs: Sequence[int],
-        ledger: Path,
+        record_buckets: Path,
         verdicts: Sequence[tuple[Path, int, int]],
         *,
         buckets: int,
@@ -185,10 +193,12 @@ class VerdictReader:
 
         Args:
             number: index of these segments' entries in the ``entries`` of ``judge_buckets``.
-            entries, runs, ledger: results of step 1 for these segments.
+            entries, runs, record_buckets: results of step 1 for these segments.
             verdicts: files of step 2, each with the first and the end bucket of its range.
         """
-        self._ledger = np.memmap(ledger, np.uint16, "r") if ledger.stat().st_size else np.empty(0, np.uint16)
+        self._record_buckets = (
+            np.memmap(record_buckets, np.uint16, "r") if record_buckets.stat().st_size else np.empty(0, np.uint16)
+        )
         self._position = 0
         counts = np.array([counts for counts, _ in _open_runs(entries, runs, buckets)], np.int64).reshape(-1, buckets)
         slabs, cursors, position = [], np.zeros_like(counts), 0
@@ -205,12 +215,14 @@ class VerdictReader:
     def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it."""
         count = len(window.owners)
-        ledger = np.array(self._ledger[self._position : self._position + count])
+        record_buckets = np.array(self._record_buckets[self._position : self._position + count])
         self._position += count
         latest, first = np.empty(count, np.uint8), 0
         cursors: Ints = self._runs[self._run][1] if self._run >= 0 else np.zeros(0, np.int64)
         while True:
-            first, self._remaining = kernels.read_verdicts(ledger, first, self._remaining, cursors, self._bits, latest)
+            first, self._remaining = kernels.read_verdicts(
+                record_buckets, first, self._remaining, cursors, self._bits, latest
+            )
             if first == count:
                 return latest.view(np.bool_)
             self._run += 1

@@ -47,7 +47,7 @@ class MapFullError(Exception):
 
 
 class OffsetMap:
-    """Keys and their last records.
+    """A map of the record keys in the dirty part of a log, with the last offset of each key.
 
     Attributes:
         rises: whether each record had a higher offset than the record that it replaced, as in every log written by a
@@ -159,7 +159,7 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 
 
 class LatestRecords(Protocol):
-    """A lookup of the records that are the last of their key. The cleaner uses it when it writes the new segments."""
+    """Decides which records are the last ones of their keys. The cleaner asks it when it writes the new segments."""
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""

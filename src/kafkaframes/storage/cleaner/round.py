@@ -133,7 +133,7 @@ def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn
 
 @dataclass(frozen=True, slots=True)
 class CleaningResult:
-    """The result of cleaning one partition once.
+    """The result of one cleaning of a partition: the merged segments and the statistics.
 
     Attributes:
         end_offset: first dirty offset of the next round, for the cleaner's checkpoint.

@@ -86,7 +86,7 @@ _DIGEST_FIELDS = (
     "count",
 )
 Rows = npt.NDArray[np.intp]
-COLUMNS = (
+BLOCK_COLUMNS = (
     "segment",
     "position",
     "size",
@@ -104,7 +104,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """The blocks of one copy: ``table`` has one row for each of ``COLUMNS``, and one column for each block.
+    """The blocks of one copy: ``table`` has one row for each of ``BLOCK_COLUMNS``, and one column for each block.
 
     Attributes (of a block):
         segment: index of the segment in the copy.
@@ -125,7 +125,7 @@ class BlockTable:
 
     def __getattr__(self, name: str) -> Ints:
         try:
-            row: Ints = self.table[COLUMNS.index(name)]
+            row: Ints = self.table[BLOCK_COLUMNS.index(name)]
         except ValueError:
             raise AttributeError(name) from None
         return row
@@ -141,7 +141,7 @@ class BlockTable:
         return ends
 
 
-NO_BLOCKS = BlockTable(np.empty((len(COLUMNS), 0), np.int64))
+NO_BLOCKS = BlockTable(np.empty((len(BLOCK_COLUMNS), 0), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[BatchHeaders
     is_thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.mask_flag(DELETE_HORIZON)
     previous_end = np.concatenate(([base_offset], last[:-1] + 1))
     reach = np.where(batches.is_wrapper, np.minimum(previous_end, last), first)
-    columns = np.empty((len(COLUMNS), len(batches)), np.int64)
+    columns = np.empty((len(BLOCK_COLUMNS), len(batches)), np.int64)
     rows: tuple[Ints | int, ...] = (segment, batches.column("position"), batches.column("size"), first, last, reach)
     epochs = np.where(is_v2, batches.column("leader_epoch"), NO_EPOCH)
     others: tuple[Ints | int, ...] = (

@@ -42,7 +42,7 @@ class BlockInspector(Protocol):
 
 
 class Conflict(NamedTuple):
-    """Different blocks of two copies for the same offsets.
+    """A conflict: two copies have different blocks for the same offsets.
 
     Attributes:
         first, end: first offset, and offset after the last one.
@@ -63,7 +63,7 @@ class Conflict(NamedTuple):
 
 @dataclass(slots=True)
 class ChosenBlocks:
-    """The chosen blocks in offset order: a table with the rows OWNER (index of the copy), ROW, FIRST, LAST, CLIPPED.
+    """The blocks chosen for the merged log: a column per block with OWNER (the copy), ROW, FIRST, LAST, CLIPPED.
 
     Attributes:
         usable: usable blocks of each copy; ROW is an index into them.

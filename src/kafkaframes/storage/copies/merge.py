@@ -140,6 +140,7 @@ class _Merger:
         """Return the indexes of the copies: the authority first, then by the length of the common history with it."""
 
         def rank(index: int) -> tuple[int, int, int, int]:
+            """Return a copy's sort key: latest epoch, committed end, log end, and the order of the arguments."""
             copy = self.copies[index]
             epoch = latest_epoch(copy.lineage)
             committed_end = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
@@ -197,9 +198,10 @@ class _Merger:
         return max(find_compacted_end(self.copies[index], self.usable[index]) for index in self.order)
 
     def _take_compacted(self, clean: int) -> None:
-        """Take the offsets below ``clean`` from a single copy."""
+        """Choose a single copy for all offsets below ``clean``, and take its blocks."""
 
         def rank(index: int) -> tuple[bool, bool, int, int, int]:
+            """Return a copy's sort key: how well it covers the compacted part, and that part's end."""
             covers = measure_coverage(self.copies[index], self.usable[index], clean)
             return *covers, find_compacted_end(self.copies[index], self.usable[index]), -self.order.index(index)
 

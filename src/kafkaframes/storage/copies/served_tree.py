@@ -56,7 +56,7 @@ def present_as_one_directory(
 
 
 class _TreeBuilder:
-    """A builder of the view."""
+    """Collects the files of the view: the partitions of several log directories as one directory."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.root: list[FileInfo] = []

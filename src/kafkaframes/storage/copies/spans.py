@@ -25,7 +25,7 @@ class SegmentRange:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One range of the merged log.
+    """A range of offsets of the merged log, and the file range of the copy that supplies its records.
 
     Attributes:
         segment_range: range of the segment file that contains the records.

@@ -129,7 +129,7 @@ def _is_ours(path: str) -> bool:
 
 
 class _JoinedReader:
-    """A reader of parts of files as one file."""
+    """A reader that concatenates parts of several files to one file."""
 
     def __init__(self, parts: Sequence[FileExtent], stack: ExitStack) -> None:
         self._parts = parts

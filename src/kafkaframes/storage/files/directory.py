@@ -69,7 +69,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One copy of one topic partition: one directory.
+    """The directory of one copy of a topic partition.
 
     Attributes:
         topic_partition: topic and partition from the directory's name; for another name, that name and partition 0.

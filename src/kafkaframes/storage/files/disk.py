@@ -89,7 +89,7 @@ class Disk(FileSystem, Protocol):
 
 
 class _OnlineFile:
-    """A file of an ``OnlineDisk``, which may close the underlying file between uses and reopens it."""
+    """A file of an ``OnlineDisk``. The disk may close the underlying file between uses, and then reopens it."""
 
     __slots__ = ("_disk", "_file", "_is_pooled", "_path")
 
@@ -415,14 +415,14 @@ def rewrite_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool =
         StorageError: the disk fails; the old file still exists.
     """
 
-    def undo() -> None:
+    def delete_temporary_file() -> None:
         if disk.stat(path + TEMPORARY_SUFFIX) is not None:
             disk.delete(path + TEMPORARY_SUFFIX)
 
     try:
         replace_file(disk, path, data, is_private=is_private)
     except StorageError:
-        disk.bring_online(undo)
+        disk.bring_online(delete_temporary_file)
         raise
 
 
@@ -434,7 +434,7 @@ def rewrite_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes
     """
     paths = {join(directory, name): data for name, data in contents.items()}
 
-    def undo() -> None:
+    def delete_temporary_files() -> None:
         for path in paths:
             if disk.stat(path + TEMPORARY_SUFFIX) is not None:
                 disk.delete(path + TEMPORARY_SUFFIX)
@@ -447,7 +447,7 @@ def rewrite_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes
             disk.rename(path + TEMPORARY_SUFFIX, path)
         disk.sync_directory(directory)
     except StorageError:
-        disk.bring_online(undo)
+        disk.bring_online(delete_temporary_files)
         raise
 
 

@@ -238,24 +238,24 @@ class FsspecFileSystem:
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name, without using cached listings."""
 
-        def question(store: Any) -> list[FileInfo]:
+        def list_entries(store: Any) -> list[FileInfo]:
             store.invalidate_cache()
             entries = [self._to_file_info(path, raw) for raw in store.ls(path, detail=True)]
             return [entry for entry in entries if entry.name and entry.path.rstrip("/") != path.rstrip("/")]
 
-        return sorted(self._run_with_retries(path, question), key=lambda entry: entry.name)
+        return sorted(self._run_with_retries(path, list_entries), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
 
-        def question(store: Any) -> FileInfo | None:
+        def request_entry(store: Any) -> FileInfo | None:
             try:
                 raw = self._to_file_info(split_path(path)[0], store.info(path))
             except FileNotFoundError:
                 return None
             return FileInfo(path, raw.name, raw.size_bytes, raw.mtime_ms, raw.is_directory)
 
-        return self._run_with_retries(path, question)
+        return self._run_with_retries(path, request_entry)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""

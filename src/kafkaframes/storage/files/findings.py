@@ -20,7 +20,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A deviation from a sound log.
+    """A fault that a verification found: damage, or a deviation from a sound log.
 
     Attributes:
         check: stable identifier of the check.

@@ -56,7 +56,7 @@ class MemoryFile:
 
 
 class _DurabilityNoOps:
-    """The disk operations that do nothing for files in memory."""
+    """The disk operations (flushing, modification times) that have no effect on files in memory."""
 
     def sync_directory(self, path: str) -> None:
         """Do nothing: memory is always up to date."""
@@ -185,7 +185,7 @@ MAX_OPEN_FILES = 16  # largest number of open files of the other file system
 
 @runtime_checkable
 class DescriptorFileSystem(Protocol):
-    """A file system that opens its local files as file descriptors. Its other files are remote or composed of parts."""
+    """A file system whose ``open_descriptor`` returns a descriptor for a local file, and None for any other file."""
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return its descriptor, which the caller closes; None if it is not local."""

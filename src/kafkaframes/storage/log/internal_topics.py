@@ -26,7 +26,7 @@ _MEMBER_FIELDS: Final = (
     ("assignment", "ConsumerProtocolAssignment"),
 )
 # Name of the message in the value of a control record, by record type (KIP-98, KIP-595, KIP-630, KIP-853).
-CONTROL_VALUES: Final[Mapping[str, str]] = MappingProxyType(
+CONTROL_VALUE_MESSAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ABORT": "EndTxnMarker",
         "COMMIT": "EndTxnMarker",
@@ -114,7 +114,7 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> InternalRec
 
 def decode_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
     """Decode the value of a control record of type ``kind``; the values of KRaft records start with their version."""
-    name = CONTROL_VALUES.get(kind)
+    name = CONTROL_VALUE_MESSAGES.get(kind)
     if name is None or value is None:
         return InternalRecord(kind)
     try:

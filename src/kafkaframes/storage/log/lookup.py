@@ -29,7 +29,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class TimedOffset:
-    """The result of a look-up by timestamp.
+    """The offset and timestamp that a look-up by timestamp found.
 
     Attributes:
         offset: offset of the record; -1 if no record matches.

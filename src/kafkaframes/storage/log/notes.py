@@ -51,7 +51,7 @@ class HiddenRecords:
 
 @dataclass(frozen=True, slots=True)
 class LogNotes:
-    """Irregularities that a read of logs met, other than damage, and records that it omitted.
+    """Irregularities (other than damage) that a reader found in logs, and the records that it omitted.
 
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.

@@ -168,7 +168,7 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """An open segment."""
+    """A segment that is open for reading. ``read_runs`` continues after damaged chunks of a tiered segment."""
 
     filesystem: FileSystem
     path: str

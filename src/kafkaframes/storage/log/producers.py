@@ -20,14 +20,14 @@ from kafkaframes.storage.log.transactions import Seen, TransactionMarker
 from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
-MAX_CACHED_BATCHES = 5
-NO_VALUE = -1
+MAX_CACHED_BATCHES = 5  # batches of a producer that are remembered to detect duplicates
+NO_VALUE = -1  # a missing epoch, sequence number, offset or timestamp
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
 _MAX_VERIFICATIONS = 1_000  # largest number of pending verifications of a partition
 
 
 class BatchMetadata(NamedTuple):
-    """One remembered batch of a producer."""
+    """Sequence number, offsets and timestamp of one of a producer's last batches, which detect a duplicate."""
 
     last_sequence: int
     last_offset: int
@@ -139,7 +139,7 @@ class PendingVerification(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that a marker of this append ends (CompletedTxn)."""
+    """A transaction that has just ended: its first offset and the offset of its marker (Kafka's CompletedTxn)."""
 
     producer_id: int
     first_offset: int
@@ -148,7 +148,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class PreparedAppend(NamedTuple):
-    """The changes of an append, for ``Producers.commit_append``.
+    """The changes that an append makes to producer states; ``Producers.commit_append`` applies them.
 
     Attributes:
         states: new producer states, by producer id.

@@ -48,7 +48,7 @@ INDEXED_COLUMNS = ("position", "last_offset", "max_timestamp")  # the columns fr
 
 @dataclass(frozen=True, slots=True)
 class RebuiltIndexes:
-    """The three indexes of one segment.
+    """The offset, time and transaction indexes of one segment, and the state after its last batch.
 
     Attributes:
         next_offset: offset after the last batch; for an empty segment, its base offset.
@@ -224,7 +224,7 @@ class StoredSnapshots:
 
 @dataclass(slots=True)
 class ProducerStateLoader:
-    """The counterpart of Kafka's ProducerStateManager.
+    """Loads producer states from snapshots and batches, and takes snapshots, as Kafka's ProducerStateManager does.
 
     Kafka creates a manager for each recovered segment and one for the log.
 

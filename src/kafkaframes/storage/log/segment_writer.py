@@ -73,7 +73,7 @@ class WrittenSegment:
 
 @dataclass(slots=True)
 class WrittenPartition:
-    """The content of a partition's directory.
+    """What ``PartitionWriter`` has written: the segments, offsets and leader epochs of a partition's directory.
 
     Attributes:
         log_start_offset: base offset of the first segment.
@@ -327,4 +327,4 @@ class _OutputSegment:
 
 
 class _AbandonedFileError(Exception):
-    """A signal to ``new_file`` that removes its file."""
+    """Raised inside ``new_file``, so that it removes the incomplete file. Not an error for the caller."""

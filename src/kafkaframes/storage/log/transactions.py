@@ -255,7 +255,7 @@ class _IndexComparison:
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
 
 
-_INDEX_CHECKS = frozenset(("txnindex-corrupt", "txnindex-missing", "txnindex-mismatch"))
+_TXN_INDEX_CHECKS = frozenset(("txnindex-corrupt", "txnindex-missing", "txnindex-mismatch"))
 
 
 def rebuild_txn_indexes(
@@ -270,7 +270,7 @@ def rebuild_txn_indexes(
     Returns:
         The content of each index, by base offset. The content is empty if the segment has no ABORT marker.
     """
-    files = {finding.file for finding in findings if finding.check in _INDEX_CHECKS}
+    files = {finding.file for finding in findings if finding.check in _TXN_INDEX_CHECKS}
     nexts = [*(segment.base_offset for segment in partition.segments[1:]), MAX_INT64]
     transactions = list(aborted_transactions) if files else []
     return {

@@ -24,7 +24,7 @@ from kafkaframes.storage.log.producers import CLIENT, REPLICATION, PreparedAppen
 from kafkaframes.storage.log.transactions import parse_markers, producer_batches
 from kafkaframes.storage.partition.flushing import flush, prepare_active_segment, roll
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.settings import LogSettings, for_append
+from kafkaframes.storage.partition.settings import LogSettings, to_append_settings
 from kafkaframes.storage.partition.state import LogState
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
@@ -128,7 +128,7 @@ def check_client_batch(
     if settings.on_noncontiguous == KEEP:
         records, _ = _check_mirrored_batches(batch, log_end_offset=log_end_offset, settings=settings)
     else:
-        appending = for_append(settings, leader_epoch, CLIENT)
+        appending = to_append_settings(settings, leader_epoch, CLIENT)
         records = validate_and_assign_at(bytearray(batch), log_end_offset, appending, now_ms).records
     _check_fits_segment(len(records), settings)
 

@@ -15,7 +15,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
 class FetchData(NamedTuple):
-    """The result of a fetch.
+    """The batches that a fetch reads from one partition, and the offsets for its response.
 
     Attributes:
         records: batches. As in Kafka, the last one may be incomplete, because the result is limited in size.
@@ -24,7 +24,7 @@ class FetchData(NamedTuple):
         log_start_offset: log start offset.
         aborted: transactions with records that a ``read_committed`` consumer skips; None for other isolation levels.
         first_entry_incomplete: whether the first batch is larger than ``max_bytes``.
-        stretch: file range that replaces ``records`` in large results, if the caller requested it.
+        file_range: file range that replaces ``records`` in large results, if the caller requested it.
     """
 
     records: bytes
@@ -33,7 +33,7 @@ class FetchData(NamedTuple):
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...] | None = None
     first_entry_incomplete: bool = False
-    stretch: FileRange | None = None
+    file_range: FileRange | None = None
 
 
 def read_for_fetch(
@@ -67,7 +67,7 @@ def read_for_fetch(
     if isolation not in ends:
         raise OptionError(f"isolation must be one of {', '.join(ends)}, not {isolation!r}")
     end = ends[isolation]
-    records, stretch = b"", None
+    records, file_range = b"", None
     aborted_transactions: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None
     incomplete = False
     if offset < end:
@@ -80,15 +80,15 @@ def read_for_fetch(
                 if isolation == TXN_COMMITTED:
                     aborted_transactions = _list_aborted_transactions(state, segment, offset, first.position + size)
                 if min_range_bytes is not None and size >= min_range_bytes:
-                    stretch = segment.file_range(first.position, size)
-                if stretch is None:
+                    file_range = segment.file_range(first.position, size)
+                if file_range is None:
                     records = _read_records(segment, first, size)
                 incomplete = limit < first.size
                 break
             if (position := segment.find_whole_batches_end(offset)) < segment.size_bytes:
                 state.torn[segment.path] = position
     return FetchData(
-        records, state.high_watermark, stable, state.log_start_offset, aborted_transactions, incomplete, stretch
+        records, state.high_watermark, stable, state.log_start_offset, aborted_transactions, incomplete, file_range
     )
 
 

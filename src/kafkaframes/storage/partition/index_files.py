@@ -34,7 +34,7 @@ _MIN_ENTRIES = 64
 
 
 class _EntryFile:
-    """A file with pairs of numbers as entries. They are read into two columns in memory at the first access."""
+    """An index file whose entries are pairs of numbers, read into two columns in memory at the first access."""
 
     _entry: struct.Struct
     _offsets: int  # index of the column that has the offsets
@@ -54,10 +54,10 @@ class _EntryFile:
 
     def __len__(self) -> int:
         if self._count < 0:
-            self._load()
+            self._load_entries()
         return self._count
 
-    def _load(self) -> None:
+    def _load_entries(self) -> None:
         info = self._disk.stat(self.path)
         try:
             self._first, self._second = self._parse_entries(b"" if info is None else self._disk.read(self.path))

@@ -1,7 +1,7 @@
 """Open a partition's log, and apply the recovery that ``recovery.plan`` has planned in place (LogLoader).
 
-A crash at any point is recovered to the same result. Later segments are deleted before a damaged one is truncated. New
-files are written under a name that the next startup deletes, and then renamed.
+After a crash at any point, the next opening reaches the same result. Later segments are deleted before a damaged one
+is truncated. New files are written under a name that the next startup deletes, and then renamed.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def apply_in_place(disk: Disk, recovered_log: RecoveredPartition) -> bool:
 
 
 def _write_recovered_file(disk: Disk, path: str, content: bytes, recovered_log: RecoveredPartition) -> bool:
-    """Write a file; return whether it must be durable. Other files are written in place, in a tenth of the time."""
+    """Write a recovered file; return whether it must be flushed. Other files are written in place, which is faster."""
     name = split_path(path)[1]
     is_taken = name + DELETED_SUFFIX in recovered_log.files  # a file of the segment that was split
     if is_taken or not _is_rebuilt_by_recovery(name, recovered_log.plan):

@@ -326,7 +326,7 @@ class LogSegment:
         return None if descriptor is None else FileRange(descriptor, position, size)
 
     def find_batch_by_headers(self, offset: int) -> BatchWindow | None:
-        """Return the same as ``find_batch``, header by header. This general path also handles unusual batches."""
+        """Return the same as ``find_batch``, header by header. This path handles all batches."""
         reader = self.reader()
         walk = reader.walk_headers(reader.find_start_before(offset))
         for header in walk:

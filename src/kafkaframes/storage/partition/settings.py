@@ -126,8 +126,8 @@ class LogSettings:
 
 
 @lru_cache(maxsize=64)
-def for_append(settings: LogSettings, leader_epoch: int, origin: str) -> AppendSettings:
-    """Return the validator's settings, without the time. Logs with equal settings share the object."""
+def to_append_settings(settings: LogSettings, leader_epoch: int, origin: str) -> AppendSettings:
+    """Return the settings with which a log's appends are validated. Logs with equal settings share the object."""
     return AppendSettings(
         record_format=settings.record_format,
         codec=settings.compression_type,

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.producer_files import ProducerEntry, write_produc
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import sort_in_file_order
 from kafkaframes.storage.partition.segment import DELETED_SUFFIX, LogSegment
-from kafkaframes.storage.partition.settings import LogSettings, for_append
+from kafkaframes.storage.partition.settings import LogSettings, to_append_settings
 
 UNDEFINED_OFFSET = -1
 
@@ -70,11 +70,11 @@ class LeaderEpochs:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end at or before ``start_offset``, in memory only."""
-        self.entries = _from(self.entries, start_offset)
+        self.entries = _truncate_epochs_below(self.entries, start_offset)
 
     def truncate_file_from_start(self, base_offset: int) -> None:
         """Remove the epochs that end at or before the first segment, and update the checkpoint file."""
-        self._write_file(_from(self._written_entries, base_offset))
+        self._write_file(_truncate_epochs_below(self._written_entries, base_offset))
 
     def clear(self) -> None:
         """Remove all epochs."""
@@ -116,7 +116,7 @@ class LeaderEpochs:
         self._written_entries = entries
 
 
-def _from(entries: Epochs, start_offset: int) -> Epochs:
+def _truncate_epochs_below(entries: Epochs, start_offset: int) -> Epochs:
     end = entries[-1].start_offset + 1 if entries else 0
     return checkpoints.truncate_epochs(entries, start_offset=start_offset, end_offset=end)
 
@@ -294,7 +294,7 @@ class DeletedFile(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LogState:
-    """The state of an open log.
+    """The state of an open partition log, which all modules of this folder change.
 
     Attributes:
         log_start_offset: first offset that is served.
@@ -306,7 +306,7 @@ class LogState:
         bytes_lost: number of bytes that recovery truncated or set aside, because they are not a whole batch or follow
             such bytes.
         whole_until: ``.log`` path and position of the first of these bytes; None if there are none.
-        torn: end position of the whole batches, by path, of segments in which a reader reached an incomplete batch.
+        torn: segments in which a reader reached an incomplete batch: end position of the whole batches, by path.
         has_files: whether the directory exists; the first append creates it (``flushing.prepare_active_segment``).
         is_linked: whether the directory is on the disk, with the file names that it had when the log was opened.
         linked_base: base offset of the active segment, if its file name is known to be on the disk.
@@ -350,10 +350,10 @@ class LogState:
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def settings_of_append(self, leader_epoch: int, origin: str) -> AppendSettings:
-        """Return the validator's settings without the time; successive appends get the same object."""
+        """Return the settings with which an append is validated; successive appends get the same object."""
         cached = self._append
         if cached is None or cached[0] is not self.settings or cached[1:3] != (leader_epoch, origin):
-            append_settings = for_append(self.settings, leader_epoch, origin)
+            append_settings = to_append_settings(self.settings, leader_epoch, origin)
             self._append = cached = self.settings, leader_epoch, origin, append_settings
         return cached[3]
 

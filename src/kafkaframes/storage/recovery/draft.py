@@ -26,7 +26,7 @@ MAX_HEADERS = 1 << 19  # batch headers kept in a plan (112 bytes each), so that 
 
 
 class FileActionKind(StrEnum):
-    """The kinds of changes that a recovery makes to files."""
+    """The kinds of changes that a recovery makes to a partition's files."""
 
     DELETE = "delete"
     RENAME = "rename"

@@ -41,7 +41,7 @@ DELETED_SUFFIX = ".deleted"
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """Inputs of a recovery other than the files.
+    """Settings of a recovery: the time, the broker release, formats and epochs.
 
     Attributes:
         now_ms: time of the recovery, in milliseconds since 1970.
@@ -61,7 +61,7 @@ class RecoverySettings:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The first bytes, or parts, of an existing file.
+    """A part of an existing file: its first bytes, or several byte ranges.
 
     Attributes:
         size_bytes: number of bytes from the start of the file; None for the whole file.
@@ -93,7 +93,7 @@ class RecoveredPartition:
 
 @dataclass(slots=True)
 class _RecoveryState:
-    """State that is passed from one recovered segment to the next."""
+    """The producers, transactions and epochs that recovery passes from one segment to the next."""
 
     settings: RecoverySettings
     stored_snapshots: StoredSnapshots

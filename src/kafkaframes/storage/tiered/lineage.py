@@ -77,11 +77,11 @@ def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
 def sort_newest_first(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
     """Sort segments from newest to oldest. Without a local copy the newest segment's leader epochs are the log's."""
 
-    def age(segment: SegmentMetadata) -> tuple[int, int, int, str]:
+    def sort_key(segment: SegmentMetadata) -> tuple[int, int, int, str]:
         last = segment.leader_epochs[-1].leader_epoch if segment.leader_epochs else -1
         return last, segment.end_offset, segment.event_timestamp_ms, segment.segment_id
 
-    return sorted(segments, key=age, reverse=True)
+    return sorted(segments, key=sort_key, reverse=True)
 
 
 def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentChain:
@@ -235,7 +235,7 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
         state = _format_names(SEGMENT_STATES, record.remote_log_segment_state)
     else:
         return None
-    facts = _decode_facts(record) if segment_id is not None else {}
+    facts = _decode_segment_fields(record) if segment_id is not None else {}
     facts |= {"broker_id": record.broker_id, "event_timestamp_ms": record.event_timestamp_ms}
     return MetadataEntry(
         partition,
@@ -256,7 +256,8 @@ def _format_names(names: tuple[str, ...], number: int) -> str:
     return names[number]
 
 
-def _decode_facts(record: Any) -> dict[str, Any]:
+def _decode_segment_fields(record: Any) -> dict[str, Any]:
+    """Return the record's fields other than ids and states, by name."""
     facts: dict[str, Any] = {}
     if hasattr(record, "start_offset"):
         facts = {

@@ -220,7 +220,7 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEncryption:
-    """The encryption of a segment.
+    """The parameters of a segment's encryption.
 
     Attributes:
         key_id: id of the RSA key pair.
@@ -255,7 +255,7 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest of one segment.
+    """The manifest of one segment: metadata, and how to read its objects.
 
     Attributes:
         chunks: chunks of the ``.log`` object.

@@ -83,7 +83,7 @@ class ObjectName:
 
 @dataclass(frozen=True, slots=True)
 class TopicFolder:
-    """The first folder of a key.
+    """The first folder of an object's key: topic name and topic id.
 
     Attributes:
         name: topic name, possibly after the end of a key prefix. Only a manifest distinguishes the two.
@@ -195,7 +195,7 @@ Objects = Mapping[str, FileInfo]  # suffix -> object
 
 @dataclass(frozen=True, slots=True)
 class PartitionFolder:
-    """The folder of one partition.
+    """The folder with the uploads of one partition.
 
     Attributes:
         uploads: existing objects of each upload, by the objects' name without suffix.

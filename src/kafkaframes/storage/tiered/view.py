@@ -42,7 +42,7 @@ _LOG_START_FILE = log_names.LOG_START_CHECKPOINT
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """Information about the store's partitions from other log directories.
+    """Information about a store's partitions from local log directories: copies and Kafka's topic of remote segments.
 
     Attributes:
         metadata: Kafka's topic of remote segments; empty if it is not available.
@@ -81,7 +81,7 @@ class SegmentUpload:
 
 @dataclass(slots=True)
 class PartitionDraft:
-    """A partition of the view while it is assembled.
+    """The segments and problems of one tiered partition, collected while the view is built.
 
     Attributes:
         notes: reason for each upload that is not part of the log, by object name; these uploads are not damaged.
