@@ -13,7 +13,7 @@ import click
 from kafkaframes.cli.options import make_json_option
 from kafkaframes.cli.text import print_table, print_text
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same, make_tag_registry, next_free_tags
+from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same_field, make_tag_registry, next_free_tags
 from kafkaframes.protocol.spec.changes import SEVERITY_OF_VERDICT, SpecChange, SpecCheck
 from kafkaframes.protocol.spec_functions import check_specs, lint_specs, list_tags
 
@@ -98,7 +98,7 @@ def _format_tag(tag: Tag) -> tuple[str, ...]:
 def _first_release_of(tag: Tag) -> str | None:
     """Return the first release with a tag. The tags of a proposal are looked up."""
     registered = make_tag_registry().get(tag.key)
-    return tag.since or (registered.since if registered is not None and is_same(registered, tag) else None)
+    return tag.since or (registered.since if registered is not None and is_same_field(registered, tag) else None)
 
 
 _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "green"}

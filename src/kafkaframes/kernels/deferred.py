@@ -46,6 +46,7 @@ class DeferredExpression:
         """Record a call."""
 
         def evaluate() -> Any:
+            """Return the result of the recorded call, with resolved arguments."""
             keywords = {name: resolve(value) for name, value in options.items()}
             return resolve(self)(*map(resolve, args), **keywords)
 
@@ -128,7 +129,7 @@ def is_kernel_helper(value: Any) -> bool:
 
 
 class FunctionCopies:
-    """Copies functions, with globals that are replaced by the results of ``replace``."""
+    """Copies functions, and replaces the globals of each copy by the results of ``replace``."""
 
     def __init__(self, replace: Callable[[Any], Any]) -> None:
         self._replace = replace
@@ -163,7 +164,10 @@ KERNELS_BY_MODULE: Final[dict[str, list[Kernel]]] = {}
 
 
 class Kernel:
-    """A kernel. Its first call loads the compiled function, and later calls go directly to it."""
+    """A kernel: a function that is compiled to machine code.
+
+    Its first call loads the compiled function, and later calls go directly to it.
+    """
 
     def __init__(
         self,

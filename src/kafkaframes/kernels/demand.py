@@ -309,7 +309,7 @@ def list_kernel_modules() -> list[str]:
 
 
 def list_units() -> list[KernelUnit]:
-    """Return all units, compiled or not."""
+    """Return the kernels of each module, compiled or not."""
     return [KernelUnit(module, _find_file(module)) for module in list_kernel_modules()]
 
 
@@ -321,9 +321,9 @@ def _find_file(module: str) -> Path | None:
 
 
 def find_unused_files(folder: Path) -> Iterator[Path]:
-    """Yield the units in a cache folder that no process has used for a month, for example those of earlier versions.
+    """Yield the libraries in a cache folder that no process has used for a month, for example those of old versions.
 
-    A process updates the modification time of each unit that it loads from its cache, at most once a day.
+    A process updates the modification time of each library that it loads from its cache, at most once a day.
     """
     before = time.time() - MAX_UNUSED_SECONDS
     for path in folder.iterdir():

@@ -48,7 +48,7 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class UnitFolder:
-    """A folder of units.
+    """A folder that can contain compiled kernels, and whether it is trusted.
 
     ``distrust`` is the reason why it is not trusted, or empty; ``writable`` is true for cache folders.
     """
@@ -95,13 +95,13 @@ def measure_sources(path: Path) -> int:
 
 
 def file_name(module: str, name: str = "") -> str:
-    """Return the file name of a module's unit. ``name`` replaces the module in it, if one module has several units."""
+    """Return the file name of a module's unit (its compiled kernels). ``name`` distinguishes several units of it."""
     unit = name or module.removeprefix("kafkaframes.")
     return f"{unit}-{detect_target().name}-{digest_sources(module_path(module))}{LIBRARY_SUFFIX}"
 
 
 def find_unit(name: str) -> Path | None:
-    """Return the path of a unit in the first trusted folder that contains it.
+    """Return the path of a unit (a module's compiled kernels) in the first trusted folder that contains it.
 
     The package's own folder is trusted like the package's sources, even if another user owns it.
     """
@@ -118,7 +118,7 @@ def find_unit(name: str) -> Path | None:
 
 @cache
 def list_folders() -> tuple[UnitFolder, ...]:
-    """List the folders in which units are searched, and those that are not trusted, for ``status`` and ``doctor``."""
+    """List the folders in which compiled kernels are searched, including those that are not trusted."""
     result = [UnitFolder(BUNDLED_DIRECTORY, "the package", None, False)]
     for path in filter(None, os.environ.get(KERNEL_FOLDER_VARIABLE, "").split(os.pathsep)):
         result.append(_create_folder(Path(path), f"${KERNEL_FOLDER_VARIABLE}", may_create=False))
@@ -150,7 +150,7 @@ def _cache_paths() -> Iterator[tuple[Path, str]]:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for new units; None if no folder is both trusted and writable."""
+    """Return the folder for newly compiled kernels; None if no folder is both trusted and writable."""
     return next((item.folder for item in list_folders() if item.writable and item.distrust is None), None)
 
 
@@ -258,12 +258,12 @@ def _read_source(path: Path) -> str:
 EXTRA_FOLDER_FUNCTIONS: list[Callable[[], str | None]] = []
 
 
-UNIT_MODULE: Final = "kafkaframes_unit"  # module name of every unit's library
+UNIT_MODULE: Final = "kafkaframes_unit"  # module name of every library of compiled kernels
 _DAY_SECONDS: Final = 86400
 
 
 def load_kernel(module: str, name: str, unit: str = "") -> Callable[..., Any] | None:
-    """Return a compiled kernel of a module, or of its unit named ``unit``; None if it is not compiled."""
+    """Return a compiled kernel of a module, or of the library named ``unit``; None if it is not compiled."""
     return load_unit(module, unit).get(name)
 
 
@@ -282,7 +282,7 @@ def requires_plain() -> bool:
 
 @cache
 def load_unit(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
-    """Return the kernels of a unit by name; empty if the unit does not exist, or kernels run as plain Python."""
+    """Return a module's compiled kernels by name; empty if they do not exist, or kernels run as plain Python."""
     if requires_plain():
         return {}
     try:
@@ -293,14 +293,14 @@ def load_unit(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
 
 
 def _mark_used(path: Path) -> None:
-    """Update the modification time of a used unit in the cache, at most once a day and only if it is writable."""
+    """Update the modification time of a used library in the cache, at most once a day and only if it is writable."""
     with contextlib.suppress(OSError):
         if path.parent != BUNDLED_DIRECTORY and time.time() - path.stat().st_mtime > _DAY_SECONDS:
             os.utime(path)
 
 
 def open_library(path: Path) -> dict[str, Callable[..., Any]]:
-    """Load a unit's library. The result is empty if this system cannot load it, for example due to its C library."""
+    """Load a library of compiled kernels; return an empty result if this system cannot load it (other C library)."""
     loader = importlib.machinery.ExtensionFileLoader(UNIT_MODULE, str(path))
     spec = importlib.util.spec_from_loader(UNIT_MODULE, loader)
     try:

@@ -33,7 +33,7 @@ _WORD_TYPE = ir.IntType(64)
 
 @dataclass(frozen=True, slots=True)
 class KernelArgument:
-    """An argument of a kernel, for ``glue.c``.
+    """The type of a kernel's argument, as ``glue.c`` checks it.
 
     Attributes:
         what: ``i`` for a number, ``t`` for a boolean, ``b`` for bytes or, if writable, a bytearray, ``a`` for an array,
@@ -68,7 +68,7 @@ class KernelArgument:
 
 @dataclass(frozen=True, slots=True)
 class KernelEntry:
-    """A kernel in an object file.
+    """A compiled kernel in an object file: its name, symbol, arguments and results.
 
     Attributes:
         name: name for callers in Python.

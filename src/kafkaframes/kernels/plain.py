@@ -88,7 +88,7 @@ _copies: Final = FunctionCopies(_to_plain)
 
 
 class KernelArray:
-    """An array for kernels. Elements are read as 64-bit numbers, and written with their lowest bits."""
+    """An array for kernels that run as plain Python. It returns elements as 64-bit numbers and stores their low bits."""
 
     __slots__ = ("_values", "_wide", "address", "shape", "size")
 

@@ -22,7 +22,7 @@ _X86_64_V3_FLAGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A processor family and an operating system.
+    """A processor family and an operating system for which kernels are compiled.
 
     Attributes:
         name: part of the file names of its libraries.

@@ -51,7 +51,7 @@ _SIZE_PREFIX: Final = struct.Struct(">i")
 
 
 class FrameBuffer:
-    """Bytes from a peer that are not consumed yet.
+    """A buffer of received bytes, which returns complete frames.
 
     Args:
         max_bytes: maximum size of a frame (the broker setting ``socket.request.max.bytes``).
@@ -136,7 +136,7 @@ class FrameBuffer:
             self._end += count
 
     def receive_data(self, data: bytes) -> None:
-        """Copy received bytes into the buffer, instead of ``get_buffer`` and ``buffer_updated``."""
+        """Copy received bytes into the buffer: an alternative to ``get_buffer`` and ``buffer_updated``."""
         position = 0
         while position < len(data):
             free = self.get_buffer()

@@ -25,7 +25,7 @@ from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
 class DeferredBytes:
-    """Bytes that are read later, for example from a file.
+    """Bytes of a message that are not in memory, for example in a file, and are read only when they are sent.
 
     ``len(part)`` returns their number, ``bytes(part)`` reads them.
 
@@ -64,18 +64,18 @@ def _create_fixed_size_codec(fmt: str, name: str) -> tuple[Reader, Writer]:
     layout = struct.Struct(fmt)
     size = layout.size
 
-    def read(buf: bytes, position: int) -> tuple[Any, int]:
+    def read_value(buf: bytes, position: int) -> tuple[Any, int]:
         if position + size > len(buf):
             raise TruncatedError(f"{name} needs {size} bytes; only {len(buf) - position} remain", position=position)
         return layout.unpack_from(buf, position)[0], position + size
 
-    def write(out: bytearray, value: Any) -> None:
+    def write_value(out: bytearray, value: Any) -> None:
         try:
             out += layout.pack(value)
         except (struct.error, TypeError) as error:
             raise EncodeError(f"{value!r} is not a valid {name}: {error}") from error
 
-    return read, write
+    return read_value, write_value
 
 
 #: Type name in a spec -> ``struct`` format character, for types of a fixed size.
@@ -184,7 +184,7 @@ def _create_nullable_codec(
     read_length, write_length = length_type
     max_bytes = MAX_STRING_BYTES if name == "string" else MAX_INT32
 
-    def read(buf: bytes, position: int) -> tuple[Any, int]:
+    def read_value(buf: bytes, position: int) -> tuple[Any, int]:
         length, start = read_length(buf, position)
         if length < 0:
             return None, start
@@ -193,7 +193,7 @@ def _create_nullable_codec(
         raw, end = read_raw(buf, start, length, name)
         return from_raw(raw), end
 
-    def write(out: bytearray, value: Any) -> None:
+    def write_value(out: bytearray, value: Any) -> None:
         if value is None:
             write_length(out, -1)
             return
@@ -203,7 +203,7 @@ def _create_nullable_codec(
         write_length(out, len(raw))
         out += raw
 
-    return read, write
+    return read_value, write_value
 
 
 def _to_bytes(value: bytes) -> bytes:

@@ -66,7 +66,7 @@ SHAPES = {
 def check(cls, version, cases):
     """Hold every executor against the interpreter, each case as often as makes functions of its own, and shuffled."""
     codec = cls.codec(version)
-    expected_bytes = [codec.interpret_encode(value) for _, value in cases]
+    expected_bytes = [codec.encode_interpreted(value) for _, value in cases]
     order = [index for index in range(len(cases)) for _ in range(TIMES)]
     random.Random(1).shuffle(order)
     for index in order:
@@ -115,7 +115,7 @@ def test_every_message_at_the_border_of_a_byte(name):
     for version in cls.spec.valid_versions if DEEP else list(cls.spec.valid_versions)[-1:]:
         codec = cls.codec(version)
         for what, value in values_at_borders(cls, version, COUNTS if DEEP else (126, 127), most_structs=127):
-            data = codec.interpret_encode(value)
+            data = codec.encode_interpreted(value)
             for _ in range(TIMES):
                 assert value.encode(version) == data, f"v{version} {what}"
                 assert cls.decode(data, version) == value, f"v{version} {what}"
@@ -128,7 +128,7 @@ def test_straight_line_decoders_at_every_border(name, version):
     if not is_specialized(plan):
         pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     values = [value for _, value in values_at_borders(cls, version, COUNTS if DEEP else FEW)]
-    data = [cls.codec(version).interpret_encode(value) for value in values]
+    data = [cls.codec(version).encode_interpreted(value) for value in values]
     fast, slow = (decode_columns(plan, data, specialized=one) for one in (True, False))
     assert fast.equals(slow)
     assert fast.field("_error").null_count == len(data)
@@ -187,7 +187,7 @@ class TestOneTagTwice:
         with pytest.raises(EncodeError, match="unknown tag"):
             value.encode(4)
         with pytest.raises(EncodeError, match="unknown tag"):
-            message("HeartbeatRequest").codec(4).interpret_encode(value)
+            message("HeartbeatRequest").codec(4).encode_interpreted(value)
 
 
 def test_an_array_that_is_no_list_is_refused_by_every_function():

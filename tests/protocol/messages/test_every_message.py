@@ -54,11 +54,11 @@ def test_what_is_written_is_read(name, version):
     for seed in SEEDS:
         value = make_value(cls, version, seed, unknown_tags=True)
         data = value.encode(version)
-        assert codec.interpret_encode(value) == data
+        assert codec.encode_interpreted(value) == data
         assert value.size(version) == len(data)
         for mode in ("reference", "strict"):
             assert cls.decode(data, version, mode=mode) == value
-            assert codec.interpret(data, 0, strict=mode == "strict") == (value, len(data))
+            assert codec.decode_interpreted(data, 0, strict=mode == "strict") == (value, len(data))
         assert codec._read(data, 0, len(data)) == (value, len(data))  # by the generated function, not the twin
         assert cls.decode(data, version).encode(version) == data
         assert cls.decode_prefix(data + b"more", version) == (value, len(data))
@@ -80,7 +80,7 @@ def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name,
             for mode in ("reference", "strict"):
                 strict = mode == "strict"
                 outcome = _outcome(lambda bad=bad, mode=mode: cls.decode_prefix(bad, version, mode=mode))
-                twin = _outcome(lambda bad=bad, strict=strict: codec.interpret(bad, 0, strict=strict))
+                twin = _outcome(lambda bad=bad, strict=strict: codec.decode_interpreted(bad, 0, strict=strict))
                 assert repr(outcome) == repr(twin)  # repr: a damaged float64 may be a NaN
                 if strict and isinstance(outcome, tuple) and "nan" not in repr(outcome):
                     assert outcome[0].encode(version) == bad[: outcome[1]]  # strict accepts what we would write

@@ -258,7 +258,7 @@ def test_elements_of_many_shapes():
     data = value.encode(13)
     codec = Metadata.codec(13)
     for _ in range(3):
-        assert Metadata.decode(data, 13) == value == codec.interpret(data, 0, strict=True)[0]
+        assert Metadata.decode(data, 13) == value == codec.decode_interpreted(data, 0, strict=True)[0]
     (hot,) = [one for one in codec._read.__globals__.values() if isinstance(one, HotShapes)]
     assert (4, 4, 1) in hot
     for a in range(60):  # an endless supply of shapes makes no endless supply of code

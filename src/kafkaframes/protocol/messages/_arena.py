@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class BufferShape:
-    """Buffer properties of a program, as arrays over its columns; computed once per program."""
+    """Properties of the buffers that a program fills, as arrays over its columns; computed once per program."""
 
     width: Array  # bytes of a row's value, 4 for offsets, 0 for bits and structs
     has_offsets: Array
@@ -41,7 +41,7 @@ class BufferShape:
 
 
 @lru_cache(maxsize=1024)
-def shape_of(program: ColumnProgram) -> BufferShape:
+def buffer_shape_of(program: ColumnProgram) -> BufferShape:
     kind = program.columns[:, 0]
     offsets = (kind == BufferKind.VAR) | (kind == BufferKind.LIST)
     width = np.where(kind <= BufferKind.FIXED16, kind, np.where(offsets, 4, 0))
@@ -76,7 +76,7 @@ class DecodeArena:
     def with_exact_size(cls, program: ColumnProgram, *, rows: Array, data: Array) -> DecodeArena:
         """Return an arena for known numbers of rows (per level) and bytes of data (per column)."""
         arena = cls.__new__(cls)
-        arena.program, arena.shape, arena.size_bytes = program, shape_of(program), 0
+        arena.program, arena.shape, arena.size_bytes = program, buffer_shape_of(program), 0
         arena.rows, arena.data = rows, data
         arena._allocate()
         return arena

@@ -35,7 +35,7 @@ _TAG_BYTES: Final = 16  # largest size of a tag, its size, and the section's cou
 
 
 class Gatherer:
-    """Walks a program's tree and the caller's array together; ``parts[column]`` are the gathered buffers."""
+    """Collects the buffers of the caller's Arrow array, column by column: ``parts[column]`` are those of one column."""
 
     def __init__(self, program: ColumnProgram, count: int) -> None:
         self.program = program

@@ -72,6 +72,7 @@ class _DecoderSourceWriter:
         return name
 
     def make_name(self, letter: str) -> str:
+        """Return a new variable name for the generated code."""
         self.names += 1
         return f"{letter}{self.names}"
 

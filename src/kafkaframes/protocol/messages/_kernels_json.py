@@ -25,7 +25,7 @@ C_KIND, C_VALID, C_VALUES, C_WIDTH, C_BITS, C_DATA = range(6)
 IS_NULL, IS_NUMBER, IS_EMPTY, IS_TEXT, IS_BIT, IS_UUID, IS_PRESENT = range(7)
 DONE, FULL = range(2)
 STACK_FRAME = 3  # row, last row, the operation after LIST
-_DIGITS = 21
+_MAX_INTEGER_CHARS = 21  # space for a decimal int64 with its sign
 
 QUOTE, COMMA, ZERO, MINUS, BACKSLASH = 0x22, 0x2C, 0x30, 0x2D, 0x5C
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
@@ -37,7 +37,7 @@ def _is_null(valid, row):
 
 
 @device
-def _number(values, width, row):
+def _load_number(values, width, row):
     if width == 1:
         value = get8(values, row)
         return value - 256 if value > 127 else value
@@ -63,7 +63,7 @@ def _is_default(checks, first, last, row):
         elif kind == IS_PRESENT:
             same = True
         elif kind == IS_NUMBER:
-            same = _number(values, at(checks, base + C_WIDTH), row) == bits
+            same = _load_number(values, at(checks, base + C_WIDTH), row) == bits
         elif kind == IS_BIT:
             same = ((get8(values, row >> 3) >> (row & 7)) & 1) == bits
         elif kind == IS_UUID:
@@ -94,7 +94,7 @@ def _put_number(out, pos, value):
         pos += 1
     else:
         value = -value  # the minimum value has no positive counterpart
-    position = pos + _DIGITS
+    position = pos + _MAX_INTEGER_CHARS
     while value != 0:
         above = value // 10
         digit = value - above * 10
@@ -104,7 +104,7 @@ def _put_number(out, pos, value):
         position -= 1
         put8(out, position, ZERO + digit)
         value = above
-    for at_ in range(position, pos + _DIGITS):
+    for at_ in range(position, pos + _MAX_INTEGER_CHARS):
         put8(out, pos, get8(out, at_))
         pos += 1
     return pos
@@ -150,7 +150,7 @@ def _put_text(out, pos, data, start, size):
 
 
 @device
-def _letter(six, url):
+def _base64_letter(six, url):
     if six < 26:
         return 0x41 + six
     if six < 52:
@@ -179,7 +179,7 @@ def _put_base64(out, pos, data, start, size, url):
         for step in range(4):
             if step <= left:
                 six = (word >> (18 - 6 * step)) & 63
-                put8(out, pos, _letter(six, url))
+                put8(out, pos, _base64_letter(six, url))
                 pos += 1
             elif not url:
                 put8(out, pos, 0x3D)
@@ -215,7 +215,7 @@ def _put_bool(out, pos, value):
 
 
 @device
-def _size_of(op, values, row):
+def _max_value_bytes(op, values, row):
     """Return the largest size of a value without its name, in bytes."""
     if op in (TEXT, BYTES_OP):
         return 6 * (get32(values, 4 * row + 4) - get32(values, 4 * row)) + 8
@@ -223,8 +223,8 @@ def _size_of(op, values, row):
 
 
 @device
-def _lead(out, pos, start, names, name, size):
-    """Write the comma, except before the first value, and the value's name."""
+def _put_name(out, pos, start, names, name, size):
+    """Write the comma before a value, except before the first one, and the value's name."""
     if pos > start:
         before = get8(out, pos - 1)
         if before != OPEN_BRACE and before != OPEN_BRACKET:
@@ -238,7 +238,7 @@ def _lead(out, pos, start, names, name, size):
 def _put_value(out, pos, op, ops, base, row):
     values = at(ops, base + O_VALUES)
     if op == INT:
-        return _put_number(out, pos, _number(values, at(ops, base + O_WIDTH), row))
+        return _put_number(out, pos, _load_number(values, at(ops, base + O_WIDTH), row))
     if op == BOOL:
         return _put_bool(out, pos, (get8(values, row >> 3) >> (row & 7)) & 1)
     if op == UUID:
@@ -257,7 +257,7 @@ def _put_value(out, pos, op, ops, base, row):
 
 
 @device
-def _message(ops, checks, names, message, out, start, limit, stack):
+def _put_message(ops, checks, names, message, out, start, limit, stack):
     """Write one message; return its end, -1 if space is too small, -2 if it has undeclared tags."""
     pos = start
     row = message
@@ -269,7 +269,7 @@ def _message(ops, checks, names, message, out, start, limit, stack):
             return pos
         size = at(ops, base + O_NAME_SIZE)
         values = at(ops, base + O_VALUES)
-        if pos + size + _size_of(op, values, row) > limit:
+        if pos + size + _max_value_bytes(op, values, row) > limit:
             return -1
         if op == CLOSE:
             put8(out, pos, CLOSE_BRACE)
@@ -292,7 +292,7 @@ def _message(ops, checks, names, message, out, start, limit, stack):
             if get32(values, 4 * row + 4) > get32(values, 4 * row):
                 return -2
         else:
-            pos = _lead(out, pos, start, names, at(ops, base + O_NAME), size)
+            pos = _put_name(out, pos, start, names, at(ops, base + O_NAME), size)
             if op != SIZE and _is_null(at(ops, base + O_VALID), row):
                 pos = _put_null(out, pos)
                 base = at(ops, base + O_TARGET)
@@ -311,7 +311,7 @@ def _message(ops, checks, names, message, out, start, limit, stack):
                     base = at(ops, base + O_TARGET)
                     continue
                 frame = depth * STACK_FRAME
-                _push(stack, frame, row, last, base + OP_WIDTH)
+                _push_frame(stack, frame, row, last, base + OP_WIDTH)
                 depth += 1
                 row = first
             else:
@@ -320,7 +320,7 @@ def _message(ops, checks, names, message, out, start, limit, stack):
 
 
 @device
-def _push(stack, frame, row, last, base):
+def _push_frame(stack, frame, row, last, base):
     put64(stack, 8 * frame, row)
     put64(stack, 8 * frame + 8, last)
     put64(stack, 8 * frame + 16, base)
@@ -339,7 +339,7 @@ def write_json(ops_, checks_, names_, left_out, message, count, pos, out_, ends,
     stack = address_of(stack_)
     while message < count:
         if not left_out[message]:
-            end = _message(ops, checks, names, message, out, pos, out_.size, stack)
+            end = _put_message(ops, checks, names, message, out, pos, out_.size, stack)
             if end == -1:
                 return FULL, message, pos
             if end == -2:

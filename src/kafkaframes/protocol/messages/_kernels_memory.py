@@ -20,7 +20,7 @@ from kafkaframes.wire._kernels import _get_byte_pointer
 _I64 = ir.IntType(64)
 
 
-def _loader(bits: int, *, big_endian: bool, signed: bool, element_bytes: int = 1) -> Any:
+def _make_loader(bits: int, *, big_endian: bool, signed: bool, element_bytes: int = 1) -> Any:
     def load(typingctx: Any, array: Any, index: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             index = args[1] if element_bytes == 1 else builder.mul(args[1], ir.Constant(_I64, element_bytes))
@@ -55,11 +55,11 @@ def _storer(bits: int, *, big_endian: bool = False) -> Any:
     return intrinsic(plain.create_storer(bits, big_endian=big_endian))(store)
 
 
-load_u16 = _loader(16, big_endian=True, signed=False)
-get8 = _loader(8, big_endian=False, signed=False)
-get32 = _loader(32, big_endian=False, signed=True)
-get64 = _loader(64, big_endian=False, signed=True)
-at = _loader(64, big_endian=False, signed=True, element_bytes=8)
+load_u16 = _make_loader(16, big_endian=True, signed=False)
+get8 = _make_loader(8, big_endian=False, signed=False)
+get32 = _make_loader(32, big_endian=False, signed=True)
+get64 = _make_loader(64, big_endian=False, signed=True)
+at = _make_loader(64, big_endian=False, signed=True, element_bytes=8)
 
 put8 = _storer(8)
 put16 = _storer(16)

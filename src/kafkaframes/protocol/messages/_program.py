@@ -55,7 +55,7 @@ class Op(IntEnum):
 
 
 class BufferKind(IntEnum):
-    """Buffers of a column; the first five are values of 1, 2, 4, 8 or 16 bytes."""
+    """Kinds of column buffers; the first five hold values of 1, 2, 4, 8 or 16 bytes."""
 
     FIXED1 = 1
     FIXED2 = 2
@@ -70,11 +70,11 @@ class BufferKind(IntEnum):
 
 # Flags of VAR, ARRAY, FIXED_ARRAY and STRUCT (argument ``a``). For arrays, higher bits hold the minimum
 # size of an element, in bytes.
-COMPACT: Final = 1
-NULLABLE: Final = 2
-STRING: Final = 4
-# Values are compared as floats; the flag is in the default offset of a FIXED8 column, which is otherwise unused.
-FLOAT: Final = 1
+COMPACT: Final = 1  # flag: the length is a varint of n + 1
+NULLABLE: Final = 2  # flag: null is valid
+STRING: Final = 4  # flag: the length is an int16 unless it is compact
+# The flag is in the default offset of a FIXED8 column, which is otherwise unused.
+FLOAT: Final = 1  # flag: values are compared as floats
 
 #: Operation, column kind and Arrow type of each Kafka type. Unsigned types are widened, as in Java (Spark has none).
 PRIMITIVES: Final[dict[str, tuple[Op, BufferKind, pa.DataType]]] = {
@@ -109,7 +109,7 @@ class TypeNode:
 
 @dataclass(slots=True)
 class ListLevel:
-    """One nesting of lists: the offsets column that counts its rows, and the minimum encoded size of a row in bytes."""
+    """One nesting level of lists: the offsets column that counts its rows, and the minimum encoded row size."""
 
     parent_column: int
     min_size: int
@@ -118,7 +118,7 @@ class ListLevel:
 
 @dataclass(slots=True, eq=False)
 class ColumnProgram:
-    """A plan compiled for the column kernels; see the module's docstring."""
+    """A message plan, compiled to integer tables for the column kernels; see the module's docstring."""
 
     plan: MessagePlan
     ops: np.ndarray[Any, Any]

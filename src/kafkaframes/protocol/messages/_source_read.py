@@ -92,7 +92,7 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
 
 
 class _DecoderWriter:
-    """Writes the functions that read one struct."""
+    """Generates the source of the functions that decode one struct."""
 
     def __init__(self, plan: StructPlan, text: SourceText, *, views: bool = False) -> None:
         self.plan = plan
@@ -187,7 +187,7 @@ class _DecoderWriter:
         self.targets.append(target)
 
     def flush_run(self) -> None:
-        """Read the pending run with one call."""
+        """Write code that reads the pending run of fixed-size values with one call."""
         if not self.formats:
             return
         fmt = "".join(self.formats)

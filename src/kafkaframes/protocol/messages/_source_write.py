@@ -26,7 +26,7 @@ def encoder_source(plan: MessagePlan) -> SourceText:
 
 @dataclass(frozen=True, slots=True)
 class PackedShape:
-    """Adjacent fields that one ``struct.pack`` call writes, including arrays of numbers."""
+    """Adjacent fixed-size fields and arrays of numbers that one ``struct.pack`` call writes."""
 
     before: list[str]
     elements: list[str]
@@ -52,7 +52,7 @@ class PackedShape:
 
 
 class _EncoderWriter:
-    """Writes the functions that write one struct."""
+    """Generates the source of the functions that encode one struct."""
 
     def __init__(self, plan: StructPlan, text: SourceText) -> None:
         self.plan = plan
@@ -104,7 +104,7 @@ class _EncoderWriter:
         self.values = [*self.values, value]
 
     def flush_run(self) -> None:
-        """Write the pending run with one call."""
+        """Write code that packs the pending run of fixed-size values with one call."""
         if self.values:
             self.text.add(f"put({self.write_run()})")
         self.formats, self.values, self.arrays = [[]], [], []

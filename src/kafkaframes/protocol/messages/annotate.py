@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkaframes.errors import DecodeError, SpecError
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.messages.codec import check_mode
+from kafkaframes.protocol.messages.codec import is_strict_mode
 from kafkaframes.protocol.messages.headers import peek_request, request_header_class, response_header_class
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
@@ -66,7 +66,7 @@ class _Annotator:
 
     def __init__(self, data: bytes, mode: str) -> None:
         self.data = data
-        self.strict = check_mode(mode)
+        self.strict = is_strict_mode(mode)
         self.result = AnnotatedMessage(len(data))
         self.position = 0
 
@@ -96,7 +96,7 @@ class _Annotator:
         codec = cls._codec(version, DecodeError)
         try:
             trace = self.make_trace(name)
-            value, self.position = codec.interpret(self.data, self.position, strict=self.strict, trace=trace)
+            value, self.position = codec.decode_interpreted(self.data, self.position, strict=self.strict, trace=trace)
         except DecodeError as error:
             raise error.within(name) from None
         self.result.values.append((name, version, value))

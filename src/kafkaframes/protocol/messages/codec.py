@@ -24,8 +24,8 @@ from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
 from kafkaframes.wire.primitives import STRUCT_FORMATS, DeferredBytes
 from kafkaframes.wire.varint import TAG_HEADERS
 
-MODES: Final = ("reference", "strict")
-_SHARED_NAMES: Final = {
+DECODE_MODES: Final = ("reference", "strict")
+_GENERATED_CODE_GLOBALS: Final = {  # names that generated source can use
     "bools": runtime.BOOL_VALUES,
     "bytes_of": runtime.require_bytes,
     "compact_blobs": runtime.read_compact_blobs,
@@ -51,19 +51,19 @@ _SHARED_NAMES: Final = {
 }
 
 
-def check_mode(mode: str) -> bool:
-    """Return whether the mode is ``strict``.
+def is_strict_mode(mode: str) -> bool:
+    """Return whether a decoding mode is ``strict``; reject an unknown one.
 
     Raises:
         OptionError: the mode is unknown.
     """
-    if mode not in MODES:
-        raise OptionError(f"unknown mode {mode!r}; expected {' or '.join(MODES)}")
+    if mode not in DECODE_MODES:
+        raise OptionError(f"unknown mode {mode!r}; expected {' or '.join(DECODE_MODES)}")
     return mode == "strict"
 
 
-def check_tag_header(tag_header: str) -> bool:
-    """Return whether the tag header is the adopted one.
+def is_adopted_tag_header(tag_header: str) -> bool:
+    """Return whether a tag header is the one that KIP-482 adopted; reject an unknown one.
 
     Raises:
         OptionError: the tag header is unknown.
@@ -111,9 +111,9 @@ class Codec:
                 return value, last
         except runtime.MALFORMED_ERRORS:
             pass
-        return self.interpret(bytes(buf), position, strict=strict)
+        return self.decode_interpreted(bytes(buf), position, strict=strict)
 
-    def interpret(
+    def decode_interpreted(
         self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
     ) -> tuple[Any, int]:
         """Decode like :meth:`decode`, with the interpreter. ``trace`` receives each run of bytes."""
@@ -138,10 +138,10 @@ class Codec:
         try:
             self._write(value, parts.append)
         except runtime.MALFORMED_ERRORS:
-            return [self.interpret_encode(value)]
+            return [self.encode_interpreted(value)]
         return parts
 
-    def interpret_encode(self, value: Any, *, tag_header: str = "adopted") -> bytes:
+    def encode_interpreted(self, value: Any, *, tag_header: str = "adopted") -> bytes:
         """Encode like :meth:`encode`, with the interpreter."""
         return PlanWriter(self.classes, tag_header=tag_header).write_message(self.plan, value)
 
@@ -154,7 +154,7 @@ def compile_text(text: SourceText, title: str, classes: Classes) -> dict[str, An
     """Run generated source, register it with ``linecache``, and return its namespace."""
     source, file = str(text), f"<kafkaframes {title}>"
     constants = {name: _make_constant(name, value, classes) for name, value in text.constants.items()}
-    names = _SHARED_NAMES | classes | constants
+    names = _GENERATED_CODE_GLOBALS | classes | constants
     exec(compile(source, file, "exec"), names)
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return names
@@ -222,7 +222,7 @@ def _make_constant(name: str, value: Any, classes: Classes) -> Any:
 
 
 def reject_surplus(buf: bytes | memoryview, value: Any, position: int) -> Any:
-    """Return ``value`` if it ends where ``buf`` does.
+    """Return ``value`` if no bytes follow it in ``buf``; otherwise raise an error.
 
     Raises:
         DecodeError: bytes remain.

@@ -25,14 +25,14 @@ import pyarrow as pa
 from kafkaframes.errors import DecodeError, EncodeError, OptionError
 from kafkaframes.protocol.messages import _kernels_decode as kernels
 from kafkaframes.protocol.messages import _kernels_hot as hot
-from kafkaframes.protocol.messages._arena import MAX_ROWS, Array, DecodeArena, shape_of
+from kafkaframes.protocol.messages._arena import MAX_ROWS, Array, DecodeArena, buffer_shape_of
 from kafkaframes.protocol.messages._gather import Gatherer
 from kafkaframes.protocol.messages._kernels_encode import encode
 from kafkaframes.protocol.messages._program import compile_program
 from kafkaframes.protocol.messages.plan import MessagePlan
 from kafkaframes.wire.primitives import decode_java_text
 
-_IS_NULL: Final = partial(operator.is_, None)
+_is_null: Final = partial(operator.is_, None)
 _MIN_SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes some 100 ms and saves 1 ms per megabyte
 # Runs a kernel until all messages are done or a buffer is full.
 Step: TypeAlias = Callable[..., tuple[int, int, int, int]]
@@ -79,7 +79,7 @@ def decode_columns(
     status = np.zeros(count, np.uint8)
     status[~present] = kernels.SKIPPED
     positions = np.zeros(count, np.int64)
-    arena = DecodeArena(program, shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
+    arena = DecodeArena(program, buffer_shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
     strict = mode == "strict"
     program.decoded_bytes += arena.size_bytes
     if specialized is None:
@@ -141,7 +141,7 @@ def _join_messages(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, 
     """Return the bytes of all messages, their starts and the last end, and whether each is not null."""
     if isinstance(messages, pa.Array):
         buf, starts, present = _join_arrow_messages(messages)
-    elif any(map(_IS_NULL, messages)):
+    elif any(map(_is_null, messages)):
         buf, starts, present = _join_arrow_messages(pa.array(messages, pa.large_binary()))
     else:  # does not call pa.array, which imports pandas
         starts = np.zeros(len(messages) + 1, np.int64)

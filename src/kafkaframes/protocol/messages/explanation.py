@@ -23,7 +23,7 @@ from kafkaframes.records.annotate import HEADERS, RECORDS, AnnotatedBytes, draw_
 if TYPE_CHECKING:
     from kafkaframes.records.batch import Batch
 
-_BYTES_A_LINE: Final = 16
+_BYTES_PER_LINE: Final = 16
 _MAX_LINES: Final = 4  # largest number of lines for a run of bytes, unless all bytes are requested
 _HEX_WIDTH: Final = 38
 
@@ -62,7 +62,7 @@ class MessageExplanation(_ShownLines):
 
     @classmethod
     def of(cls, data: bytes, annotation: AnnotatedMessage, *, names_of: str | None = None) -> MessageExplanation:
-        """Create an explanation. With a release, paths also have the names of fields in this release."""
+        """Return the explanation of annotated bytes. With a release, paths also have its names of renamed fields."""
         runs = annotation.runs
         if names_of is not None:
             names = ReleaseNames(names_of)
@@ -138,7 +138,7 @@ class MessageComparison(_ShownLines):
 
     @classmethod
     def of(cls, first: MessageExplanation, second: MessageExplanation) -> MessageComparison:
-        """Pair the fields of two explanations."""
+        """Return the comparison of two explanations, with their fields in pairs."""
         annotations = [
             AnnotatedMessage(len(one.data), list(one.fields), list(one.messages), one.error) for one in (first, second)
         ]
@@ -215,11 +215,11 @@ def _diff_line(
 ) -> str:
     run = entry or other_entry
     assert run is not None
-    sides = [_side(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
+    sides = [_side_text(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
     return f"{' ' if same else '*'} {sides[0]:<{_HEX_WIDTH}} | {sides[1]:<{_HEX_WIDTH}} {run.path} ({run.what})"
 
 
-def _side(data: bytes, run: AnnotatedRange | None) -> str:
+def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
     if run is None:
         return "-"
     raw = _raw(data, run)
@@ -249,13 +249,13 @@ def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: b
         first = 0 if number else start
         width = min(max((len(run.path) for run in drawing.runs), default=0), 70)
         for run in drawing.runs:
-            yield from _lines(
+            yield from _hex_lines(
                 drawing.data[run.start : run.end], first + run.start, f"{run.path:<{width}}  {run.words}", show_all
             )
         if drawing.error is not None and drawing.position < len(drawing.data):
             tail = drawing.data[drawing.position :]
             position = first + drawing.position
-            hex_text = tail[:_BYTES_A_LINE].hex(" ")
+            hex_text = tail[:_BYTES_PER_LINE].hex(" ")
             yield f"{position:08x}  {hex_text:<47}  ... {count_text(len(tail), 'byte')} not understood: {drawing.error}"
         elif drawing.error is not None:
             yield f"          {drawing.error}"
@@ -266,42 +266,44 @@ def dump_lines(annotation: MessageExplanation, *, show_all: bool = False, depth:
     data = annotation.data
     for name, version, _ in annotation.messages:
         yield f"# {name} version {version}"
-    width = min(max((len(_label(run)) for run in annotation.fields), default=0), 70)
+    width = min(max((len(_run_label(run)) for run in annotation.fields), default=0), 70)
     for run in annotation.fields:
         if depth and run.what == "records" and run.value:
             nested_data = data[run.end - len(run.value) : run.end]
-            yield from _lines(
+            yield from _hex_lines(
                 data[run.start : run.end - len(nested_data)],
                 run.start,
-                f"{_label(run)}  {count_text(len(nested_data), 'byte')}",
+                f"{_run_label(run)}  {count_text(len(nested_data), 'byte')}",
                 False,
             )
             yield from drawing_lines(
                 draw_records(nested_data, depth=depth), start=run.end - len(nested_data), show_all=show_all
             )
             continue
-        yield from _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
+        yield from _hex_lines(
+            data[run.start : run.end], run.start, f"{_run_label(run):<{width}}  {run.text()}", show_all
+        )
     if annotation.error is not None:
         tail = data[annotation.position :]
         yield (
-            f"{annotation.position:08x}  {tail[:_BYTES_A_LINE].hex(' '):<47}  "
+            f"{annotation.position:08x}  {tail[:_BYTES_PER_LINE].hex(' '):<47}  "
             f"... {count_text(len(tail), 'byte')} not understood"
         )
 
 
-def _label(run: AnnotatedRange) -> str:
+def _run_label(run: AnnotatedRange) -> str:
     plain = run.what in ("string", "bytes", "records", "bool", "uuid", "float64") or run.what.startswith(
         ("int", "uint")
     )
     return run.path if plain else f"{run.path} ({run.what})"
 
 
-def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
+def _hex_lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
     """Yield the lines of the bytes at ``start``, with their description in the first line."""
-    lines = [raw[position : position + _BYTES_A_LINE] for position in range(0, len(raw), _BYTES_A_LINE)] or [b""]
+    lines = [raw[position : position + _BYTES_PER_LINE] for position in range(0, len(raw), _BYTES_PER_LINE)] or [b""]
     shown_lines = lines if show_all else lines[:_MAX_LINES]
     for index, line in enumerate(shown_lines):
-        text = f"{start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"
+        text = f"{start + index * _BYTES_PER_LINE:08x}  {line.hex(' '):<47}"
         yield f"{text}  {words}" if index == 0 else text.rstrip()
     if len(shown_lines) < len(lines):
-        yield f"          ... {count_text(len(raw) - len(shown_lines) * _BYTES_A_LINE, 'byte')} more"
+        yield f"          ... {count_text(len(raw) - len(shown_lines) * _BYTES_PER_LINE, 'byte')} more"

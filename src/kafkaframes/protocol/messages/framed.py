@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafkaframes.errors import DecodeError, OptionError, SpecError
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages import headers
-from kafkaframes.protocol.messages.codec import check_mode
+from kafkaframes.protocol.messages.codec import is_strict_mode
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, MutableDefault, StructPlan, plan_message
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
@@ -76,7 +76,7 @@ def decode_request_columns(
     Raises:
         OptionError: the API, version or mode does not exist.
     """
-    check_mode(mode)
+    is_strict_mode(mode)
     plan = find_frame_plan(api_key, api_version, "request", apis)
     decode = partial(headers.decode_request, mode=mode, specs=apis.find_spec(api_key, "request", api_version))
     return decode_columns(plan, frames, mode=mode, decode=decode)
@@ -98,7 +98,7 @@ def decode_response_columns(
     Raises:
         OptionError: the API, version or mode does not exist.
     """
-    check_mode(mode)
+    is_strict_mode(mode)
     plan = find_frame_plan(api_key, api_version, "response", apis)
     spec = apis.find_spec(api_key, "response", api_version)
     decode = partial(headers.decode_response, api_key=api_key, version=api_version, mode=mode, specs=spec)

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, SpecError, TruncatedError
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.messages.codec import Codec, check_mode, reject_surplus
+from kafkaframes.protocol.messages.codec import Codec, is_strict_mode, reject_surplus
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
 from kafkaframes.protocol.spec import catalog
@@ -25,7 +25,7 @@ from kafkaframes.protocol.spec.model import FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID, DeferredBytes
 
-KIP_1313_HEADER: Final = 3
+KIP_1313_HEADER_VERSION: Final = 3
 _HEADER_START: Final = struct.Struct(">hhi")
 
 
@@ -71,12 +71,12 @@ def request_header_class() -> type[Message]:
     instance = FieldSpec(
         name="ClientInstanceId",
         type=FieldType("uuid"),
-        versions=Versions(KIP_1313_HEADER, KIP_1313_HEADER),
+        versions=Versions(KIP_1313_HEADER_VERSION, KIP_1313_HEADER_VERSION),
         default=NIL_UUID,
         ignorable=True,
         about="KIP-1313: on the first request of a connection.",
     )
-    valid = Versions(spec.valid_versions.lowest, KIP_1313_HEADER)
+    valid = Versions(spec.valid_versions.lowest, KIP_1313_HEADER_VERSION)
     struct_spec = replace(spec.struct, fields=(*spec.struct.fields, instance), versions=valid)
     return class_of(replace(spec, struct=struct_spec))
 
@@ -87,12 +87,12 @@ def response_header_class() -> type[Message]:
 
 
 def header_class(type_: str) -> type[Message]:
-    """Return the class of the headers of ``request`` or ``response``."""
+    """Return the class of request headers or response headers; ``type_`` is ``request`` or ``response``."""
     return request_header_class() if type_ == "request" else response_header_class()
 
 
 def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[Message]:
-    """Return the class of an API's ``request`` or ``response``.
+    """Return the class of an API's request or response; ``type_`` is ``request`` or ``response``.
 
     Raises:
         SpecError: the API does not exist.
@@ -124,7 +124,7 @@ def read_request_header(data: bytes | memoryview, version: int, *, mode: str = "
         DecodeError: the header is invalid; ``path`` starts with ``RequestHeader``.
     """
     try:
-        return _request_header_codec(version).decode(data, 0, strict=check_mode(mode))
+        return _request_header_codec(version).decode(data, 0, strict=is_strict_mode(mode))
     except DecodeError as error:
         raise error.within("RequestHeader") from None
 

@@ -153,7 +153,7 @@ class _JsonDecoder:
         if info.struct is not None:
             return self.decode_struct(info.struct, self.plans.get(info.struct.__name__), value, path)
         try:
-            return _PRIMITIVES[info.spec.type.name](value)
+            return _PRIMITIVE_PARSERS[info.spec.type.name](value)
         except (ValueError, binascii.Error) as error:
             raise EncodeError(
                 f"{_describe_kind(value)} is not a valid {info.spec.type.name}: {error}", path=path
@@ -183,7 +183,7 @@ def _decode_tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
                 f'expected {{"tag": ..., "data": ...}}, found {_describe_kind(element)}', path=(*path, index)
             )
         try:
-            tags.append((_PRIMITIVES["int32"](element["tag"]), _PRIMITIVES["bytes"](element["data"])))
+            tags.append((_PRIMITIVE_PARSERS["int32"](element["tag"]), _PRIMITIVE_PARSERS["bytes"](element["data"])))
         except ValueError as error:
             raise EncodeError(f"expected a tag and base64 data: {error}", path=(*path, index)) from None
     return tags
@@ -197,7 +197,7 @@ def _describe_kind(value: Any) -> str:
 def _make_number_parser(name: str) -> Callable[[Any], int]:
     low, high = INTEGER_RANGES[name]
 
-    def take(value: Any) -> int:
+    def parse_number(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("expected a whole number")
         number = value
@@ -207,16 +207,16 @@ def _make_number_parser(name: str) -> Callable[[Any], int]:
             raise ValueError(f"expected a number from {low} to {high}")
         return number
 
-    return take
+    return parse_number
 
 
 def _make_type_check(kind: type, description: str) -> Callable[[Any], Any]:
-    def take(value: Any) -> Any:
+    def check_type(value: Any) -> Any:
         if not isinstance(value, kind):
             raise ValueError(f"expected {description}")
         return value
 
-    return take
+    return check_type
 
 
 def _parse_float(value: Any) -> float:
@@ -228,7 +228,7 @@ def _parse_float(value: Any) -> float:
 
 
 _text = _make_type_check(str, "a text")
-_PRIMITIVES: Final[dict[str, Callable[[Any], Any]]] = {
+_PRIMITIVE_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     **{name: _make_number_parser(name) for name in INTEGER_RANGES},
     "bool": _make_type_check(bool, "true or false"),
     "float64": _parse_float,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
 from kafkaframes.protocol.messages import json_form
-from kafkaframes.protocol.messages.codec import Codec, check_mode, check_tag_header, reject_surplus
+from kafkaframes.protocol.messages.codec import Codec, is_adopted_tag_header, is_strict_mode, reject_surplus
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.protocol.spec import catalog
@@ -95,7 +95,7 @@ class Message(Struct):
         Raises:
             DecodeError: as for :meth:`decode`, but bytes may follow.
         """
-        strict = check_mode(mode)
+        strict = is_strict_mode(mode)
         try:
             codec = cls.codec(version)
         except OptionError as error:
@@ -103,8 +103,8 @@ class Message(Struct):
         if tag_header == "adopted":
             body = data if views and isinstance(data, memoryview) else bytes(data)
             return codec.decode(body, position, strict=strict)
-        check_tag_header(tag_header)
-        return codec.interpret(bytes(data), position, strict=strict, tag_header=tag_header)
+        is_adopted_tag_header(tag_header)
+        return codec.decode_interpreted(bytes(data), position, strict=strict, tag_header=tag_header)
 
     @classmethod
     def decode_columns(
@@ -124,7 +124,7 @@ class Message(Struct):
         """
         from kafkaframes.protocol.messages import columns
 
-        check_mode(mode)
+        is_strict_mode(mode)
         decode = partial(cls.decode, version=version, mode=mode)
         return columns.decode_columns(cls._codec(version, DecodeError).plan, messages, mode=mode, decode=decode)
 
@@ -157,9 +157,9 @@ class Message(Struct):
                 version lacks the field; the error has the field's path and the field's first version.
         """
         codec = self._codec(version)
-        if check_tag_header(tag_header):
+        if is_adopted_tag_header(tag_header):
             return codec.encode(self)
-        return codec.interpret_encode(self, tag_header=tag_header)
+        return codec.encode_interpreted(self, tag_header=tag_header)
 
     def encode_parts(self, version: int) -> list[bytes | DeferredBytes]:
         """Return the bytes of :meth:`encode` in parts. The values of long fields are parts, and are not copied.
@@ -279,7 +279,7 @@ def _make_reference(spec: MessageSpec) -> str | MessageSpec:
 
 
 def restore_value(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
-    """Return the value of a pickle. A process creates its own class for a user's spec."""
+    """Return the value that a pickle contains. A process creates its own class for a user's spec."""
     message_class = class_in_catalog(reference) if isinstance(reference, str) else class_of(reference)
     cls = message_class._classes[struct]
     value = object.__new__(cls)

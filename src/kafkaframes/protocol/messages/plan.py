@@ -48,7 +48,7 @@ Default: TypeAlias = bool | int | float | str | bytes | UUID | MutableDefault | 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldPlan:
-    """One field at one version.
+    """How one field of a message is encoded at one version.
 
     Attributes:
         name, attribute, json_name: ``TopicId`` in the spec, ``topic_id`` in Python, ``topicId`` in JSON.
@@ -96,7 +96,7 @@ class AbsentField:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StructPlan:
-    """A struct at one version; see the module's docstring for how to read and write it.
+    """How a struct is encoded at one version; the module's docstring describes the encoding.
 
     ``min_size`` is the minimum encoded size of the struct, in bytes.
     """
@@ -119,7 +119,10 @@ class StructPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessagePlan:
-    """A message at one version: ``root`` is its top level, ``structs`` every struct plan in it, children first."""
+    """How a message is encoded at one version.
+
+    ``root`` is the plan of its top level. ``structs`` are all struct plans in it, children first.
+    """
 
     name: str
     type: str

@@ -16,7 +16,7 @@ _MAX_REPR_BYTES: Final = 64  # longer bytes are shown as their size and first by
 
 
 class FieldInfo:
-    """A field of a class, for all versions."""
+    """A description of a message class's field, for all versions."""
 
     __slots__ = ("attribute", "default", "spec", "struct")
 

@@ -15,7 +15,7 @@ SEVERITY_OF_VERDICT: Mapping[str, int] = MappingProxyType({"compatible": 0, "not
 
 @dataclass(frozen=True, slots=True)
 class EvolutionRule:
-    """One rule: its verdict and its reason in one sentence."""
+    """A rule of evolution: the verdict on a kind of change, and the reason in one sentence."""
 
     name: str
     verdict: Verdict

@@ -296,7 +296,7 @@ def _declare_field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> Fie
         entity_type=_parse_entity(json_object, value),
         zero_copy=json_object.read_boolean("zeroCopy"),
         about=json_object.read_text("about") or "",
-        fields=_fields(json_object),
+        fields=_declare_fields(json_object),
     )
 
 
@@ -305,10 +305,10 @@ def _parse_entity(json_object: _JsonObject, value: dict[str, Any]) -> str:
     return "unknown" if entity is None else json_object.find_choice("entityType", entity, tuple(ENTITY_TYPES))
 
 
-def _fields(of: _JsonObject) -> tuple[FieldDecl, ...]:
+def _declare_fields(json_object: _JsonObject) -> tuple[FieldDecl, ...]:
     return tuple(
-        _declare_field(one, of.path_step("fields", index), of.path)
-        for index, one in enumerate(of.read_elements("fields"))
+        _declare_field(one, json_object.path_step("fields", index), json_object.path)
+        for index, one in enumerate(json_object.read_elements("fields"))
     )
 
 
@@ -321,7 +321,12 @@ def _declare_struct(value: Any, where: JsonPath) -> StructDecl:
         raise json_object.refusal(f"common struct {name} has no versions: add its range, such as 0+")
     json_object.read_versions("deprecatedVersions")
     return StructDecl(
-        where=where, path=json_object.path, name=name, versions=versions, fields=_fields(json_object), is_common=True
+        where=where,
+        path=json_object.path,
+        name=name,
+        versions=versions,
+        fields=_declare_fields(json_object),
+        is_common=True,
     )
 
 
@@ -346,7 +351,7 @@ def declare_message(value: Any, types: tuple[str, ...]) -> MessageDecl:
         raise json_object.refusal(f"only requests can have listeners, even if null; this is a {kind}", "listeners")
     common = json_object.read_elements("commonStructs")
     return MessageDecl(
-        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(json_object)),
+        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_declare_fields(json_object)),
         type=kind,
         api_key=json_object.read_integer("apiKey", 16),
         deprecated_versions=json_object.read_versions("deprecatedVersions") or Versions.NONE,

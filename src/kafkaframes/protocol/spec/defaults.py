@@ -26,7 +26,7 @@ class BadDefaultError(ValueError):
     """The text is not a valid default of this type; the message has the expected form."""
 
 
-def parse_default(of: FieldType, text: str) -> Default:
+def parse_default(field_type: FieldType, text: str) -> Default:
     """Return the typed default of a field; ``""`` means the type's own default.
 
     ``null`` is ``None`` for every nullable type. A separate rule checks that all versions of the field allow null.
@@ -34,9 +34,9 @@ def parse_default(of: FieldType, text: str) -> Default:
     Raises:
         BadDefaultError: the generator would reject the text.
     """
-    if of.is_array or of.is_struct:
-        return _parse_empty_or_null(text, (), "array" if of.is_array else "struct")
-    return _PARSERS[of.name](text)
+    if field_type.is_array or field_type.is_struct:
+        return _parse_empty_or_null(text, (), "array" if field_type.is_array else "struct")
+    return _PARSERS[field_type.name](text)
 
 
 def _parse_empty_or_null(text: str, empty: Default, kind: str) -> Default:

@@ -44,7 +44,7 @@ class FieldLocation(NamedTuple):
 
 
 class MessageDraft:
-    """One message with a version under change.
+    """A draft of a message's new version.
 
     Attributes:
         old: the message before the change.
@@ -84,52 +84,52 @@ class MessageDraft:
             return f"version {self.before} does not have it: its versions are {field.versions}"
         return "it is a key of its array, and a key cannot be tagged" if field.map_key else None
 
-    def tag_field(self, at: FieldLocation) -> FieldSpec:
+    def tag_field(self, location: FieldLocation) -> FieldSpec:
         """Tag a field with the next free number of its struct, from the new version on; return the tagged field.
 
         Raises:
             SpecError: the field cannot be tagged.
         """
-        reason = self.reason_not_to_tag(at.field)
+        reason = self.reason_not_to_tag(location.field)
         if reason is not None:
-            raise SpecError(f"{'.'.join((self.old.name, *at.path))} cannot be tagged: {reason}")
-        versions, nullable = Versions(at.field.versions.lowest, MAX_VERSION), at.field.nullable_versions
+            raise SpecError(f"{'.'.join((self.old.name, *location.path))} cannot be tagged: {reason}")
+        versions, nullable = Versions(location.field.versions.lowest, MAX_VERSION), location.field.nullable_versions
         if nullable.contains(self.before):
             nullable = Versions(nullable.lowest, MAX_VERSION)
-        is_empty = at.field.default == ""
+        is_empty = location.field.default == ""
         tagged_field = replace(
-            at.field,
+            location.field,
             versions=versions,
             nullable_versions=nullable,
-            tag=self._free_tag(at.struct),
+            tag=self._next_free_tag(location.struct),
             tagged_versions=Versions(self.version, MAX_VERSION),
-            default=None if is_empty and nullable.covers(versions) else at.field.default,
+            default=None if is_empty and nullable.covers(versions) else location.field.default,
         )
-        self._update_struct(at.struct, {at.field.name: tagged_field})
+        self._update_struct(location.struct, {location.field.name: tagged_field})
         return tagged_field
 
-    def drop_field(self, at: FieldLocation) -> None:
+    def drop_field(self, location: FieldLocation) -> None:
         """Drop a field from the new version on.
 
         Raises:
             SpecError: the field is tagged, so its declaration must stay, or it ends at an older version.
         """
-        if at.field.tag is not None or not at.field.is_present(self.before):
-            raise SpecError(f"{'.'.join((self.old.name, *at.path))} is already tagged or dropped")
+        if location.field.tag is not None or not location.field.is_present(self.before):
+            raise SpecError(f"{'.'.join((self.old.name, *location.path))} is already tagged or dropped")
         old_versions = Versions(0, self.version - 1)
-        flexible = at.field.flexible_versions
+        flexible = location.field.flexible_versions
         limited_field = replace(
-            at.field,
-            versions=at.field.versions.intersect(old_versions),
-            nullable_versions=at.field.nullable_versions.intersect(old_versions),
+            location.field,
+            versions=location.field.versions.intersect(old_versions),
+            nullable_versions=location.field.nullable_versions.intersect(old_versions),
             flexible_versions=None if flexible is None else flexible.intersect(old_versions),
         )
-        self._update_struct(at.struct, {at.field.name: limited_field})
+        self._update_struct(location.struct, {location.field.name: limited_field})
 
     def add_field(self, struct: str, field: FieldSpec, *, is_tag: bool) -> None:
         """Add a field at the end of a struct, or as its next free tag."""
         if is_tag:
-            field = replace(field, tag=self._free_tag(struct), tagged_versions=field.versions)
+            field = replace(field, tag=self._next_free_tag(struct), tagged_versions=field.versions)
         self._update_struct(struct, {}, field)
 
     def checked_spec(self) -> MessageSpec:
@@ -153,7 +153,7 @@ class MessageDraft:
         self._structs[struct] = replace(own, fields=(*updated_fields, *new_fields))
         self.changed_fields |= {(struct, name) for name in (*fields, *(field.name for field in new_fields))}
 
-    def _free_tag(self, struct: str) -> int:
+    def _next_free_tag(self, struct: str) -> int:
         tags = (field.tag for field in self._structs[struct].fields if field.tag is not None)
         return max(tags, default=-1) + 1
 
@@ -166,30 +166,32 @@ class MessageDraft:
         flexible = spec.flexible_versions
         if not spec.is_flexible(self.version):
             flexible = Versions(self.version, MAX_VERSION)
-        top = replace(self._longer(spec.struct), versions=valid)
-        structs = {name: self._longer(struct) for name, struct in spec.structs.items()}
+        top = replace(self._extend_struct_versions(spec.struct), versions=valid)
+        structs = {name: self._extend_struct_versions(struct) for name, struct in spec.structs.items()}
         new_spec = replace(spec, struct=top, structs=structs, flexible_versions=flexible)
-        return replace(new_spec, header_versions=self._headers(new_spec))
+        return replace(new_spec, header_versions=self._extend_header_versions(new_spec))
 
-    def _longer(self, struct: StructSpec) -> StructSpec:
-        """Extend every range that ends at the previous version to the new one."""
+    def _extend_struct_versions(self, struct: StructSpec) -> StructSpec:
+        """Return a struct whose ranges that ended at the previous version end at the new one."""
         fields = tuple(
             replace(
                 field,
-                versions=self._further(field.versions),
-                nullable_versions=self._further(field.nullable_versions),
-                flexible_versions=None if field.flexible_versions is None else self._further(field.flexible_versions),
+                versions=self._extend_versions(field.versions),
+                nullable_versions=self._extend_versions(field.nullable_versions),
+                flexible_versions=None
+                if field.flexible_versions is None
+                else self._extend_versions(field.flexible_versions),
             )
             for field in struct.fields
         )
-        return replace(struct, versions=self._further(struct.versions), fields=fields)
+        return replace(struct, versions=self._extend_versions(struct.versions), fields=fields)
 
-    def _further(self, versions: Versions) -> Versions:
+    def _extend_versions(self, versions: Versions) -> Versions:
         ends_here = not versions.is_empty and versions.highest == self.before
         return Versions(versions.lowest, self.version) if ends_here else versions
 
-    def _headers(self, spec: MessageSpec) -> tuple[tuple[Versions, int], ...] | None:
-        """Add a flexible header for a version that became flexible, if the spec has a header table (KIP-1313)."""
+    def _extend_header_versions(self, spec: MessageSpec) -> tuple[tuple[Versions, int], ...] | None:
+        """Return the header table (KIP-1313), if any, with a flexible header for a version that became flexible."""
         min_header_version = 2 if spec.type == "request" else 1
         rows = spec.header_versions
         if (

@@ -87,7 +87,7 @@ def default_text(field: FieldSpec) -> str | None:
     The text is that of the file if its value is still the same, otherwise the shortest form.
     """
     value = field.default
-    if _is_as_written(field):
+    if _is_written_default_valid(field):
         return field.written_default
     if value is None:
         return None if field.type.name == "records" and not field.type.is_array else "null"
@@ -100,7 +100,7 @@ def default_text(field: FieldSpec) -> str | None:
     return _float_text(value) if isinstance(value, float) else str(value)
 
 
-def _is_as_written(field: FieldSpec) -> bool:
+def _is_written_default_valid(field: FieldSpec) -> bool:
     try:
         return bool(field.written_default) and parse_default(field.type, field.written_default) == field.default
     except BadDefaultError:  # the written default is invalid for the field's new type
@@ -123,10 +123,10 @@ def _value_text(key: str, value: Any, indent: str = "  ") -> str:
     if key not in ("fields", "commonStructs") or not value:
         return json.dumps(value, ensure_ascii=False)
     inner = indent + "  "
-    return "[\n" + ",\n".join(inner + _object(field, inner) for field in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(inner + _object_text(field, inner) for field in value) + f"\n{indent}]"
 
 
-def _object(value: dict[str, Any], indent: str) -> str:
+def _object_text(value: dict[str, Any], indent: str) -> str:
     return (
         "{" + ", ".join(f"{json.dumps(key)}: {_value_text(key, field, indent)}" for key, field in value.items()) + "}"
     )

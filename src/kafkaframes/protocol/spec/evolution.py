@@ -31,7 +31,10 @@ def compare_messages(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | 
 
 @dataclass(slots=True)
 class _Comparison:
-    """One comparison. A change is reported once, with its versions: ``versions_by_change`` is by (rule, path, text)."""
+    """A comparison of two specs of one message.
+
+    A change is reported once, with its versions: ``versions_by_change`` is by (rule, path, text).
+    """
 
     old: MessageSpec
     new: MessageSpec
@@ -159,7 +162,7 @@ class _Comparison:
     def _pair_renamed(
         self, before: dict[str, FieldSlot], after: dict[str, FieldSlot], path: Path, version: int
     ) -> None:
-        """Report fields of which only the name differs, and continue with their new names."""
+        """Report fields that differ only in their names, and continue with their new names."""
         removed_names, added_names = before.keys() - after.keys(), after.keys() - before.keys()
         positions = list(zip(before, after, strict=False))
         pairs = [(one, new_name) for one, new_name in positions if one in removed_names and new_name in added_names]
@@ -365,9 +368,11 @@ def find_struct(message: MessageSpec, path: Path) -> StructSpec | None:
     return struct
 
 
-def _kind_of(of: FieldSlot | FieldSpec) -> str:
+def _kind_of(field_type: FieldSlot | FieldSpec) -> str:
     """Return the type without names of structs."""
-    return ("[]" if of.type.is_array else "") + ("struct" if of.type.is_struct else of.type.name)
+    return ("[]" if field_type.type.is_array else "") + (
+        "struct" if field_type.type.is_struct else field_type.type.name
+    )
 
 
 def _shape_of(slot: FieldSlot) -> tuple[object, ...]:

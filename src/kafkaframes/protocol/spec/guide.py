@@ -46,7 +46,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "bytes": b"\x01\x02",
     "records": b"",
 }
-_INTEGERS: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
+_INTEGER_NAMES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _VARINT_EXAMPLES: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, MAX_INT32, MIN_INT32)
 _FLAG_DESCRIPTIONS: Final = (
     (layout.LOG_APPEND_TIME, "the timestamps are the broker's (formats 1 and 2)"),
@@ -129,7 +129,7 @@ def _records_page() -> Iterable[Section]:
 
 
 def _header_rows(of: layout.HeaderLayout) -> Table:
-    lines = [(str(of.position_of(one.name)), one.name, _INTEGERS[one.format], one.note) for one in of.fields]
+    lines = [(str(of.position_of(one.name)), one.name, _INTEGER_NAMES[one.format], one.note) for one in of.fields]
     return ("position", "field", "type", ""), lines
 
 

@@ -19,9 +19,9 @@ MAX_DEPTH = 100  # Kafka's specs have at most 12 levels
 MAX_CHARS = 4 << 20  # Kafka's largest spec has 30,000 characters
 _BLANK_CHARACTERS = " \t\r\n"
 # An unterminated string or block comment matches the rest of the text, so that the scan stays linear.
-_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_STRING_OR_COMMENT_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TOKEN_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
-_NON_NEWLINE = re.compile(r"[^\r\n]")
+_NON_NEWLINE_PATTERN = re.compile(r"[^\r\n]")
 # As in Jackson: by the byte order mark, otherwise by the position of the zeros in the first character.
 _ENCODINGS = (
     ("utf-32-be", 0, b"\0\0\xfe\xff"),
@@ -58,9 +58,9 @@ class JsonText:
         except ValueError as error:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
-            raise SpecError(f"invalid JSON: {reason}", file=file_line(file, self._line(position))) from None
+            raise SpecError(f"invalid JSON: {reason}", file=file_line(file, self._line_at(position))) from None
         self.trailing = self.text[end:].strip(_BLANK_CHARACTERS)
-        self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
+        self.trailing_line = self._line_at(len(self.text) - len(self.text[end:].lstrip(_BLANK_CHARACTERS)))
 
     def line_of(self, path: Sequence[str | int]) -> int:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest existing parent."""
@@ -68,12 +68,12 @@ class JsonText:
         best, line = -1, 1
         for here, position in _value_positions(self.text):
             if len(here) > best and here == steps[: len(here)]:
-                best, line = len(here), self._line(position)
+                best, line = len(here), self._line_at(position)
                 if best == len(steps):
                     break
         return line
 
-    def _line(self, position: int) -> int:
+    def _line_at(self, position: int) -> int:
         before = self.text[:position]
         return before.count("\n") + before.count("\r") - before.count("\r\n") + 1
 
@@ -101,15 +101,15 @@ def _decode_source(source: str | bytes, file: str | None) -> str:
 def _blank_comments(text: str, file: str | None) -> str:
     """Replace comments with blanks, which keeps positions and lines."""
 
-    def blank(match: re.Match[str]) -> str:
+    def replace_with_blanks(match: re.Match[str]) -> str:
         text = match[0]
         if text.startswith('"'):
             return text
         if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
             raise SpecError("invalid JSON: a /* comment is not closed", file=file)
-        return _NON_NEWLINE.sub(" ", text)
+        return _NON_NEWLINE_PATTERN.sub(" ", text)
 
-    return _STRING_OR_COMMENT.sub(blank, text)
+    return _STRING_OR_COMMENT_PATTERN.sub(replace_with_blanks, text)
 
 
 def _check_depth(text: str, file: str | None) -> None:

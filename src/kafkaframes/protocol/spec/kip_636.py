@@ -23,22 +23,22 @@ from kafkaframes.protocol.spec.drafts import MessageDraft, Path
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import Versions
 
-_BY_DOCUMENT: Final = {
+_KIP_636_EXCEPTIONS: Final = {
     SASL_HANDSHAKE: "KIP-636 excludes it: clients up to 2.4 negotiate its version incorrectly (KAFKA-9577)",
 }
-_BY_KIP_511: Final = {
+_KIP_511_EXCEPTIONS: Final = {
     API_VERSIONS: "every client must be able to read its error code in any version (KIP-511)",
 }
 
 
 #: Name and type of the error fields; a field must have both to be an error code or message.
 ERROR_FIELD_TYPES: Final = {"ErrorCode": "int16", "ErrorMessage": "string"}
-_KINDS: Final = {"int16": "code", "string": "message"}
+_KIND_BY_TYPE: Final = {"int16": "code", "string": "message"}
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedField:
-    """One field that became a tag.
+    """A field of a response that the rewrite turned into a tagged field.
 
     Attributes:
         message: the response's name.
@@ -80,7 +80,7 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
         is_error = at.field.name in ERROR_FIELD_TYPES or (suffix and _ends_in_error(at.field.name))
         if not is_error and (at.struct, at.field.name) not in untagged_errors:
             continue
-        kind = None if at.field.type.is_array else _KINDS.get(at.field.type.name)
+        kind = None if at.field.type.is_array else _KIND_BY_TYPE.get(at.field.type.name)
         reason = f"its type is {at.field.type}" if kind is None else draft.reason_not_to_tag(at.field)
         if reason is not None or kind is None:
             unchanged_fields.append(UnchangedItem(draft.old.name, at.path, reason or ""))
@@ -131,7 +131,7 @@ def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) ->
     errors = [error for error in _list_error_fields(response) if error.versions.contains(newest)]
     untagged_errors = [error for error in errors if not error.field.is_tagged(newest) and not error.field.map_key]
     if is_required:
-        return [] if response.api_key in _BY_DOCUMENT | _BY_KIP_511 else untagged_errors
+        return [] if response.api_key in _KIP_636_EXCEPTIONS | _KIP_511_EXCEPTIONS else untagged_errors
     tagged_errors = [error for error in errors if error.field.is_tagged(newest)]
     if not tagged_errors:
         return []
@@ -189,7 +189,7 @@ class RewrittenApi:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """The result: every spec by name, rewritten or unchanged, with the tagged and the unchanged fields."""
+    """The result of a rewrite: every spec by name, rewritten or unchanged, with the tagged and the unchanged fields."""
 
     specs: dict[str, MessageSpec]
     apis: tuple[RewrittenApi, ...]
@@ -211,7 +211,7 @@ def rewrite_errors(
     Raises:
         SpecError: the new version conflicts with the existing ones in a spec.
     """
-    left_out = _BY_DOCUMENT if as_written else _BY_DOCUMENT | _BY_KIP_511
+    left_out = _KIP_636_EXCEPTIONS if as_written else _KIP_636_EXCEPTIONS | _KIP_511_EXCEPTIONS
     requests = {one.api_key: one.name for one in specs.values() if one.type == "request"}
     out, apis, fields, unchanged_items = dict(specs), [], [], list[UnchangedItem]()
     responses = [one for one in specs.values() if one.type == "response"]

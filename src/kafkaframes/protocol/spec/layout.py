@@ -17,7 +17,7 @@ from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class FieldSlot:
-    """One field of one version.
+    """A field in the wire layout of one version of a message.
 
     Attributes:
         is_compact: whether its length is an unsigned varint of n + 1 (KIP-482); false for types without a length.

@@ -192,11 +192,11 @@ def _all_fields(message: RuleContext) -> Iterator[tuple[tuple[str | int, ...], F
 def _find_repeated_keys(document: JsonText) -> list[str]:
     texts: list[str] = []
 
-    def gather(pairs: list[tuple[str, Any]]) -> None:
+    def count_keys(pairs: list[tuple[str, Any]]) -> None:
         count = Counter(key for key, _ in pairs)
         texts.extend(key for key, times in count.items() if times > 1)
 
-    json.JSONDecoder(object_pairs_hook=gather).raw_decode(document.text.lstrip(" \t\r\n"))
+    json.JSONDecoder(object_pairs_hook=count_keys).raw_decode(document.text.lstrip(" \t\r\n"))
     return texts
 
 

@@ -68,12 +68,12 @@ def lint_paths(paths: Sequence[str | os.PathLike[str]], *, tagged_errors: bool =
         for is_error, text in _judge(file, specs, tagged_errors=tagged_errors)
     ]
     if len(files) > 1:
-        findings += [LintFinding(False, text) for text in _between(specs)]
+        findings += [LintFinding(False, text) for text in _find_set_mistakes(specs)]
     return LintResult(len(files), tuple(findings))
 
 
 def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
-    """Yield (is it an error, line) for a file. A spec without errors is added to ``specs``."""
+    """Yield (whether it is an error, text) for each mistake in a file. A spec without errors is added to ``specs``."""
     dialect = PUBLISHED_DIALECT if entry.release != "0" else NEWEST_DIALECT
     try:
         document = JsonText(entry.text, file=entry.file)
@@ -94,7 +94,7 @@ def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: boo
         yield not is_good, f"{entry.file}:{line}: {f'{path}: ' if path else ''}{problem.reason} ({problem.rule})"
 
 
-def _between(specs: list[MessageSpec]) -> Iterator[str]:
+def _find_set_mistakes(specs: list[MessageSpec]) -> Iterator[str]:
     for rule, message, reason in lint_set(specs):
         yield f"{message}: {reason} ({rule})"
     for finding in find_unpaired_versions(specs):

@@ -60,7 +60,7 @@ def _rest(slot: FieldSlot) -> tuple[bool, bool, int | None]:
 
 @dataclass(slots=True)
 class _SpecMerge:
-    """The merge of one pair; ``low`` are the older spec's versions, ``high`` the newer's."""
+    """The merge of an older and a newer spec of one message; ``low`` and ``high`` are their versions."""
 
     newer: MessageSpec
     older: MessageSpec

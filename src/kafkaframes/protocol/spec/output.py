@@ -15,8 +15,10 @@ from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.protocol.spec.sources import load_files
 
-_COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # comments before the object: a license
-_HEADERS: Final = ("RequestHeader", "ResponseHeader")
+_COMMENTS_PATTERN: Final = re.compile(
+    r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL
+)  # comments before the object: a license
+_HEADER_NAMES: Final = ("RequestHeader", "ResponseHeader")
 
 
 def read_files(source: str | os.PathLike[str] | None) -> dict[str, tuple[MessageSpec, bytes]]:
@@ -26,7 +28,7 @@ def read_files(source: str | os.PathLike[str] | None) -> dict[str, tuple[Message
     """
     if source is None:
         names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
-        specs = map(catalog.load_spec, (*_HEADERS, *names))
+        specs = map(catalog.load_spec, (*_HEADER_NAMES, *names))
         kept_specs = [
             replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs
         ]
@@ -38,7 +40,7 @@ def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
     """Return the bytes of a rewritten spec: those of its file if unchanged, else the new text after its comments."""
     if spec is before:
         return text
-    head = _COMMENTS.match(text.decode("utf-8", "replace"))
+    head = _COMMENTS_PATTERN.match(text.decode("utf-8", "replace"))
     return ((head[0] if head else "") + to_text(spec)).encode()
 
 

@@ -27,7 +27,7 @@ LISTENERS: Final = ("zk_broker", "broker", "controller")
 
 @dataclass(frozen=True, slots=True)
 class ApiRange:
-    """An API in one release.
+    """The versions of an API that one release supports.
 
     Attributes:
         key: API key.

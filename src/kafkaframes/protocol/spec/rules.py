@@ -133,7 +133,7 @@ def _check_header_numbers(rows: list[tuple[Versions, str]], declaration: Message
 
 
 def _check_arrays_of_records(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    """Ignore versions that a field's struct does not have, like the generator."""
+    """Reject arrays of records, except in versions that the field's struct does not have, like the generator."""
     for struct in (declaration.struct, *declaration.common_structs):
         yield from _find_record_arrays(struct.fields, struct.versions, message)
 
@@ -150,7 +150,7 @@ def _find_record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, messag
 
 
 def _check_inline_in_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    """The generator registers only inline structs of the message's own fields, but looks up all structs."""
+    """Reject an inline struct in a common struct: the generator does not register it, but looks it up."""
     for common in declaration.common_structs:
         for field in _all_fields(common.fields):
             if field.type.is_struct and field.type.name not in message.structs:
@@ -168,7 +168,7 @@ def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
 
 
 def _check_struct_versions(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    """Each struct must have versions in common with its parents, except for unused common structs."""
+    """Reject a struct without versions in common with its parents, unless it is an unused common struct."""
     valid = declaration.struct.versions
     if valid.is_empty:
         return
@@ -193,7 +193,7 @@ def _check_inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, mes
 
 
 def _check_schema_gaps(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
-    """A common struct must be declared for every version in which a field uses it, and must not contain itself."""
+    """Reject a common struct that lacks a version in which a field uses it, or that contains itself."""
     schemas: dict[str, Versions] = {}
     finished_names: set[str] = set()
     for common in declaration.common_structs:
@@ -204,7 +204,7 @@ def _check_schema_gaps(declaration: MessageDecl, message: RuleContext) -> Iterat
 def _collect_schemas(
     struct: StructDecl, parents: Versions, message: RuleContext, schemas: dict[str, Versions], finished_names: set[str]
 ) -> Iterator[Reason]:
-    """Repeat the generator's schema step: structs in order of first use, in the versions of their first user."""
+    """Collect schemas as the generator does: structs in order of first use, in the versions of their first user."""
     if struct.name in schemas:
         return
     versions = schemas[struct.name] = parents.intersect(struct.versions)

@@ -19,7 +19,7 @@ Reason: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
 
 
 class SpecRule(NamedTuple, Generic[T]):
-    """A rule: its name, its source, and its check."""
+    """A rule of Kafka's generator: its name, its source (KIP or Java class), and the function that checks it."""
 
     name: str
     source: str
@@ -227,7 +227,7 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
     SpecRule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _check_fields_of_struct),
     SpecRule(
         "own-flexible-type",
-        "FieldSpec: the override exists for the client id of headers",
+        "FieldSpec: only the client id in request headers needs flexibleVersions of its own",
         _check_own_flexible_type,
         "flexibleVersions",
     ),

@@ -16,10 +16,10 @@ from kafkaframes.protocol.spec.catalog.importing import PublishedSpec
 from kafkaframes.protocol.spec.load import NEWEST_DIALECT, PUBLISHED_DIALECT, SpecDialect, load_message
 from kafkaframes.protocol.spec.model import MessageSpec
 
-_RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
-_JAR_VERSION = re.compile(r"(?<=.)-\d+\.\d")
+_RELEASE_PATTERN = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
+_JAR_VERSION_PATTERN = re.compile(r"(?<=.)-\d+\.\d")
 _MAX_SPEC_BYTES = 4 << 20  # largest size of a spec; larger members of an archive are not read
-_GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
+_GIT_REF_PATTERN = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
 def read_published(origin: str | os.PathLike[str]) -> list[PublishedSpec]:
@@ -31,11 +31,11 @@ def read_published(origin: str | os.PathLike[str]) -> list[PublishedSpec]:
     origin = os.fspath(origin)
     path = Path(origin)
     if path.is_dir():
-        result = list(_directory(path))
+        result = list(_read_directory(path))
     elif path.is_file():
-        result = list(_file(path))
-    elif _GIT_REF.fullmatch(origin):
-        result = list(_git(origin))
+        result = list(_read_file(path))
+    elif _GIT_REF_PATTERN.fullmatch(origin):
+        result = list(_read_git_ref(origin))
     else:
         raise OptionError(f"{NO_SUCH_PATH_TEXT} (at {origin}), and it is not a REF:path of a git repository")
     if not result:
@@ -67,37 +67,37 @@ def load_files(
     return specs
 
 
-def _directory(folder: Path) -> Iterator[PublishedSpec]:
+def _read_directory(folder: Path) -> Iterator[PublishedSpec]:
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".zip", ".jar"):
-            yield from _file(path)
+            yield from _read_file(path)
         elif path.suffix == ".json" and path.is_file():
             yield from _read_archive_member(path.as_posix(), path.read_bytes(), module=path.parent.name)
 
 
-def _file(path: Path) -> Iterator[PublishedSpec]:
+def _read_file(path: Path) -> Iterator[PublishedSpec]:
     if path.suffix not in (".zip", ".jar"):
         yield from _read_archive_member(path.as_posix(), path.read_bytes(), module=path.parent.name, is_named=True)
         return
     try:
-        yield from _archive(path.name, path.read_bytes())
+        yield from _read_archive(path.name, path.read_bytes())
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
         raise OptionError(f"{path}: {error}") from None
 
 
-def _archive(name: str, raw: bytes) -> Iterator[PublishedSpec]:
+def _read_archive(name: str, raw: bytes) -> Iterator[PublishedSpec]:
     file_name = PurePosixPath(name).name
-    version = _JAR_VERSION.search(file_name) if file_name.endswith(".jar") else None
+    version = _JAR_VERSION_PATTERN.search(file_name) if file_name.endswith(".jar") else None
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         for info in sorted(archive.infolist(), key=lambda entry: entry.filename):
             if info.filename.endswith(".jar"):
-                yield from _archive(info.filename, archive.read(info))
+                yield from _read_archive(info.filename, archive.read(info))
             elif info.filename.endswith(".json") and info.file_size <= _MAX_SPEC_BYTES:
                 module = file_name[: version.start()] if version else PurePosixPath(info.filename).parent.name
                 yield from _read_archive_member(f"{name}/{info.filename}", archive.read(info), module=module)
 
 
-def _git(path: str) -> Iterator[PublishedSpec]:
+def _read_git_ref(path: str) -> Iterator[PublishedSpec]:
     ref, _, folder = path.partition(":")
     listing = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
     for name in sorted(filter(None, listing.decode().split("\0"))):
@@ -119,7 +119,7 @@ def _run_git(*arguments: str) -> bytes:
 def _read_archive_member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[PublishedSpec]:
     """Yield a file if it is a spec: always if the command line names it, else if its content looks like one."""
     if is_named or b'"validVersions"' in text:
-        releases = _RELEASE.findall(path)
+        releases = _RELEASE_PATTERN.findall(path)
         yield PublishedSpec(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)
 
 

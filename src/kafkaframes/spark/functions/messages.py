@@ -54,9 +54,9 @@ def decode_message(
         OptionError: The message, version or mode does not exist.
     """
     from kafkaframes.protocol.messages import message
-    from kafkaframes.protocol.messages.codec import check_mode
+    from kafkaframes.protocol.messages.codec import is_strict_mode
 
-    check_mode(mode)
+    is_strict_mode(mode)
     cls = message(name, specs=specs)
     return _apply_arrow_udf(
         col,

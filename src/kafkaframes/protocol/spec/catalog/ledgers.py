@@ -157,7 +157,7 @@ def find_collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[
     for name, specs in proposals.items():
         for tag in (tag for spec in specs for tag in declared_tags(spec)):
             owner = catalog_tags.get(tag.key)
-            if owner is not None and not is_same(owner, tag):
+            if owner is not None and not is_same_field(owner, tag):
                 text = (
                     f"{owner.field} ({owner.type}) has had this tag since {owner.since}; "
                     f"{free[tag.message, tag.struct]} is the next free tag"
@@ -165,11 +165,11 @@ def find_collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[
                 yield TagCollision(tag, text)
             elif owner is None:
                 other, theirs = proposed_tags.setdefault(tag.key, (name, tag))
-                if other != name and not is_same(theirs, tag):
+                if other != name and not is_same_field(theirs, tag):
                     yield TagCollision(tag, f"{other} also uses it, for {theirs.field} ({theirs.type})")
 
 
-def is_same(owner: Tag, tag: Tag) -> bool:
+def is_same_field(owner: Tag, tag: Tag) -> bool:
     """Return whether ``tag`` belongs to the same field as ``owner``, the field with that tag in the releases."""
     names = {owner.field, *(name for name, _ in owner.before)}
     return tag.field in names and tag.type == owner.type

@@ -46,7 +46,7 @@ class IndexEntry(NamedTuple):
 
 
 class Api(NamedTuple):
-    """One API key: its name (``Metadata``), its versions and their header versions.
+    """An API: its key, its name (``Metadata``), its versions and their header versions.
 
     Attributes:
         versions: all versions in the catalog.
@@ -155,6 +155,7 @@ def _names_by_half() -> dict[tuple[int, str], str]:
 
 
 def _age(name: str) -> tuple[bool, tuple[int, ...]]:
+    """Return a sort key: removed messages first, then by the last release that contains the message."""
     entry = find_entry(name)
     return not entry.current_versions.is_empty, tuple(int(part) for part in entry.last_release.split("."))
 
