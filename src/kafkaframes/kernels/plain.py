@@ -88,7 +88,7 @@ _copies: Final = FunctionCopies(_to_plain)
 
 
 class KernelArray:
-    """An array for kernels that run as plain Python. It returns elements as 64-bit numbers and stores their low bits."""
+    """An array for kernels that run as plain Python. Elements are read as 64-bit numbers; their low bits are stored."""
 
     __slots__ = ("_values", "_wide", "address", "shape", "size")
 
