@@ -56,8 +56,8 @@ class FrameBuffer:
     Args:
         max_bytes: maximum size of a frame (the broker setting ``socket.request.max.bytes``).
         allocate: returns writable memory for a frame of more than ``INITIAL_BUFFER_BYTES``. It is called with the size
-            that the peer specifies, before the data arrives. Use it only for responses to own requests, and with memory
-            that costs nothing before it is written.
+            that the peer specifies, before the data arrives. Use it only for responses to requests of this process, and
+            with memory that costs nothing before it is written.
     """
 
     __slots__ = ("_allocate", "_buffer", "_end", "_large", "_large_size", "_start", "_view", "max_bytes")
@@ -273,7 +273,7 @@ class ClientConnection:
             header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
 
         Raises:
-            EncodeError: the request cannot be encoded. It is not queued.
+            EncodeError: the request cannot be encoded. The request is then not queued.
         """
         number = self._next_id
         header.setdefault("client_id", self._client_id)
@@ -322,7 +322,7 @@ class ClientConnection:
 
         A broker that does not support the requested version of ApiVersions responds at version 0, with error code 35.
         Such a response is decoded at version 0, and its ``api_version`` is 0. Send the request again with a version
-        that it lists.
+        that this response lists.
 
         Raises:
             DecodeError: the response is invalid, has another correlation ID, or belongs to no request. The connection
@@ -346,7 +346,7 @@ class ClientConnection:
         return ResponseBytes(data, request.correlation_id, request.api_key, request.version)
 
     def decode_response(self, response: ResponseBytes) -> Frame:
-        """Decode a response. Any thread may do it, in any order.
+        """Decode a response. Responses can be decoded in any thread and in any order.
 
         Raises:
             DecodeError: as ``next_response``.

@@ -149,7 +149,7 @@ def test_what_is_wrong_is_named(kind, text, reason, position):
 def test_a_count_that_does_not_make_the_size_is_refused():
     body = (2**31 - 1).to_bytes(4, "big")
     raw = b"\0\1" + producer_files.crc32c(body).to_bytes(4, "big") + body
-    with pytest.raises(LogDirError, match="2147483647 producers do not have a size of 10 bytes"):
+    with pytest.raises(LogDirError, match="10 bytes are not the size of a snapshot of 2147483647 producers"):
         read_producer_snapshot(raw)
 
 

@@ -44,7 +44,7 @@ _RULE_TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("array-of-struct", "note", "in inflexible versions an array of structs of one field has the bytes of that field"),
     ("records-are-bytes", "note", "bytes and records have the same encoding, but different types in code"),
     ("field-nullable", "breaking", f"{_UNCHANGED}; its nullability is part of it (a new version may allow null)"),
-    ("field-compact", "breaking", f"{_UNCHANGED}; a length is compact or not"),
+    ("field-compact", "breaking", f"{_UNCHANGED}; a length keeps its encoding"),
     ("became-tagged", "breaking", "KIP-482: a field moves to the tag section in a new version only"),
     ("became-mandatory", "breaking", "KIP-482: a tagged field stays tagged, because any peer may send the tag"),
     ("tagged-added", "compatible", "KIP-482: a tagged field can be added to an existing flexible version"),

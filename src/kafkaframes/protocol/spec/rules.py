@@ -279,7 +279,7 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
         "latestVersionUnstable",
     ),
     SpecRule(
-        "valid-bounded", "MessageDataGenerator: there is a highest version", _check_valid_is_bounded, "validVersions"
+        "valid-bounded", "MessageDataGenerator: validVersions has an end", _check_valid_is_bounded, "validVersions"
     ),
     SpecRule(
         "valid-not-empty", "a message has at least one version, or is removed", _check_valid_is_none, "validVersions"
@@ -292,7 +292,7 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
         _check_header_versions,
         "headerVersions",
     ),
-    SpecRule("array-of-records", "the generator has no code for it", _check_arrays_of_records),
+    SpecRule("array-of-records", "the generator does not support it", _check_arrays_of_records),
     SpecRule("inline-in-common", "StructRegistry: structs of common structs are common", _check_inline_in_common),
     SpecRule("struct-versions", "VersionConditional: some version must have the struct", _check_struct_versions),
     SpecRule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _check_schema_gaps),

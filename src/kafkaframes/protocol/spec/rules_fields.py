@@ -223,7 +223,7 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
         _check_nullable_type,
         "nullableVersions",
     ),
-    SpecRule("entity-type", "EntityType: an entity has one type", _check_entity_type, "entityType"),
+    SpecRule("entity-type", "EntityType: each entity type has one field type", _check_entity_type, "entityType"),
     SpecRule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _check_fields_of_struct),
     SpecRule(
         "own-flexible-type",
@@ -238,9 +238,9 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
         "flexibleVersions",
         of_generated=True,
     ),
-    SpecRule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _check_zero_copy, "zeroCopy"),
+    SpecRule("zero-copy-type", "FieldSpec: zeroCopy is for fields of type bytes", _check_zero_copy, "zeroCopy"),
     SpecRule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _check_tag_pair),
-    SpecRule("tag-not-key", "every element must have the key", _check_tag_key, "mapKey"),
+    SpecRule("tag-not-key", "every element must have its key", _check_tag_key, "mapKey"),
     SpecRule("tag-not-negative", "KIP-482: a tag has 31 bits", _check_tag_negative, "tag"),
     SpecRule("tag-nullable", "KIP-482: a tag keeps its nullability", _check_tag_nullable, "nullableVersions"),
     SpecRule(
@@ -256,7 +256,7 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
     ),
     SpecRule(
         "tag-not-records",
-        "the generator has no code for it (KIP-482 says any type)",
+        "the generator does not support it (KIP-482 says any type)",
         _check_tag_records,
         "tag",
         of_generated=True,

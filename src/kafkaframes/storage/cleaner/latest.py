@@ -219,7 +219,7 @@ def walk_dirty_part(
 
 
 def read_dirty_windows(filesystem: FileSystem, plan: CleaningPlan) -> Iterator[tuple[DecodedBatches, Flags]]:
-    """Yield the windows of the dirty part's segments, and which of their records count."""
+    """Yield the windows of the dirty part's segments, and which of their records replace earlier ones."""
     transactions = CleanedTransactions()
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
     transactions.add_aborted_transactions(plan.list_aborted_transactions(start, end))
@@ -230,7 +230,7 @@ def read_dirty_windows(filesystem: FileSystem, plan: CleaningPlan) -> Iterator[t
 
 
 def mask_counted_records(window: DecodedBatches, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
-    """Return which records of a window count, and advance ``transactions`` past the window."""
+    """Return which records of a window replace earlier ones, and advance ``transactions`` past the window."""
     counts = np.ones(len(window.batches), np.bool_)
     for batch in find_transactional_batches(window):
         header = header_of(window, batch)

@@ -251,7 +251,7 @@ class SourceSegment:
 
 
 def sources_of(plan: CleaningPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
-    """Return adjacent segments as sources for the second pass, which writes the new segments."""
+    """Return adjacent segments as sources of the second walk, which writes the new segments."""
     horizon = _tombstone_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
     sources = []

@@ -48,7 +48,7 @@ def remove_doubtful_blocks(copies: Sequence[PartitionCopy], inspector: BlockInsp
 
 
 def _mask_doubtful_end(index: int, blocks: BlockTable, inspector: BlockInspector) -> Flags:
-    """Return which blocks have a doubtful header. Only the last one can have one."""
+    """Return which blocks have a doubtful header. Only the last block can have a doubtful header."""
     doubtful: Flags = np.zeros(len(blocks), np.bool_)
     last = blocks.take(slice(-1, None))
     doubtful[-1:] = (last.thinned != 0) & ~inspector.mask_valid(index, last)

@@ -1,4 +1,4 @@
-"""Decide which copy of a topic partition supplies each offset; the result is an ordered list of spans.
+"""Decide which copy of a topic partition supplies each offset; the result is a list of offset ranges (spans) in order.
 
 The merge does no I/O itself. Headers are passed as columns, and the ``BlockInspector`` reads bytes only if headers
 differ. ``docs/many-copies.md`` explains the rules. In short:

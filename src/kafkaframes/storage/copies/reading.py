@@ -253,7 +253,7 @@ class FileInspector:
 
 
 def _group_adjacent_blocks(blocks: BlockTable) -> Iterator[npt.NDArray[np.intp]]:
-    """Group adjacent blocks of one segment for common reads."""
+    """Group adjacent blocks of one segment, so that one read covers several blocks."""
     apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
     for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
         for first, stop in split_into_runs(blocks.size[run], CHECKSUM_READ_BYTES):

@@ -215,7 +215,7 @@ def partition_of_entries(
     log_directory: str,
     offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Partition:
-    """Return the partition of a directory with ``entries``; the directory's name determines the partition's."""
+    """Return the partition in a directory with ``entries``. The directory's name contains topic and partition."""
     name = DirectoryName.parse(split_path(path)[1]) or DirectoryName(TopicPartition(split_path(path)[1], 0))
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     parsed_files = [

@@ -54,7 +54,9 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
     if actual_crc != crc:
         raise LogDirError(f"the CRC is {actual_crc:#010x}, but the file states {crc:#010x}", position=2, file=file)
     if count < 0 or _HEADER_STRUCT.size + count * _ENTRY_STRUCT.size != len(raw):
-        raise LogDirError(f"{count} producers do not have a size of {len(raw)} bytes", position=_CRC_START, file=file)
+        raise LogDirError(
+            f"{len(raw)} bytes are not the size of a snapshot of {count} producers", position=_CRC_START, file=file
+        )
     return tuple(ProducerEntry(*fields) for fields in _ENTRY_STRUCT.iter_unpack(raw[_HEADER_STRUCT.size :]))
 
 

@@ -461,7 +461,13 @@ def check_topics(patterns: Iterable[str], existing_topics: Iterable[str]) -> Non
         if not any(is_selected(topic, (name,)) for topic in topics):
             near = difflib.get_close_matches(name, topics, n=1)
             topic_list = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
-            hint = f"did you mean {near[0]}?" if near else f"there are {topic_list}" if topics else "there is none"
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"there are {topic_list}"
+                if topics
+                else "the logs contain no topic"
+            )
             raise OptionError(f"no topic {name}: {hint}")
 
 

@@ -105,8 +105,8 @@ def make_split_view(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[Sp
 def find_parts(filesystem: FileSystem, file: LogFile) -> tuple[SplitPart, ...]:
     """Return the parts into which Kafka splits a segment; usually none, because the last batch fits.
 
-    Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part. Its
-    recovery checks them. A log with decreasing offsets is not split: no broker can load it.
+    Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part. The recovery
+    of that part checks them. A log with decreasing offsets is not split: no broker can load it.
 
     Raises:
         LogDirError: the file cannot be read.

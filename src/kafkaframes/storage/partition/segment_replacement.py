@@ -1,7 +1,7 @@
 """Replace segments by the compacted segment that the cleaner wrote (LocalLog.replaceSegments).
 
 The new files are complete and flushed as ``.cleaned``. First they are renamed to ``.swap``, then the old files to
-``.deleted``, and finally the new files to their final names. From these suffixes recovery decides: before the first
+``.deleted``, and finally the new files to their final names. Recovery decides by these suffixes: before the first
 rename it keeps the old log, afterwards the new one. Readers of an old segment can continue.
 """
 

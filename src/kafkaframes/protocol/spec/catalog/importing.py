@@ -1,4 +1,4 @@
-"""Build the catalog from the specs of Kafka releases, without their prose, with every version down to 0.
+"""Build the catalog from the specs of Kafka releases, without their descriptions, with every version down to 0.
 
 The functions take published spec files and return the catalog's files; they do no I/O. The layout of a version is that
 of the newest release that supports it.
