@@ -80,7 +80,7 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record.
+    """A record: offset, timestamp, key, value and headers as Python values.
 
     Attributes:
         timestamp: timestamp in milliseconds; -1 if there is none.

@@ -81,7 +81,7 @@ DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "hea
 
 
 class ReadOptions(NamedTuple):
-    """The options of a reader.
+    """Options for reading records as Arrow columns.
 
     Attributes:
         columns: names from ``COLUMNS``, in output order.

@@ -48,7 +48,7 @@ _SELECTION_BITS = {
 
 
 class BufferArea(NamedTuple):
-    """A buffer that the kernel fills.
+    """One of the column buffers that the kernel fills.
 
     Attributes:
         slot: index of its position in the kernel's plan.

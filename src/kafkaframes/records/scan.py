@@ -117,7 +117,7 @@ class BatchHeaders(NamedTuple):
         return result
 
     def mask_flag(self, bit: int) -> Flags:
-        """Return an attribute flag. Format 1 has only the timestamp type, format 0 has none."""
+        """Return whether each batch has an attribute flag. Format 1 has only the timestamp type, format 0 has none."""
         lowest = 1 if bit == LOG_APPEND_TIME else 2
         result: Flags = (self.column("magic") >= lowest) & ((self.column("attributes") & bit) != 0)
         return result

@@ -106,7 +106,7 @@ def not_default_text(field: FieldPlan | AbsentField, value: str, text: SourceTex
 
 
 def _not_default_struct_text(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
-    """Compare simple structs field by field, because a call of ``__eq__`` costs more than all comparisons."""
+    """Return an expression that compares a struct field by field, because a call of ``__eq__`` costs more."""
     plan = field.struct
     if not isinstance(plan, StructPlan):
         return f"{value} != {text.add_constant('default', str(plan), str(plan))}"

@@ -151,7 +151,7 @@ class _DecoderWriter:
                 self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
 
     def write_default_struct(self, attribute: str, plan: StructPlan) -> None:
-        """Create a struct of defaults inline, in half the time of a call; Fetch has three in each partition."""
+        """Write code that creates a struct of defaults inline, in half the time of a call (three in a Fetch partition)."""
         self.text.add(f"o.{attribute} = d = new({plan.name})")
         parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
         for part in parts:
@@ -159,7 +159,7 @@ class _DecoderWriter:
         self.text.add("d._tags = None")
 
     def write_shape_loop(self) -> None:
-        """Compare the array counts of the next element; if its shape has a reader, use that."""
+        """Write code that compares the next element's array counts, and uses the reader of its shape, if any."""
         add = self.text.add
         add("i = 0")
         with self.text.open_block("while i < count:"):

@@ -13,7 +13,7 @@ from kafkaframes.protocol.spec.sources import read_published
 
 
 class CatalogChanges(NamedTuple):
-    """The result of an import.
+    """The changes that an import of specs made to the catalog's files.
 
     Attributes:
         messages: number of messages in the catalog.

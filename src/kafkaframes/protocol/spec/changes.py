@@ -70,7 +70,7 @@ EVOLUTION_RULES: Mapping[str, EvolutionRule] = MappingProxyType({row[0]: Evoluti
 
 @dataclass(frozen=True, slots=True)
 class SpecChange:
-    """One change.
+    """A change between two specs of a message, and the rule that judges it.
 
     Attributes:
         versions: the versions with the change, as text (``0-3, 5``); ``""`` for the whole message.

@@ -13,7 +13,7 @@ from kafkaframes.protocol.spec.model import MessageSpec
 
 @dataclass(frozen=True, slots=True)
 class RewrittenSpecs:
-    """The specs that a proposal rewrites, before and after.
+    """The specs of a source, before and after a proposal rewrote them.
 
     Attributes:
         before: the specs of the source, by name.

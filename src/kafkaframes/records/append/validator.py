@@ -72,7 +72,7 @@ def validate_general(
 
 
 class _PendingAppend(NamedTuple):
-    """The input of an append."""
+    """The input of an append: the batches, the first offset and the settings."""
 
     data: np.ndarray[tuple[int], np.dtype[np.uint8]]
     batches: BatchHeaders

@@ -79,13 +79,13 @@ class ChosenBlocks:
 
     @property
     def first_offsets(self) -> Ints:
-        """First offsets."""
+        """The first offset of each chosen block."""
         row: Ints = self.table[FIRST]
         return row
 
     @property
     def last_offsets(self) -> Ints:
-        """Last offsets."""
+        """The last offset of each chosen block."""
         row: Ints = self.table[LAST]
         return row
 

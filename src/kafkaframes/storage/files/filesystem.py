@@ -33,7 +33,7 @@ ReadAt = Callable[[int, int], bytes]  # (position, length) -> up to length bytes
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A directory entry.
+    """A directory entry: path, name, size and modification time.
 
     Attributes:
         size_bytes: size of a file; 0 for a directory.

@@ -57,7 +57,7 @@ _FILE_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition of a topic.
+    """A topic partition: the topic's name and the partition's number.
 
     Attributes:
         topic: topic name.

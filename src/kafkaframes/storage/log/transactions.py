@@ -59,7 +59,7 @@ Seen = tuple[BatchHeader, tuple[TransactionMarker, ...]]
 
 @dataclass(frozen=True)
 class TransactionState:
-    """The transactions of one partition.
+    """The transactions of one partition: aborted ones, open ones, and the log end offset.
 
     Attributes:
         aborted_transactions: aborted transactions, by marker offset.

@@ -41,7 +41,7 @@ Key: TypeAlias = tuple[str, str, int]
 
 
 class Tag(NamedTuple):
-    """A tag and its field.
+    """A tag number of a struct, and the field that has it.
 
     Attributes:
         struct: the struct's name; for the top level, the message's name.
@@ -104,7 +104,7 @@ def read_tags() -> TagsLedger:
 
 
 class TagCollision(NamedTuple):
-    """A conflict of a proposal's tag."""
+    """A tag of a proposal that another field already has, and the explanation."""
 
     tag: Tag
     text: str

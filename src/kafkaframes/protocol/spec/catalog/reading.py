@@ -25,7 +25,7 @@ _HALF_SUFFIX = re.compile(r"(?:Request|Response)$")
 
 
 class IndexEntry(NamedTuple):
-    """A message's entry in the index.
+    """A message's entry in the catalog's index.
 
     Attributes:
         outline: its spec without fields: type, API key, versions, listeners, header versions.
