@@ -287,7 +287,7 @@ def _run_command(command: Sequence[str]) -> None:
 
 # ------------------------------------------------------------ list of units
 
-_KERNEL_DECORATOR: Final = re.compile(r"^@kernel\(", re.MULTILINE)
+_KERNEL_DECORATOR_PATTERN: Final = re.compile(r"^@kernel\(", re.MULTILINE)
 _UNIT_FILE_PATTERN: Final = re.compile(r"[^-]+-[a-z0-9-]+(?<=[a-z0-9-]-[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
 MAX_UNUSED_SECONDS: Final = 30 * 86400
 
@@ -304,7 +304,9 @@ def list_kernel_modules() -> list[str]:
     """Return the names of the modules that have kernels."""
     paths = sorted(directories.list_kernel_files())
     return [
-        directories.module_name(path) for path in paths if _KERNEL_DECORATOR.search(path.read_text(encoding="utf-8"))
+        directories.module_name(path)
+        for path in paths
+        if _KERNEL_DECORATOR_PATTERN.search(path.read_text(encoding="utf-8"))
     ]
 
 

@@ -43,7 +43,7 @@ LIBRARY_SUFFIX: Final = ".abi3.so"
 # Part of every digest. Increase it after a change of how kernels are compiled or called.
 _DIGEST_VERSION: Final = b"2"
 _IMPORT_PATTERN: Final = re.compile(r"^from (kafkaframes[\w.]*) import (.*)$", re.MULTILINE)
-_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_MODE_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _explain_distrust(path: Path) -> str | None:
     trusted_users = (os.getuid(), 0)
     if status.st_uid not in trusted_users:
         return f"belongs to user {status.st_uid}, neither to this user nor to root"
-    if status.st_mode & _WRITABLE_BY_OTHERS:
+    if status.st_mode & _MODE_WRITABLE_BY_OTHERS:
         return f"other users can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
     for parent, status in parents:
         if status.st_uid not in trusted_users:

@@ -20,7 +20,7 @@ _WORD_PATTERN: Final = re.compile(
 _ESCAPE_PATTERN: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPED_CHARACTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _OCTAL_DIGITS: Final = frozenset("01234567")
-_SIGN_WORDS: Final = (("=", False), (";", False))
+_PUNCTUATION_WORDS: Final = (("=", False), (";", False))
 _CONTROL_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 KERBEROS_MODULE: Final = "Krb5LoginModule"
 # login module -> SASL mechanisms
@@ -115,7 +115,12 @@ def _parse_options(words: list[tuple[str, bool]]) -> dict[str, str]:
     result: dict[str, str] = {}
     for index in range(0, len(words), 3):
         option = words[index : index + 3]
-        if len(option) < 3 or option[1] != ("=", False) or option[0] in _SIGN_WORDS or option[2] in _SIGN_WORDS:
+        if (
+            len(option) < 3
+            or option[1] != ("=", False)
+            or option[0] in _PUNCTUATION_WORDS
+            or option[2] in _PUNCTUATION_WORDS
+        ):
             raise _bad(f'option {index // 3 + 1} of the login module is not name="value", or a second module follows')
         result[option[0][0]] = option[2][0]
     return result

@@ -168,7 +168,7 @@ def make_arrow_column(name: str, result: DecodedBatches, ready: Mapping[str, pa.
     return pa.Array.from_buffers(column.type, values.size, buffers, null_count=0)
 
 
-_NO_BLOBS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+_NO_BYTE_STRINGS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
 
 
 def rows_of_index(
@@ -188,7 +188,7 @@ def rows_of_index(
         timestamps: timestamps to write instead of the decoded ones, in milliseconds.
         headers: whether to keep the records' headers (formats 0 and 1 have none).
     """
-    names, values, starts = _NO_BLOBS, _NO_BLOBS, np.zeros(0, np.int64)
+    names, values, starts = _NO_BYTE_STRINGS, _NO_BYTE_STRINGS, np.zeros(0, np.int64)
     total = int(index.header_counts.sum()) if headers else 0
     if total:
         starts, names, values = _make_header_blobs(sections, index, total)

@@ -328,7 +328,7 @@ def to_byte_strings(name: str, array: pa.Array) -> ByteStrings:
         array = _cast_to_binary(name, array)
     count = len(array)
     if count == 0:
-        return _NO_BLOBS
+        return _NO_BYTE_STRINGS
     validity, ends, data = array.buffers()
     bounds = np.frombuffer(ends, _OFFSET_TYPES[array.type])[array.offset : array.offset + count + 1].astype(np.int64)
     lengths = np.diff(bounds)
@@ -338,8 +338,8 @@ def to_byte_strings(name: str, array: pa.Array) -> ByteStrings:
     return ByteStrings(bounds[:-1], lengths, content)
 
 
-_NO_BLOBS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
-_NO_HEADERS = np.zeros(0, np.int64), _NO_BLOBS, _NO_BLOBS
+_NO_BYTE_STRINGS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+_NO_HEADERS = np.zeros(0, np.int64), _NO_BYTE_STRINGS, _NO_BYTE_STRINGS
 
 
 def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 
-OP_WIDTH: Final = 8
-COLUMN_WIDTH: Final = 8
+OP_WIDTH: Final = 8  # integers per operation
+COLUMN_WIDTH: Final = 8  # integers per column
 UNKNOWN_TAGS_COLUMN: Final = "_unknown_tags"
 ERROR_COLUMN: Final = "_error"
 TAG_TYPE: Final = pa.list_(pa.struct([("tag", pa.int32()), ("data", pa.binary())]))

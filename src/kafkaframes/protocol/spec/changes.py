@@ -22,7 +22,7 @@ class EvolutionRule:
     source: str
 
 
-_UNCHANGED = "a released version never changes"
+_FROZEN_REASON = "a released version never changes"
 _RULE_TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("api-key", "breaking", "the API key of a frame identifies its API"),
     ("message-type", "breaking", "a message keeps its type"),
@@ -37,14 +37,14 @@ _RULE_TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("message-renamed", "note", "the name is not on the wire, but application code uses it"),
     ("flexibility", "breaking", "KIP-482: an inflexible version cannot retroactively become flexible, nor the reverse"),
     ("header-version", "breaking", "KIP-1313: a released version keeps its header version"),
-    ("field-added", "breaking", f"KIP-482: {_UNCHANGED}; only a tagged field can be added to an existing version"),
-    ("field-removed", "breaking", f"{_UNCHANGED}; to remove a field, close its versions: 0+ becomes 0-2"),
-    ("field-order", "breaking", f"{_UNCHANGED}; fields are identified by their order on the wire"),
-    ("field-type", "breaking", f"{_UNCHANGED}; a field keeps its type"),
+    ("field-added", "breaking", f"KIP-482: {_FROZEN_REASON}; only a tagged field can be added to an existing version"),
+    ("field-removed", "breaking", f"{_FROZEN_REASON}; to remove a field, close its versions: 0+ becomes 0-2"),
+    ("field-order", "breaking", f"{_FROZEN_REASON}; fields are identified by their order on the wire"),
+    ("field-type", "breaking", f"{_FROZEN_REASON}; a field keeps its type"),
     ("array-of-struct", "note", "in inflexible versions an array of structs of one field has the bytes of that field"),
     ("records-are-bytes", "note", "bytes and records have the same encoding, but different types in code"),
-    ("field-nullable", "breaking", f"{_UNCHANGED}; its nullability is part of it (a new version may allow null)"),
-    ("field-compact", "breaking", f"{_UNCHANGED}; a length keeps its encoding"),
+    ("field-nullable", "breaking", f"{_FROZEN_REASON}; its nullability is part of it (a new version may allow null)"),
+    ("field-compact", "breaking", f"{_FROZEN_REASON}; a length keeps its encoding"),
     ("became-tagged", "breaking", "KIP-482: a field moves to the tag section in a new version only"),
     ("became-mandatory", "breaking", "KIP-482: a tagged field stays tagged, because any peer may send the tag"),
     ("tagged-added", "compatible", "KIP-482: a tagged field can be added to an existing flexible version"),

@@ -32,7 +32,7 @@ from kafkaframes.wire.varint import TAG_HEADERS
 Table: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, ...]]]
 Section: TypeAlias = tuple[str, Sequence[str], Sequence[Table]]
 
-_EXAMPLES: Final[dict[str, Any]] = {
+_TYPE_EXAMPLES: Final[dict[str, Any]] = {
     "bool": True,
     "int8": -1,
     "int16": 300,
@@ -93,7 +93,7 @@ def _text() -> dict[str, Any]:
 
 
 def _type_row(name: str) -> tuple[str, ...]:
-    size, value = SIZES[name], _EXAMPLES[name]
+    size, value = SIZES[name], _TYPE_EXAMPLES[name]
     plain, flexible = (_hex_text(table[name][1], value) for table in (PRIMITIVE_CODECS, COMPACT_PRIMITIVE_CODECS))
     return name, "length + n" if size is None else str(size), str(value), plain, flexible
 

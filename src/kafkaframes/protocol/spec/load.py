@@ -32,10 +32,10 @@ class SpecDialect(NamedTuple):
     knows_header_versions: bool = True
 
 
-_OLD_TYPES = ("request", "response", "header", "metadata", "data")
-NEWEST_DIALECT = SpecDialect((*_OLD_TYPES, "coordinator-key", "coordinator-value"))
+_OLD_MESSAGE_TYPES = ("request", "response", "header", "metadata", "data")
+NEWEST_DIALECT = SpecDialect((*_OLD_MESSAGE_TYPES, "coordinator-key", "coordinator-value"))
 #: The generator of Kafka 3.9. Tests compare with its recorded results.
-KAFKA_3_9_DIALECT = SpecDialect(_OLD_TYPES, allows_removed=False, knows_header_versions=False)
+KAFKA_3_9_DIALECT = SpecDialect(_OLD_MESSAGE_TYPES, allows_removed=False, knows_header_versions=False)
 #: All specs that a release contains.
 PUBLISHED_DIALECT = SpecDialect(NEWEST_DIALECT.types, allows_trailing_text=True, needs_flexible_versions=False)
 

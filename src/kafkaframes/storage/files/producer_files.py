@@ -67,8 +67,8 @@ def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
 
-_ABORTED_STRUCT = struct.Struct(">hqqqq")
-ABORTED_TRANSACTION_BYTES = _ABORTED_STRUCT.size
+_ABORTED_TRANSACTION_STRUCT = struct.Struct(">hqqqq")
+ABORTED_TRANSACTION_BYTES = _ABORTED_TRANSACTION_STRUCT.size
 INDEX_VERSION = 0
 _ENTRY_CHECK_STRUCT = struct.Struct(">b17xq8x")  # the first byte of an entry's version, and its last offset
 
@@ -108,7 +108,7 @@ def read_txn_index(
         raise LogDirError(reason, position=whole_bytes, file=file)
     transactions: list[AbortedTransaction] = []
     for position in range(0, whole_bytes, ABORTED_TRANSACTION_BYTES):
-        version, *fields = _ABORTED_STRUCT.unpack_from(raw, position)
+        version, *fields = _ABORTED_TRANSACTION_STRUCT.unpack_from(raw, position)
         if version != INDEX_VERSION:
             raise LogDirError(f"unknown version {version} of an entry", position=position, file=file)
         transaction = AbortedTransaction(*fields)
@@ -142,7 +142,7 @@ def _check_transaction(transaction: AbortedTransaction, min_last_offset: int, po
 def write_txn_index(transactions: Iterable[AbortedTransaction]) -> bytes:
     """Write a transaction index."""
     return b"".join(
-        _ABORTED_STRUCT.pack(
+        _ABORTED_TRANSACTION_STRUCT.pack(
             INDEX_VERSION,
             transaction.producer_id,
             transaction.first_offset,
