@@ -120,7 +120,7 @@ def test_offsets_near_the_largest_are_found_too():
                 assert_finds_as_plainly(segment, wanted_offset)
 
 
-def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
+def test_records_are_the_same_as_bytes_and_as_a_range_of_the_file(tmp_path):
     log = new_log(tmp_path, segment_bytes=40_000)
     for number in range(30):
         lead(log, batch(20, value=b"%d" % number * 100))
@@ -132,20 +132,20 @@ def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
         assert lazy.records == b""
         assert lazy.file_range.read(1 << 20) == plain.records
         assert len(lazy.file_range) == len(plain.records)
-        assert lazy._replace(records=b"", stretch=None) == plain._replace(records=b"")
+        assert lazy._replace(records=b"", file_range=None) == plain._replace(records=b"")
         lazy.file_range.close()
-    stretch = log.read(0, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1).file_range
+    file_range = log.read(0, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1).file_range
     before = log.read(0, max_bytes=20_000, isolation=LOG_END).records
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(500)
     log.delete_old_segments(now_ms=NOW_MS)
     log.remove_deleted_files(now_ms=NOW_MS + 10**9)
-    assert stretch.read(100) == before[:100]
-    stretch.skip(100)
-    assert stretch.read(1 << 20) == before[100:]
+    assert file_range.read(100) == before[:100]
+    file_range.skip(100)
+    assert file_range.read(1 << 20) == before[100:]
 
 
-def test_few_bytes_are_no_stretch_nor_is_what_lies_in_memory(tmp_path):
+def test_few_bytes_are_no_file_range_nor_is_what_lies_in_memory(tmp_path):
     log = new_log(tmp_path)
     lead(log, batch(2))
     assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, min_range_bytes=1 << 16).file_range is None
