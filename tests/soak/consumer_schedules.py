@@ -574,7 +574,7 @@ class SimulatedMember:
     def close(self, *, is_polite: bool = True) -> None:
         """Close, or end without leaving the group."""
         if is_polite:
-            self.machine.begin_end()
+            self.machine.prepare_end()
             for _ in range(5):
                 callback = self.machine.next_callback()
                 if callback is None:

@@ -328,7 +328,7 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
     """The coordinator may have the member. The wait for the response to the join is limited."""
     machine = machine_of()
     assert [request.epoch for request in requests_of_kind(machine, ShareHeartbeat, 0.0)] == [0]
-    machine.begin_end()
+    machine.end_subscription()
     assert not machine.next_requests(1.0)
     machine.abandon_waiting(3.0)
     assert [request.epoch for request in requests_of_kind(machine, ShareHeartbeat, 3.0)] == [-1]
@@ -337,7 +337,7 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
 def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
     """Otherwise the group waits for the session timeout."""
     machine = reader_of()
-    machine.begin_end()
+    machine.end_subscription()
     for _ in range(3):
         (leave,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
         assert leave.epoch == -1
@@ -352,7 +352,7 @@ def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.begin_end()
+    machine.end_subscription()
     machine.abandon_waiting(4.0)
     (final,) = requests_of_kind(machine, ShareAcknowledge, 4.0)
     assert final.epoch == -1
@@ -379,7 +379,7 @@ def check_that_a_session_without_partitions_is_closed() -> None:
     assert (final.node.node_id, final.epoch) == (1, -1)
     machine.process_failure(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
     machine.end_poll(2.0)
-    machine.begin_end()
+    machine.end_subscription()
     assert 1 in {request.node.node_id for request in requests_of_kind(machine, ShareAcknowledge, 3.0)}
 
 
@@ -389,7 +389,7 @@ def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
     machine.begin_poll(1.0)
     (request,) = requests_of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.begin_end()
+    machine.end_subscription()
     machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     assert not machine.has_records
     (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
@@ -485,7 +485,7 @@ def check_that_the_end_sends_pending_acknowledgements() -> None:
     machine = reader_of()
     deliver(machine, {ONE: row_of([0, 1])}, 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
-    machine.begin_end()
+    machine.end_subscription()
     (final,) = requests_of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.epoch, final.acknowledgements) == (-1, {ONE: {0: ACCEPT}})
     machine.process_response(final, ShareAcknowledgeResponse({ONE: None}), 2.0)
@@ -564,7 +564,7 @@ def check_that_a_poll_needs_a_subscription_and_acknowledgements() -> None:
     machine = reader_of(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
     assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
-    machine.begin_end()
+    machine.end_subscription()
     assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
 
 

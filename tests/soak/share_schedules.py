@@ -669,7 +669,7 @@ class SimulatedMember:
         simulation, machine = self.simulation, self.machine
         self.is_busy = True
         disturbances, deadline = self.world.disturbances, self.now + FETCH_WAIT_S + 2.0
-        machine.begin_end()
+        machine.end_subscription()
         self.delivered_records.clear()
         faults = simulation.counters["faults"]
         for _ in range(600):

@@ -171,6 +171,7 @@ def _decode_columns_to_json(raw: Bytes, starts: Ints, kind: MessageKind) -> tupl
 
 
 def _decode_one_to_json(data: bytes, kind: MessageKind, *, hides_secrets: bool) -> MessageJson:
+    """Return the JSON of one message, with the error if it cannot be decoded."""
     try:
         frame, note = _decode_frame(data, kind)
         header = _json(frame.header.to_json(frame.header_version))
@@ -320,6 +321,7 @@ def _has_field(plan: StructPlan, predicate: Callable[[FieldPlan], bool]) -> bool
 def _collect_error_codes(
     array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths
 ) -> Iterator[ErrorCodeColumns]:
+    """Yield the nonzero error codes of a struct and of its nested structs, with their field paths."""
     for field in (*plan.fields, *plan.tagged_fields):
         if _is_error_code(field):
             values = array.field(field.json_name)

@@ -22,7 +22,7 @@ _SKIPPABLE_MAGIC: Final = (
 )
 _READ_BYTES: Final = 256 << 10  # bytes per read from the file
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # bytes per call of the decompressor
-_FIRST_OUTPUT_BYTES: Final = 512
+_FIRST_INPUT_BYTES: Final = 512  # input of the first call for a member
 _ZSTD_INPUT_BYTES: Final = 64 << 10  # input of a call; small, because a call that fails loses its output
 _MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # window size of ``zstd --long``
 
@@ -129,7 +129,7 @@ class MemberFile(_CompressedFile):
         self._member: MemberDecompressor | None = None  # None between members
         self._input = memoryview(b"")
         # Input size of a call; small at first, because bytes after the compressed member are copied.
-        self._step = _FIRST_OUTPUT_BYTES
+        self._step = _FIRST_INPUT_BYTES
         self._output = memoryview(b"")
 
     def readinto(self, buffer: WriteableBuffer) -> int:
@@ -156,7 +156,7 @@ class MemberFile(_CompressedFile):
         if not self._input:
             return self._read_more()
         if self._member is None:
-            self._member, self._step = self._create_member(), _FIRST_OUTPUT_BYTES
+            self._member, self._step = self._create_member(), _FIRST_INPUT_BYTES
         self._input = self._input[self._decompress(self._input[: self._step]) :]
         self._step = min(2 * self._step, _READ_BYTES)
         return True

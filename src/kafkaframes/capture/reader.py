@@ -175,7 +175,7 @@ class CaptureBatches:
             names_of=options.names_of,
         )
         for traffic in self._iterate_windows():
-            rows = maker.rows(traffic)  # called even without calls, because waiting frames may identify the client
+            rows = maker.rows(traffic)  # also for a window without calls, whose frames may identify clients
             if rows.num_rows:
                 yield rows
 

@@ -146,6 +146,7 @@ class RecordTableBuilder:
                     yield from self._read_record_sets(calls, kind, sets, file)
 
     def _collect_record_sets(self, bodies: DecodedMessages, rows: Ints, names: Sequence[str]) -> _RecordSets:
+        """Return the nonempty record sets in decoded bodies, with their topics and partitions."""
         topics_name, topic_name, partitions_name, index_name = names
         topics = bodies.body.field(topics_name)
         of_topic = rows[parents_of(topics)]

@@ -214,6 +214,7 @@ class _RedactionRun:
             self.out.write(packet)
 
     def _start_conversation(self, traffic: WindowResult, connection: int) -> ConversationWriter:
+        """Return the writer of a connection. For a new connection, write its handshake if the capture has one."""
         conversation = self._open.get(connection)
         if conversation is not None:
             return conversation

@@ -244,7 +244,7 @@ def parse_row(line: str, *, secrets: bool = False, apis: ApiRegistry = CATALOG) 
         return None
     prefix, text = line[:index], line[index + len(COMPLETED_REQUEST_TEXT) :]
     if prefix.lstrip().startswith("{"):  # a JSON layout, which contains the message as a string
-        prefix, text = _parse_line_prefix(line) or (prefix, text)
+        prefix, text = _parse_json_line(line) or (prefix, text)
     level = _LEVEL_PATTERN.search(prefix)
     try:
         result = _parse_json_call(text) if text.lstrip().startswith('{"') else _parse_text_call(text, apis)
@@ -281,7 +281,8 @@ def _check_types(result: Row) -> None:
         raise ValueError("a number of the header is out of range")
 
 
-def _parse_line_prefix(line: str) -> tuple[str, str] | None:
+def _parse_json_line(line: str) -> tuple[str, str] | None:
+    """Return a JSON line as its other facts and the text of the completed request; None if the line has no request."""
     try:
         entry = json.loads(line)
     except ValueError:

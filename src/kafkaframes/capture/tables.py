@@ -283,6 +283,7 @@ def _select_endpoint_field(
 
 
 def _flag_names(flags: Ints) -> pa.Array:
+    """Return TCP flags as text, such as ``SYN,ACK``."""
     texts = [",".join(name for bit, name in _FLAG_NAMES if number & bit) for number in range(256)]
     return _take_values(texts, flags, pa.string())
 

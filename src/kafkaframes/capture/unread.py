@@ -249,6 +249,7 @@ def _carrier_text(ethertype: int) -> str:
 
 
 def _protocol_reason(protocol: int) -> tuple[str, str]:
+    """Return the kind and the reason of a coverage entry for an IP protocol other than TCP, or a UDP tunnel."""
     port, protocol = protocol >> headers.UDP_PORT_SHIFT, protocol & 0xFF
     if port:
         kind = ENCRYPTED if port in _ENCRYPTED_UDP_PORTS else UNSUPPORTED
@@ -264,6 +265,7 @@ def _protocol_reason(protocol: int) -> tuple[str, str]:
 
 
 def _ethertype_reason(link: int, ethertype: int) -> tuple[str, str]:
+    """Return the kind and the reason of a coverage entry for packets that are neither IPv4 nor IPv6."""
     if ethertype < 0:
         return UNSUPPORTED, f"neither IPv4 nor IPv6 (link type {link})"
     if ethertype >= headers.PPP_ETHERTYPE_BASE:

@@ -127,7 +127,7 @@ class ClassicMember:
 
     @property
     def is_member(self) -> bool:
-        """Whether the member may commit."""
+        """Whether the member is in the group, so that it may commit."""
         return self._generation >= 0
 
     @property

@@ -345,7 +345,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _end_assignment(self, *, commit: bool) -> None:
         """Give up all partitions, and notify the caller and the group."""
         is_member = self._machine.member is not None
-        self._machine.begin_end()
+        self._machine.prepare_end()
         try:
             if not is_member and commit:
                 await self._commit_before_revocation(self.assignment())

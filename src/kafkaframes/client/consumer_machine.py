@@ -137,7 +137,7 @@ class ConsumerMachine:
         self._metadata_at = now if pattern is not None else None
         self._polled_at = now
 
-    def begin_end(self) -> None:
+    def prepare_end(self) -> None:
         """Prepare to end the membership: ``next_callback`` revokes all partitions. ``end_membership`` must follow."""
         self._is_ending = True
         self._drop_pending_partitions(())

@@ -71,7 +71,7 @@ class ConsumerMember:
 
     @property
     def is_member(self) -> bool:
-        """Whether the member may commit."""
+        """Whether the member is in the group, so that it may commit."""
         return self._epoch > 0
 
     @property

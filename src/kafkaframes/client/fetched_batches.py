@@ -153,7 +153,7 @@ class FetchedBatches:
 
     @property
     def transactions(self) -> TransactionState:
-        """The transactions in ``data`` that read_committed excludes."""
+        """The transactions whose records in ``data`` a read_committed reader skips."""
         # Imported here: the import takes 15 ms, and few tasks need it.
         from kafkaframes.storage.log.transactions import transactions_of_fetch
 

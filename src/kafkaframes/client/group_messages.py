@@ -182,6 +182,7 @@ def _partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
 
 
 def _read_member(row: Any) -> MemberSubscription:
+    """Return a member's subscription from a row of a JoinGroup response."""
     body, _ = decode_versioned("ConsumerProtocolSubscription", row.metadata)
     owned_partitions = tuple(_partitions(body.owned_partitions))
     return MemberSubscription(frozenset(body.topics), owned_partitions, body.generation_id, row.group_instance_id)

@@ -64,6 +64,7 @@ class _HeaderInterceptor:
         self.__qualname__ = object_name(function)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Return the record with the headers that the function returns."""
         headers = to_header_pairs(self._function(record))
         return record._replace(headers=(*record.headers, *headers)) if headers else record
 

@@ -303,7 +303,7 @@ class NodeMetrics:
         self._node["latency"].record(latency_s * 1000, now)
 
     def count_opened_connection(self) -> None:
-        """Count a connection that is open."""
+        """Count a connection that was opened."""
         self._client["connection-creation"].record(1)
 
     def count_closed_connection(self) -> None:

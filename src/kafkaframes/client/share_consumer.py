@@ -176,7 +176,7 @@ class AsyncShareConsumer(TelemetryMethods):
         """Send pending acknowledgements, release the other records and leave the group."""
         machine, task = self._machine, self._task
         deadline: float | None = time.monotonic() + self.settings.fetch_max_wait_ms / 1000 + _CLOSE_GRACE_S
-        machine.begin_end()
+        machine.end_subscription()
         try:
             while True:  # fetches in flight carry acknowledgements; nodes respond within fetch_max_wait_ms
                 task.send_due_requests()

@@ -184,7 +184,7 @@ class _ShareNode:
         self.must_send = self.must_send or bool(self.session.pending)
 
     @property
-    def has_unanswered(self) -> bool:
+    def has_unanswered_acknowledgements(self) -> bool:
         """Whether acknowledgements are in flight or must be sent. Gaps alone are sent with the next ShareFetch."""
         is_in_flight = self.request is not None and self.renewal is None and bool(self.request.acknowledgements)
         return is_in_flight or (self.must_send and bool(self.session.pending))
@@ -332,7 +332,7 @@ class ShareMachine:
         self._unsent_errors.clear()
         self._send_pending()
         for node_id, state in self._nodes.items():
-            if state.has_unanswered:
+            if state.has_unanswered_acknowledgements:
                 state.commits.append(completion)
                 completion.node_ids.add(node_id)
         return completion
@@ -370,7 +370,7 @@ class ShareMachine:
 
     # ------------------------------------------------------------------------------------------------------- the end
 
-    def begin_end(self) -> None:
+    def end_subscription(self) -> None:
         """End the subscription: ``next_requests`` returns the last requests, until ``has_ended``."""
         self._is_ending = True
         self.member.is_waiting = False
@@ -758,7 +758,7 @@ class ShareMachine:
 
     def _finish_commits(self, state: _ShareNode) -> None:
         """Complete the commits that wait for a node, if no acknowledgement is left."""
-        if not state.has_unanswered:
+        if not state.has_unanswered_acknowledgements:
             for completion in state.commits:
                 completion.node_ids.discard(state.node.node_id)
             state.commits.clear()

@@ -36,6 +36,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
+        """Return a member for an unknown number."""
         if not isinstance(value, int):
             return None
         code = int.__new__(cls, value)

@@ -360,7 +360,7 @@ class RecordRefusal(NamedTuple):
 
 
 class AppendRefusedError(KafkaframesError):
-    """The records are rejected, as on Kafka's append path.
+    """A check of Kafka's append path rejects the records, and none of them is appended.
 
     Attributes:
         exception: name of the exception that Kafka throws, as in broker logs.

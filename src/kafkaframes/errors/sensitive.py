@@ -113,6 +113,8 @@ def redact_text(text: str) -> str:
 
 
 def _create_match_redactor(equals: str | None) -> Callable[[re.Match[str]], str]:
+    """Return a function that replaces the secret value of a match. ``equals`` replaces the matched separator."""
+
     def redact_match(match: re.Match[str]) -> str:
         if not is_secret(match["name"]) or _API_KEY_PATTERN.fullmatch(match[0]) is not None:
             return match[0]

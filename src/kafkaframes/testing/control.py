@@ -125,7 +125,12 @@ class Control:
                 ("node",),
             ),
             Route("GET", "/transactions", self._list_transactions, "transactional ids with their partitions", ()),
-            Route("POST", "/faults", self._create_fault, f"create a fault; actions (do): {', '.join(_FAULT_ACTIONS)}"),
+            Route(
+                "POST",
+                "/faults",
+                self._create_fault,
+                f"create a fault; body: do, which is one of {', '.join(_FAULT_ACTIONS)}",
+            ),
             Route(
                 "GET",
                 "/faults",
@@ -139,7 +144,7 @@ class Control:
                 "POST",
                 "/disk-faults",
                 self._create_disk_fault,
-                f"create a disk fault; actions (do): {', '.join(_DISK_FAULT_ACTIONS)}",
+                f"create a disk fault; body: do, which is one of {', '.join(_DISK_FAULT_ACTIONS)}",
             ),
             Route("DELETE", "/disk-faults/{}", self._remove_disk_fault, "remove a disk fault"),
             Route(

@@ -95,7 +95,7 @@ def schema_registry() -> Iterator[SchemaRegistry]:
 def _run_broker(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Broker]:
     bootstrap = request.config.getoption("--kafka-bootstrap")
     if bootstrap:
-        yield cast("Broker", ExternalBroker(bootstrap))  # has the type of the broker for which tests are written
+        yield cast("Broker", ExternalBroker(bootstrap))  # typed as the embedded broker, for which tests are written
         return
     from kafkaframes.broker import Broker
 

@@ -261,7 +261,7 @@ def _describe_group(
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_metadata=member.get_metadata(group.protocol_name) if is_stable else b"",
                 member_assignment=member.assignment,
             )
             for member in group.members.values()

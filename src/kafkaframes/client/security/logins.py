@@ -87,7 +87,7 @@ def _resolve_kerberos(settings: Any, login: jaas.JaasLogin | None) -> dict[str, 
 
 
 def create_exchange(settings: Any, host: str, token: str) -> Exchange:
-    """Return an exchange of the mechanism in resolved settings.
+    """Return a SASL exchange with the mechanism and the credentials of resolved settings.
 
     Args:
         host: broker's host name, used by GSSAPI only.

@@ -98,7 +98,7 @@ class ClassicMember:
     syncing: Callable[[SyncResult], None] | None = None
     deadline: Timer | None = None
 
-    def metadata(self, protocol: str | None) -> bytes:
+    def get_metadata(self, protocol: str | None) -> bytes:
         """Return the member's metadata for a protocol; empty if it does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
@@ -245,7 +245,7 @@ class ClassicGroup(Group):
     def members_for_leader(self) -> tuple[JoinedMember, ...]:
         """Return the members as the JoinGroup response lists them for the leader."""
         return tuple(
-            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
+            JoinedMember(member.member_id, member.instance_id, member.get_metadata(self.protocol_name))
             for member in self.members.values()
         )
 
@@ -325,7 +325,7 @@ class ClassicGroup(Group):
         if self.protocol_name is None:
             return None
         try:
-            metadata = (member.metadata(self.protocol_name) for member in self.members.values())
+            metadata = (member.get_metadata(self.protocol_name) for member in self.members.values())
             return frozenset(topic for data in metadata for topic in read_subscribed_topics(data))
         except DecodeError:
             return None

@@ -58,7 +58,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
     """
     consumer_group = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
     for member in group.members.values():
-        subscription = read_subscription(member.metadata(group.protocol_name or member.protocols[0][0]))
+        subscription = read_subscription(member.get_metadata(group.protocol_name or member.protocols[0][0]))
         if has_user_data(member.assignment):
             reason = (
                 f"Cannot upgrade classic group {group.group_id} to consumer group because an unsupported custom"
@@ -157,7 +157,7 @@ class ClassicMemberProtocol:
         if self.groups.settings.consumer_migration_policy == MIGRATION_DISABLED:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         names = frozenset(name for name, _ in request.protocols)
-        if not group.supports(request.protocol_type, names):
+        if not group.supports_protocols(request.protocol_type, names):
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = request.member_id or self.new_id()
         if not request.member_id and request.instance_id is None and request.needs_member_id:

@@ -151,7 +151,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         is_matched = any(topic in names for names in self.regexes.values())
         return is_matched and any(topic in self.topics_of_pattern(member) for member in self.members.values())
 
-    def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
+    def supports_protocols(self, protocol_type: str, names: frozenset[str]) -> bool:
         """Whether a member with these classic protocols can join: all classic members must have a common protocol."""
         others = [member.classic.names for member in self.members.values() if member.classic is not None]
         return protocol_type == "consumer" and bool(names.intersection(*others))

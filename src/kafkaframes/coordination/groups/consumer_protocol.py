@@ -414,7 +414,7 @@ class ConsumerGroupProtocol(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return member.remove_unsubscribed(subscribed_partitions, owned_partitions)
 
     def _find_subscribed_topic_ids(self, group: ConsumerGroup, plan: _ConsumerChanges) -> frozenset[UUID]:
-        """Return the ids of the member's subscribed topics that exist, since its target may be older."""
+        """Return the ids of the subscribed topics that exist. The member's target may still have other topics."""
         member = plan.member
         is_planned = member.member_id in plan.visible
         topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)

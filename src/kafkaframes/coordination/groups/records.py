@@ -110,7 +110,7 @@ def build_group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) ->
                 client_host=member.client_host,
                 rebalance_timeout=member.rebalance_timeout_ms,
                 session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol_name),
+                subscription=member.get_metadata(group.protocol_name),
                 assignment=assignments.get(member.member_id, b""),
             )
             for member in group.members.values()
@@ -223,7 +223,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         elif record.type == target_epoch:
             group.assignment_epoch = 0 if value is None else value.assignment_epoch
-            # The value is a wall clock time until the load is complete.
+            # The stored time is a wall clock time. ``load`` converts it to monotonic time.
             group.assignment_time_ms = (value and value.assignment_timestamp) or None
         elif record.type == target:
             group.targets.pop(key.member_id, None)

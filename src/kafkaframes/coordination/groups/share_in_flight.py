@@ -95,7 +95,7 @@ class InFlightRun:
         """Whether all records are in a range of offsets, both ends included."""
         return first <= self.first and self.last <= last
 
-    def deliveries_within(self, first: int, last: int) -> Iterator[tuple[int, DeliveryState]]:
+    def iterate_deliveries(self, first: int, last: int) -> Iterator[tuple[int, DeliveryState]]:
         """Yield (offset, delivery) for the records in a range. ``separate_records`` has been called before."""
         for offset in range(max(self.first, first), min(self.last, last) + 1):
             yield offset, self.deliveries_by_offset[offset]

@@ -144,7 +144,7 @@ class SharePartition:
         """Return the index of the last run that begins at or before an offset, or -1."""
         return bisect_right(self._flights, offset, key=lambda flight: flight.first) - 1
 
-    def _runs_between(self, first: int, last: int) -> list[InFlightRun]:
+    def _find_runs_between(self, first: int, last: int) -> list[InFlightRun]:
         """Return the runs that have records in a range."""
         index = max(self._find_run(first), 0)
         return [flight for flight in self._flights[index:] if flight.last >= first and flight.first <= last]
@@ -157,7 +157,7 @@ class SharePartition:
         if max_records <= 0:
             return []
         self._archive_lost_records(fetch.offset, batches[0].first)
-        flights = self._runs_between(batches[0].first, last)
+        flights = self._find_runs_between(batches[0].first, last)
         if not flights:
             return self._acquire_new_records(fetch, batches, max(batches[0].first, self.start), last, max_records)
         acquired_runs: list[AcquiredRun] = []
@@ -239,7 +239,7 @@ class SharePartition:
     ) -> Iterator[tuple[int, int]]:
         """Acquire available records of a split run. Yield their offsets and delivery counts."""
         limits, lock, acquired_count, quota = self.limits, self._create_lock(flight), 0, 0
-        for offset, delivery in flight.deliveries_within(first, last):
+        for offset, delivery in flight.iterate_deliveries(first, last):
             if delivery.state is not RecordState.AVAILABLE:
                 continue
             is_last_time = (
@@ -278,7 +278,7 @@ class SharePartition:
             self._archive_records(fetch_offset, first - 1, RecordState.AVAILABLE)
 
     def _archive_records(self, first: int, last: int, state: RecordState) -> None:
-        for flight in self._runs_between(first, last):
+        for flight in self._find_runs_between(first, last):
             if not flight.is_within(first, last):
                 flight.separate_records()
             for begin, end, delivery in flight.iterate_runs():
@@ -310,7 +310,7 @@ class SharePartition:
 
     def _match_acknowledgements(self, member_id: str, batch: AcknowledgedRun) -> Iterator[tuple[DeliveryState, int]]:
         """Yield the acknowledged deliveries, each with its acknowledgement type."""
-        flights = self._runs_between(batch.first, batch.last)
+        flights = self._find_runs_between(batch.first, batch.last)
         if self._find_run(batch.first) < 0 and batch.first >= self.start:
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The records were not acquired.")
         if not flights or flights[-1].last < batch.last:
@@ -330,7 +330,7 @@ class SharePartition:
                 yield flight.shared_delivery, batch.types[0]
                 return
             flight.separate_records()
-        for offset, delivery in flight.deliveries_within(max(batch.first, self.start), batch.last):
+        for offset, delivery in flight.iterate_deliveries(max(batch.first, self.start), batch.last):
             _check_acquired(delivery, member_id)
             yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
 

@@ -112,8 +112,8 @@ class TransactionCoordinator:
     _deadlines_ms: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
-        self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
+        self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out_transactions)
+        self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired_ids)
 
     def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, current_producer: ProducerIdentity | None = None
@@ -346,9 +346,9 @@ class TransactionCoordinator:
             and (transactional_ids is None or transaction.transactional_id in transactional_ids)
         ]
 
-    def _abort_timed_out(self) -> None:
+    def _abort_timed_out_transactions(self) -> None:
         """Abort open transactions after their timeouts, and fence their producers."""
-        self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
+        self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out_transactions)
         now_ms = self.clock.monotonic_ms
         for name in [name for name, deadline_ms in self._deadlines_ms.items() if deadline_ms < now_ms]:
             with suppress(KafkaframesError):  # the log is not available: the next round retries
@@ -369,9 +369,9 @@ class TransactionCoordinator:
                 age_ms = min(max(self.clock.now_ms - transaction.start_ms, 0), transaction.timeout_ms)
                 self._deadlines_ms[name] = self.clock.monotonic_ms + transaction.timeout_ms - age_ms
 
-    def _remove_expired(self) -> None:
+    def _remove_expired_ids(self) -> None:
         """Remove transactional ids that have not been used for ``transactional.id.expiration.ms``."""
-        self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
+        self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired_ids)
         oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
         for transaction in list(self.transactions.values()):
             if (
