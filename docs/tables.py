@@ -62,6 +62,7 @@ from tests.everyday import outcomes
 from tests.everyday.behaviours import MODULES, PEERS, Behaviour, tests_of
 from tests.interop.peers import behaviours as peer_behaviours
 from tests.interop.peers import results as peer_results
+from tools.long_runs import describe_status
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -238,6 +239,23 @@ def java_admin_table() -> str:
             raise SystemExit(f"docs/java_admin.json: Admin has no {', '.join(lacking)}")
         body.append((f"`{name}`", ", ".join(f"`{method}`" for method in methods) or entry["reason"]))
     return rows(("Java", "here"), body)
+
+
+def long_runs_table() -> str:
+    """One row for each stored result of tools/long_runs.py, newest first."""
+    runs = json.loads((ROOT / "docs" / "long_runs.json").read_text())
+    body = [
+        (
+            f"`{command}`",
+            describe_status(run),
+            run["result"],
+            f"{run['minutes']:g}",
+            f"{run['date']}, `{run['commit']}`",
+            run["machine"],
+        )
+        for command, run in sorted(runs.items(), key=lambda item: item[1]["date"], reverse=True)
+    ]
+    return rows(("command", "status", "result", "minutes", "date, commit", "machine"), body)
 
 
 def client_metrics_table() -> str:
@@ -501,6 +519,7 @@ def peer_counts_table() -> str:
 
 
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "long-runs": (ROOT / "docs" / "long-tests.md", long_runs_table),
     "formats": (ROOT / "README.md", formats_table),
     "options": (KAFKA_LOG, options_table),
     "write-options": (WRITING, write_options_table),

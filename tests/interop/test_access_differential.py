@@ -27,6 +27,7 @@ SHARED = {
     "group.streams.initial.rebalance.delay.ms": "0",
 }
 AS = {"4.3.1": None, "3.9.1": "3.9"}
+UNKNOWN_OPERATIONS = {"4.3.1": (), "3.9.1": ("TWO_PHASE_COMMIT",)}
 OF = {"4.3.1": {}, "3.9.1": {"group.coordinator.rebalance.protocols": "classic,consumer"}}
 MAX_TIMEOUTS = {f"group.{kind}.max.session.timeout.ms": "1800000" for kind in ("consumer", "share", "streams")}
 
@@ -44,7 +45,7 @@ def clusters(kafka, tmp_path):
     ):
         both = AccessCluster.of(broker.port, ports[0]), AccessCluster.of(node.port, ports[1])
         for one in both:
-            one.make()
+            one.make(UNKNOWN_OPERATIONS[kafka.version])
             one.wait_for_rules()
         yield both
         for one in both:

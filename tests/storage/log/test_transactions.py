@@ -7,6 +7,7 @@ from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.settings import ConvertSettings
+from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.scan import BatchHeaders, ScanEnd
@@ -152,6 +153,40 @@ def test_a_confirmed_entry_says_where_a_cleaned_transaction_began(tmp_path):
     assert (state.aborted_transactions, state.findings) == (entries, ())
     write_index(path, entries[0], AbortedTransaction(1, 4, 10, 11))  # it would reach into the one before
     assert state_of(path).aborted_transactions == (entries[0], AbortedTransaction(1, 8, 10, 11))
+
+
+@pytest.fixture
+def partition_with_deleted_records(tmp_path):
+    """Two transactions, open before and after the log start offset 4; the second one is aborted at 6."""
+    path = tmp_path / "log" / "t-0"
+    path.mkdir(parents=True)
+    batches = [data(0, 2), data(2, 1), data(4, 1), end(6, 1, commit=False)]
+    (path / f"{0:020}.log").write_bytes(b"".join(map(bytes, batches)))
+    (path.parent / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    return path
+
+
+INDEX_FROM_LOG_START = (AbortedTransaction(1, 4, 6, 7),)
+
+
+def test_batches_before_the_log_start_offset_do_not_start_an_aborted_transaction(partition_with_deleted_records):
+    """Kafka 3.9 and 4.3 build the index from the log start offset on (DeleteRecords, then an unclean start)."""
+    state = state_of(partition_with_deleted_records.parent)
+    assert (state.aborted_transactions, checks_of(state)) == (
+        INDEX_FROM_LOG_START, [(Severity.WARNING, "txnindex-missing")]
+    )  # fmt: skip
+    assert state.open == {2: 0}
+
+
+@pytest.mark.parametrize(
+    "entries", [INDEX_FROM_LOG_START, (AbortedTransaction(1, 2, 6, 0),)], ids=["unclean start", "written live"]
+)
+def test_an_index_from_before_or_after_deleted_records_is_not_reported(partition_with_deleted_records, entries):
+    write_index(partition_with_deleted_records, *entries)
+    state = state_of(partition_with_deleted_records.parent)
+    assert (state.aborted_transactions, state.findings) == (entries, ())
+    findings = verify(discover(str(partition_with_deleted_records.parent))).findings
+    assert [finding.check for finding in findings if finding.check.startswith("txnindex")] == []
 
 
 def test_records_that_an_open_transaction_hides_are_counted(partition):

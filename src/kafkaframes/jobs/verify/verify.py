@@ -312,7 +312,7 @@ def _check_transactions(
     filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
 ) -> Iterator[Finding]:
     """Compare transaction indexes with the markers in their segments, and find open transactions."""
-    transaction_state = OpenTransactions()
+    transaction_state = OpenTransactions(partition.log_start_offset)
     aborted_transactions: list[AbortedTransaction] = []
     for segment, item in zip(partition.segments, facts, strict=True):
         result = {
@@ -372,11 +372,11 @@ def _find_open_transactions(
 def _replay_aborted(facts: SegmentFacts, transaction_state: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers in offset order, and yield its aborted transactions."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
-    for producer, epoch, _, base, _, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
+    for producer, epoch, _, base, last, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
         if not attributes & TRANSACTIONAL:
             continue
         if not attributes & CONTROL:
-            transaction_state.first_offsets.setdefault(producer, base)
+            transaction_state.process_data(producer, base, last)
         elif base in kinds:
             ended_transaction = transaction_state.process_marker(
                 TransactionMarker(base, kinds[base][0], epoch, kinds[base][1], -1)

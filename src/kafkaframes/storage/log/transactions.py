@@ -117,23 +117,43 @@ class TransactionState:
 
 
 class OpenTransactions:
-    """The open transactions of a partition, updated batch by batch: data starts a transaction, a marker ends it."""
+    """The open transactions of a partition, updated batch by batch: data starts a transaction, a marker ends it.
 
-    def __init__(self) -> None:
+    Attributes:
+        first_offsets: first offset of each open transaction, by producer id.
+    """
+
+    def __init__(self, log_start_offset: int = 0) -> None:
+        """Create the state without open transactions.
+
+        Args:
+            log_start_offset: offset at which a broker starts to read the log when it builds transaction indexes.
+                Batches that end before it start no aborted transaction, but keep a transaction open.
+        """
         self.first_offsets: dict[int, int] = {}
+        self._log_start_offset = log_start_offset
+        # The same without the batches before the log start offset.
+        self._first_offsets_in_log = {} if log_start_offset > 0 else self.first_offsets
+
+    def process_data(self, producer_id: int, base_offset: int, last_offset: int) -> None:
+        """Process a batch of transactional data, which may start a transaction."""
+        self.first_offsets.setdefault(producer_id, base_offset)
+        if last_offset >= self._log_start_offset:
+            self._first_offsets_in_log.setdefault(producer_id, base_offset)
 
     def process_batch(self, header: BatchHeader, markers: Iterable[TransactionMarker]) -> list[AbortedTransaction]:
         """Process a batch. Its data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
-            self.first_offsets.setdefault(header.producer_id, header.base_offset)
+            self.process_data(header.producer_id, header.base_offset, header.last_offset)
         return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]
 
     def process_marker(self, marker: TransactionMarker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data does not end a transaction."""
-        first = self.first_offsets.pop(marker.producer_id, None)
+        first = self._first_offsets_in_log.pop(marker.producer_id, None)
+        self.first_offsets.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
             return None
-        stable = min(self.first_offsets.values(), default=marker.offset + 1)
+        stable = min(self._first_offsets_in_log.values(), default=marker.offset + 1)
         return AbortedTransaction(marker.producer_id, first, marker.offset, stable)
 
 
@@ -146,7 +166,7 @@ def read_transactions(filesystem: FileSystem, partition: Partition, *, use_index
     Raises:
         LogDirError: a segment cannot be read.
     """
-    open_transactions = OpenTransactions()
+    open_transactions = OpenTransactions(partition.log_start_offset)
     aborted_transactions: list[AbortedTransaction] = []
     findings: list[Finding] = []
     end, has_producers = partition.log_start_offset, False
@@ -367,8 +387,8 @@ def _read_tiered_transactions(
     count = next(
         (
             number
-            for number, tiered_segment in enumerate(partition.segments)
-            if tiered_segment.end_offset is None or tiered_segment.index is None
+            for number, segment in enumerate(partition.segments)
+            if segment.end_offset is None or segment.index is None
         ),
         len(partition.segments),
     )
@@ -380,19 +400,15 @@ def _read_tiered_transactions(
     indexes = [_read_index(filesystem, segment, problems) for segment in partition.segments[:count]]
     producers = () if snapshot is None else _read_producers(filesystem, snapshot, problems)
     findings += [
-        Finding(Severity.WARNING, "txnindex-corrupt", tiered_segment.reason, tiered_segment.file or "")
-        for tiered_segment in problems
+        Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, problem.file or "") for problem in problems
     ]
     if problems or snapshot is None:
         return 0
-    aborted_transactions += {
-        tiered_segment: None for index in indexes for tiered_segment in index or ()
-    }  # overlapping segments share entries
-    open_transactions.first_offsets |= {
-        tiered_segment.producer_id: tiered_segment.current_txn_first_offset
-        for tiered_segment in producers
-        if tiered_segment.current_txn_first_offset >= 0
-    }
+    # A dict, because overlapping segments share entries.
+    aborted_transactions += {transaction: None for index in indexes for transaction in index or ()}
+    for producer in producers:
+        if producer.current_txn_first_offset >= 0:
+            open_transactions.process_data(producer.producer_id, producer.current_txn_first_offset, end_offset - 1)
     if producers or any(indexes):
         message = (
             f"aborted transactions of {count_text(count, 'tiered segment')} of {partition.topic_partition} are "
