@@ -134,6 +134,7 @@ class CallColumns:
         return list(map(str, result))
 
     def _record_missing_bytes(self) -> None:
+        """Add an error to each call with bytes that are missing from the capture."""
         for direction in (REQUEST, RESPONSE):
             is_damaged = (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
             missing_bytes, size = (
@@ -425,6 +426,7 @@ def _has_records(direction: str) -> Callable[[int], bool]:
 
 
 def _is_flexible(apis: ApiRegistry, kind: int) -> bool | None:
+    """Return whether the version of a kind is flexible; None if the API is unknown."""
     api = apis.apis_by_key.get(kind >> 16) if kind >= 0 else None
     return None if api is None else api.is_flexible(kind & 0xFFFF)
 
@@ -439,6 +441,8 @@ def _to_text(array: pa.Array) -> pa.Array:
 
 
 def _create_text_column_function(name: str) -> Callable[[CallColumns], pa.Array]:
+    """Return a function that builds a column of bodies: as structs if one API is selected, else as JSON."""
+
     def build_column(calls: CallColumns) -> pa.Array:
         types = calls.maker.types
         if types is not None and name in (REQUEST, RESPONSE):

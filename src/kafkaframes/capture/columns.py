@@ -57,6 +57,7 @@ _ARROW_TYPES[_RECORDS_DDL] = RECORDS_TYPE
 
 
 def _create_columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[CaptureColumn, ...]:
+    """Return columns from rows of name, Spark type, description, and optionally whether they are default columns."""
     return tuple(
         CaptureColumn(row[0], row[1], _ARROW_TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows
     )

@@ -189,6 +189,7 @@ def take_block(container: CaptureFormat, block: memoryview, position: int, file:
 
 
 def _block_size(block: memoryview, order: str, position: int, file: str) -> int:
+    """Return the size of a pcapng block; 0 if the block is incomplete."""
     size = int(struct.unpack_from(order + "I", block, 4)[0])
     if size < 12 or size % 4 or size > layout.MAX_PACKET_BYTES:
         raise DecodeError(f"a pcapng block has the invalid size {size}", file=file, position=position + 4)

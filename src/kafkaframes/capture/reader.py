@@ -316,6 +316,7 @@ def read_traffic(
 
 
 def _raise_first_error(coverage: Coverage) -> None:
+    """Raise the first entry of data that may hide Kafka calls, if any."""
     if coverage.unread:
         raise coverage.unread[0].as_exception()
 

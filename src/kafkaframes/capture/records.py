@@ -256,17 +256,20 @@ def _has_record_set_fields(body: pa.DataType, names: Sequence[str]) -> bool:
 
 
 def _element_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
+    """Return the element type of a list field; None if the struct has no such field."""
     field = _field_type(struct, name)
     return field.value_type if field is not None and pa.types.is_list(field) else None
 
 
 def _field_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
+    """Return the type of a field; None if the struct has no such field."""
     if struct is None or not pa.types.is_struct(struct) or struct.get_field_index(name) < 0:
         return None
     return struct.field(name).type
 
 
 def _field_column(array: pa.StructArray, name: str) -> list[Any]:
+    """Return the values of a field; None for each row if the struct has no such field."""
     if array.type.get_field_index(name) < 0:
         return [None] * len(array)
     return list(array.field(name).to_pylist())

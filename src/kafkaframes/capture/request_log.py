@@ -134,6 +134,7 @@ def _parse_records_size(text: Any) -> int | None:
 
 
 def _convert_value(value: Any, field: FieldPlan | None) -> Any:
+    """Return a parsed value in the type of its field. The type is guessed for an unknown field."""
     if isinstance(value, dict):
         return convert_fields(value, None if field is None else field.struct)
     if isinstance(value, list):
@@ -333,6 +334,7 @@ def _text(value: Any) -> str | None:
 
 
 def _parse_text_call(text: str, apis: ApiRegistry) -> Row:
+    """Return the values of a call in a text format."""
     origin = _find_origin(text)
     if origin is None:
         raise ValueError("the connection at its end is missing")
@@ -374,6 +376,7 @@ def _remove_logger_name(facts: str) -> str:
 
 
 def _parse_old_call(call: str, apis: ApiRegistry) -> Row:
+    """Return the header and the bodies of a call in the text formats before Kafka 2.7."""
     scala = _SCALA_REQUEST_PATTERN.match(call.strip())
     if scala is not None:
         name, version, correlation_id, client = scala.groups()

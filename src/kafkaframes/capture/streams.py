@@ -246,6 +246,7 @@ def iterate_windows_with_coverage(streams: Streams, coverage: Coverage) -> Itera
 
 
 def _sort_rows(rows: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the order of segments by connection, side and offset, and the first position of each side in it."""
     sides = 2 * count
     order = np.empty(len(rows), np.int64)
     starts = np.zeros(sides + 2, np.int64)

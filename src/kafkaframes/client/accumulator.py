@@ -179,6 +179,7 @@ class Accumulator:
         return open_batch or self._open_batch(topic_state, number)
 
     def _open_batch(self, topic_state: _TopicState, number: int) -> OpenBatch | None:
+        """Open a batch of a partition. Return None if the metadata is outdated or the batch may not be opened yet."""
         now = time.monotonic()
         target = topic_state.targets.get(number)
         is_known = topic_state.metadata is self._metadata.get(topic_state.metadata.name)
@@ -216,6 +217,7 @@ class Accumulator:
         return self._is_adaptive and self.built_bytes > 0
 
     def _close_batch(self, topic_state: _TopicState, number: int) -> None:
+        """Move a partition's open batch to the batches that the next drain returns."""
         self._full.append(topic_state.open_batches.pop(number))
         self._request_wake()
 

@@ -125,6 +125,7 @@ def _assign_sticky(members: Members, counts: Counts, owners: Mapping[_Partition,
 
 
 def _to_lists(members: Members, assignment: Mapping[_Partition, str]) -> Assignment:
+    """Return the sorted partitions of each member."""
     result: Assignment = {name: [] for name in members}
     for topic, partition in sorted(assignment):
         result[assignment[topic, partition]].append(TopicPartition(topic, partition))

@@ -400,6 +400,7 @@ class ClusterClient:
         return {entry: self.cluster.leader(entry) or self._leader_error(entry) for entry in partition_list}
 
     def _leader_error(self, partition: TopicPartition) -> BrokerError:
+        """Return the error for a partition without a known leader."""
         topic = self.cluster.topics.get(partition.topic)
         if topic is not None and topic.error:
             return broker_error(topic.error, f"topic {partition.topic}")

@@ -480,6 +480,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._task.wake()
 
     def _state_of(self, partition: PartitionLike) -> PartitionState:
+        """Return the state of an assigned partition. Raise an ``OptionError`` if it is not assigned."""
         self._cluster.context.check_context()
         topic_partition = to_partition(partition)
         state = self._machine.state_of(topic_partition)
@@ -733,6 +734,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return None if next_buffer is None else next_buffer[1].next_records
 
     def _next_buffer(self) -> tuple[PartitionState, BufferedBatches] | None:
+        """Return the next fetched batches to read, with the state of their partition; None if there are none."""
         next_buffer = self._positions.next_buffer()
         if next_buffer is None:
             return None
@@ -833,6 +835,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         await self._report_commits()
 
     def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions of the given partitions that have one, as committed offsets."""
         states = (self._machine.state_of(entry) for entry in partitions)
         return {
             state.partition: CommittedOffset(*state.hold_position())

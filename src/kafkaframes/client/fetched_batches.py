@@ -244,6 +244,7 @@ class RecordIterator:
 
     @property
     def _taken_count(self) -> int:
+        """Return the number of records that were taken so far."""
         if self._taken_before_drop is not None:
             return self._taken_before_drop
         return len(self._offsets) - length_hint(self._unread)
@@ -368,6 +369,7 @@ class BufferedBatches:
         return otherwise if position <= self._fetched_batches.fetch_offset else self._epoch_before(position)
 
     def _epoch_before(self, offset: int) -> int:
+        """Return the leader epoch of the batch that contains the last offset before this one."""
         batches = self._fetched_batches.batches
         row = int(np.searchsorted(batches.column("last_offset"), offset - 1))
         return int(batches.column("leader_epoch")[min(row, len(batches) - 1)])

@@ -142,6 +142,7 @@ def _to_fetch_result(
 
 
 def _to_topic_rows(cls: Any, plural: str, names: Mapping[str, list[int]] | None) -> list[Any] | None:
+    """Return the topics of an OffsetFetch request; None requests all topics."""
     topic = getattr(cls, f"OffsetFetchRequestTopic{plural}")
     return None if names is None else [topic(name=name, partition_indexes=all_) for name, all_ in names.items()]
 

@@ -213,6 +213,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self.abort(error)
 
     def _count_close(self) -> None:
+        """Count the end of an open connection in the metrics."""
         if self.metrics is not None and self.transport is not None:
             self.metrics.count_closed_connection()
 

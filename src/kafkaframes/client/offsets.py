@@ -187,6 +187,7 @@ async def _send_list_offsets(
 
 
 def _to_offset(entry: Any, version: int) -> OffsetAndTimestamp | int:
+    """Return a partition's offset in a ListOffsets response, or its error code."""
     if entry.error_code:
         return int(entry.error_code)
     if version == _OFFSET_LIST_VERSION:

@@ -198,6 +198,7 @@ class PartitionState:
 
     @property
     def _position_after_buffer(self) -> tuple[int, int]:
+        """Return the offset and the leader epoch after the buffered batches."""
         if not self.buffer:
             return self.offset, self.epoch
         return self.buffer[-1].next_offset, self.buffer[-1].leader_epoch
@@ -643,6 +644,7 @@ class Positions:
 
 
 def _versions_of(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
+    """Return the versions of positions, and mark each position as requested."""
     versions = {}
     for state in states:
         state.requested_version = state.version

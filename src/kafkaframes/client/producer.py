@@ -151,6 +151,7 @@ class AsyncProducer(TelemetryMethods):
             await self._wait_up_to_max_block(self._start_once(), "the producer's start")
 
     async def _start_once(self) -> None:
+        """Start the producer, unless it has started."""
         async with self._starting:
             if not self._is_started:
                 await self._start()
@@ -622,6 +623,7 @@ class AsyncProducer(TelemetryMethods):
             await self._flush()
 
     async def _flush(self) -> None:
+        """Build all open batches, and wait until every queued batch has a result."""
         self._context.check_context()
         self._build_all_open_batches()
         async with self._queueing:  # separate calls queue tables one after the other

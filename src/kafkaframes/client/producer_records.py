@@ -127,6 +127,7 @@ def _check_integer(name: str, value: Any, expectation: str, minimum: int, maximu
 
 
 def _type_name(value: object) -> str:
+    """Return the name of a value's type with its article, such as ``an int``."""
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
 

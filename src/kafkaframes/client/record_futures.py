@@ -74,6 +74,7 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
         return super().exception(timeout)
 
     def _check_wait(self, method: str) -> None:
+        """Check that a method may wait for the result."""
         if self._owner is not None and self._results.state is not _FINISHED:
             self._owner.check_wait(method)
 

@@ -401,6 +401,7 @@ class Sequencer:
         self._resume_if_resolved(queue)
 
     def _delay_retry(self, batch: Batch, error: KafkaframesError, now: float) -> None:
+        """Count the failed attempt, and delay the next one by the backoff."""
         batch.attempts += 1
         batch.last_error = error
         batch.not_before = now + self._backoff_s(batch.attempts - 1)
@@ -421,6 +422,7 @@ class Sequencer:
         self._retry_batch(queue, batch, error, now, retriable=True)
 
     def _end_waiting_batches(self, queue: PartitionQueue, error: Exception) -> None:
+        """Fail all waiting batches of a queue."""
         while queue.waiting:
             self._end_batch(queue, queue.waiting[0], error)
 

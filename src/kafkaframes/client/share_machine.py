@@ -317,6 +317,7 @@ class ShareMachine:
         return result
 
     def _accept_delivered(self) -> None:
+        """Accept the delivered records that the caller has not acknowledged, unless acknowledgements are explicit."""
         if self._locks and not self._settings.is_explicit:
             self.acknowledge(list(self._locks), ACCEPT)
 

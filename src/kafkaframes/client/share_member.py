@@ -103,6 +103,7 @@ class ShareMember:
         return min(times, default=None)
 
     def _has_expired(self, now: float) -> bool:
+        """Return whether the caller has not polled for the longest allowed time."""
         is_out = not self.topics or self._awaits_poll or self.is_waiting
         return not is_out and now >= self._polled_at + self._max_poll_s
 

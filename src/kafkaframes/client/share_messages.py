@@ -164,6 +164,7 @@ class ShareMessages:
         return ShareFetchResponse(rows, response.acquisition_lock_timeout_ms / 1000)
 
     def _read_row(self, node: Node, partition_id: PartitionId, row: Any) -> ShareFetchRow:
+        """Return the values of a partition in a ShareFetch response, with decoded records."""
         partition = self._partition_of(partition_id)
         acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
         if row.error_code:
@@ -215,6 +216,7 @@ class ShareMessages:
 
 
 def _check_response(response: Any, subject: str) -> None:
+    """Raise the error of a response, if it has one."""
     if response.error_code:
         raise broker_error(response.error_code, subject, response.error_message)
 

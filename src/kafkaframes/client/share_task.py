@@ -86,6 +86,7 @@ class ShareTask:
         self._wake.set()
 
     def _send_due(self, now: float) -> None:
+        """Send the requests that are due, each in a task of its own."""
         for request in self._machine.next_requests(now):
             start_background_task(self._execute_request(request), self._requests)
 

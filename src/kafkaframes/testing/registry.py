@@ -101,6 +101,7 @@ class SchemaRegistry:
             }
 
     def _register(self, subject: str, schema: Schema) -> int:
+        """Store a schema as a version of a subject, unless the subject has it. Return its id."""
         with self._lock:
             number = self._ids.setdefault(schema, len(self._ids) + 1)
             self._by_id[number] = schema

@@ -182,6 +182,7 @@ def _map_row(row: Row, key: str | None, value: str | None) -> Row:
 
 
 def _to_bytes(value: Any) -> bytes | None:
+    """Return a key or value as bytes. Values other than text and bytes are written as JSON."""
     if value is None or isinstance(value, bytes | str):
         return from_json_bytes(value)
     return from_json_bytes(json.dumps(value, default=str, ensure_ascii=False))

@@ -145,10 +145,11 @@ def _endpoint_trust_store(options: dict[str, str]) -> str | None:
 
 
 def _check_handler(name: str | None) -> None:
+    """Reject a login callback handler other than those of Kafka that have a replacement here."""
     if name is not None and name.rpartition(".")[2] not in _OAUTH_HANDLERS:
         raise OptionError(
             f"sasl.login.callback.handler.class={name}: Java classes are not run; "
-            "sasl.oauthbearer.token.provider=module:function names a function in Python that gives tokens"
+            "sasl.oauthbearer.token.provider=module:function names a Python function that returns tokens"
         )
 
 

@@ -53,6 +53,7 @@ def create_ssl_context(settings: Any) -> ssl.SSLContext:
 
 
 def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
+    """Restrict a TLS context to the range of the given versions."""
     unknown = [name for name in names if name not in _TLS_VERSIONS]
     if unknown:
         raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; expected {', '.join(_TLS_VERSIONS)}")

@@ -376,6 +376,7 @@ class GroupCoordinator:
 
     @staticmethod
     def _group_tombstones(group: Group) -> list[Record]:
+        """Return the tombstones of all records of a group."""
         for rows in _MODERN_RECORDS:
             if isinstance(group, rows.group_type):
                 return rows.build_group_tombstones(group)

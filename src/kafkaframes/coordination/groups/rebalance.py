@@ -328,6 +328,7 @@ class RebalanceProtocol:
                 self.keep_alive(group, member)
 
     def _finish_sync(self, group: ClassicGroup, member_id: str) -> None:
+        """Record that a member has sent its SyncGroup. The last one cancels the timer of the group."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             _cancel_timer(group.sync_timer)

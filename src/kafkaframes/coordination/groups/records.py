@@ -252,6 +252,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             group.update_member(replace(member, **{name: getattr(empty_member, name) for name in _ASSIGNMENT_FIELDS}))
 
     def _build_record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
+        """Return a record of this group type with the fields of its key; its tombstone if the value is None."""
         key_message = message(f"{self._prefix}{name}Key")(**key)
         if value is None:
             return encode_coordinator_record(key_message, None, None)

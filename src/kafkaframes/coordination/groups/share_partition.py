@@ -209,6 +209,7 @@ class SharePartition:
         return [AcquiredRun(run.first, run.last, 1) for run in runs]
 
     def _add_run(self, member_id: str, first: int, last: int) -> InFlightRun:
+        """Add a run of records that a member acquires for the first time."""
         flight = InFlightRun(first, last)
         flight.shared_delivery = DeliveryState(RecordState.ACQUIRED, 1, member_id, self._create_lock(flight))
         self._flights.insert(self._find_run(first) + 1, flight)
@@ -355,6 +356,7 @@ class SharePartition:
         self._release_records(self._flights, lambda row: row.member_id == member_id)
 
     def _release_records(self, flights: Iterable[InFlightRun], matches: Callable[[DeliveryState], bool]) -> None:
+        """Release the acquired records whose delivery matches a condition."""
         is_changed = False
         for flight in flights:
             if (

@@ -247,6 +247,7 @@ def _read_batches(value: Any) -> tuple[StateBatch, ...]:
 
 
 def _read_snapshot(value: Any) -> StoredState:
+    """Return the state in the value of a ShareSnapshot record."""
     finished_count = value.delivery_complete_count
     return StoredState(
         value.start_offset, _read_batches(value), finished_count, value.snapshot_epoch, value.state_epoch

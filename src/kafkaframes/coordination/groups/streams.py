@@ -285,6 +285,7 @@ def _assign_copartition_counts(
 
 
 def _require_same_count(counts: Mapping[str, int]) -> int:
+    """Return the number of partitions that all topics have. If it differs, the topology is not ready."""
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))
         detail = f"Following topics do not have the same number of partitions: [{{{text}}}]"

@@ -96,6 +96,7 @@ class Transaction:
         return self.producer_epoch >= MAX_PRODUCER_EPOCH - 1
 
     def _change_state(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
+        """Return the transaction in another state, with changes of its attributes."""
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.transactional_id}: {self.state} to {state}"
         values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
         return replace(self, state=state, **values)  # type: ignore[arg-type]
@@ -134,6 +135,7 @@ class Transaction:
         return self._initialize(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
     def _initialize(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
+        """Return the state of a producer that has not begun a transaction."""
         return self._change_state(
             State.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NO_VALUE, **changes
         )

@@ -91,6 +91,7 @@ def generate_value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
 
 
 def _describe_case(spec: MessageSpec, version: int, case: str) -> Row:
+    """Return the fields of a row that identify the message, its version and the case."""
     kind = str(spec.type)
     key = {} if spec.api_key is None else {"api_key": spec.api_key}
     return {"message": spec.name, "type": kind, "version": version, **key, "case": case}

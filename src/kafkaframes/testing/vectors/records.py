@@ -53,6 +53,7 @@ def _build_ordinary_batch(record_format: int, codec: str) -> bytes:
 
 
 def _build_headers(index: int) -> list[dict[str, Any]]:
+    """Return a record's headers: none to three, depending on its index."""
     example_headers = (
         {"key": "trace", "value": b"\x00\x01"},
         {"key": "", "value": b""},
