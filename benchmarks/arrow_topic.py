@@ -75,6 +75,7 @@ def measure(code: str, arguments: list[str]) -> float:
 
 
 def main() -> None:
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=7)
@@ -93,7 +94,7 @@ def main() -> None:
                 for name, code in CODES.items():
                     spent_s = measure(code, arguments)
                     times[name] += [spent_s] if run else []
-            print(f"{codec}, {options.records} records of 100 bytes, CPU s, median (least) of {options.runs}", end="")
+            print(f"{codec}, {options.records} records of 100 bytes, CPU s, median (minimum) of {options.runs}", end="")
             print(f"; load {os.getloadavg()[0]:.1f}")
             for name, spent in times.items():
                 ratio = statistics.median(theirs / ours for theirs, ours in zip(times["kafkarrow"], spent, strict=True))

@@ -1,6 +1,6 @@
 """Measure the cost of a request in the broker: on the fast path, in the dispatcher, and over sockets.
 
-In process: an ordinary Produce and Fetch of one batch of 100 bytes, answered by the short way and by the dispatcher, in
+In process: an ordinary Produce and Fetch of one batch of 100 bytes, answered by the fast path and by the dispatcher, in
 turn; a Fetch of 1 MiB to the parts that are sent; reading, appending and making a partition. Over sockets: raw frames,
 8 connections with 16 in flight, a broker as a command with a data directory. All figures are CPU time of the broker,
 the best of several rounds, so that other work on the machine matters little.
@@ -58,7 +58,7 @@ def build_fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "b
 
 
 def add_size(frame: bytes) -> bytes:
-    """A frame with its size."""
+    """Return a frame with its size prefix."""
     return len(frame).to_bytes(4, "big") + frame
 
 
@@ -93,14 +93,14 @@ def measure_in_process(directory: str) -> list[str]:
             answer(build_produce_frame())
         assert short(memoryview(frame), session) is not None
         quick, plain = time_calls(lambda: short(memoryview(frame), session), lambda: answer(frame))  # noqa: B023
-        rows.append(f"| {name} of one small batch: short way, dispatcher | {quick:.0f} us, {plain:.0f} us |")
+        rows.append(f"| {name} of one small batch: fast path, dispatcher | {quick:.0f} us, {plain:.0f} us |")
     frame = build_fetch_frame(size=1 << 20, topic="large")
     parts, plain = time_calls(lambda: short(memoryview(frame), files), lambda: answer(frame), count=30)
-    rows.append(f"| Fetch of 1 MB to what is sent: a stretch of its file, bytes | {parts:.0f} us, {plain:.0f} us |")
+    rows.append(f"| Fetch of 1 MB, up to the data to send: a file range, bytes | {parts:.0f} us, {plain:.0f} us |")
     request = dispatcher.decode_request(frame, session)
     body = dispatcher.answer(request)
     (encoding_us,) = time_calls(lambda: dispatcher.encode(request, body), count=100)
-    rows.append(f"| of it encoding and framing, records in memory | {encoding_us:.0f} us |")
+    rows.append(f"| encoding and framing alone, records in memory | {encoding_us:.0f} us |")
     log = state.topics["bench"].partitions[0].log
     (read,) = time_calls(lambda: log.read(150, max_bytes=150))
     (append,) = time_calls(lambda: log.append_as_leader(BATCH, leader_epoch=0, now_ms=NOW_MS))
@@ -115,7 +115,7 @@ def measure_in_process(directory: str) -> list[str]:
         key = TopicPartition(f"t{next(names)}", 0)
         memory.logs.create(key, topic_id="AAAAAAAAAAAAAAAAAAAAAQ", now_ms=NOW_MS)
 
-    rows.append(f"| a partition is made, in memory | {time_calls(create, count=20)[0]:.0f} us |")
+    rows.append(f"| creating a partition, in memory | {time_calls(create, count=20)[0]:.0f} us |")
     return rows
 
 
@@ -179,7 +179,7 @@ def measure_over_sockets(directory: str, seconds: float) -> list[str]:
         port = int(broker.stderr.readline().rsplit(":", 1)[1])
         used_cpu_s = read_cpu_seconds(broker.pid)
         took = time.perf_counter() - start
-        rows.append(f"| the command, until it listens | {took:.2f} s, {used_cpu_s:.2f} s of CPU |")
+        rows.append(f"| the command, until the broker listens | {took:.2f} s, {used_cpu_s:.2f} s of CPU |")
         types = message("MetadataRequest")
         metadata_request = encode_request(types(topics=[types.MetadataRequestTopic(name="bench")]), 9)
         asyncio.run(send_requests(port, add_size(metadata_request), 0.1))

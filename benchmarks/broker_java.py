@@ -80,7 +80,7 @@ def measure_load(address: str, pid: int, topic: str, load: ProducerLoad, librari
 
 
 def format_row(name: str, cells: tuple[str, ...]) -> str:
-    """A row of a table."""
+    """Return a table row."""
     return f"| {name} | {' | '.join(cells)} |"
 
 
@@ -112,7 +112,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.kafka is None or not options.libraries.is_dir():
-        print("specify the command that starts Kafka (--kafka) and its jars (--libraries)")
+        print("set the command that starts Kafka (--kafka) and its jars (--libraries)")
         return
     commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
     commands[THEIRS] = options.kafka

@@ -119,6 +119,7 @@ def create_topics(port: int, partitions: int) -> tuple[float, float]:
     waits, end, client = [0.0], threading.Event(), BrokerConnection(port)
 
     def watch() -> None:
+        """Send requests of another client until the topics are created, and store the times of the responses."""
         other = BrokerConnection(port)
         while not end.wait(0.02):
             began = time.perf_counter()

@@ -7,7 +7,7 @@ bare loop that receives as many bytes in requests of the same size, computes the
 sends 60 bytes back; less than that no log can cost here.
 
 Run:      python benchmarks/broker_peers.py [--peer NAME=COMMAND ...] [--rounds 1]
-          COMMAND has {port} and {dir}; it runs in the foreground until SIGTERM. librdkafka's mock is always asked.
+          COMMAND has {port} and {dir}; it runs in the foreground until SIGTERM. librdkafka's mock is always measured.
 Saves:    benchmarks/results/broker_peers.md; a dash where a broker did not get so far: all records, in order, each once
 """
 
@@ -61,7 +61,7 @@ class ProducerLoad(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The load as text."""
         return f"{self.count:,} x {self.size} B, {self.codec}, batches of {self.batch_bytes:,} B"
 
 
@@ -111,7 +111,7 @@ def read_peak_megabytes(pid: int) -> float:
 
 
 def find_free_port() -> int:
-    """A port that is free now."""
+    """Return a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -314,7 +314,7 @@ def median_measurement(measurements: list[Measurement]) -> Measurement:
 
 
 def format_row(name: str, one: Measurement) -> str:
-    """A row of a table."""
+    """Return a table row."""
     shapes = ("{:.2f} s", "{:.0f} MB/s", "{:.2f} s", "{:.0f} MB/s", "{:.2f} s", "{:.0f} MB")
     cells = ["-" if value is None else shape.format(value) for shape, value in zip(shapes, one, strict=True)]
     return f"| {name} | {' | '.join(cells)} |"
@@ -343,7 +343,12 @@ def main() -> None:
                 print(format_row(f"{load.name}: {name}", measured_by_name[name][-1]), flush=True)
             measured_by_name[MOCK].append(measure_load(start_mock(), load, reads=False))  # it retains only 5 MiB
             measured_by_name[FLOOR].append(measure_floor(load))
-        lines += ["", f"## {load.name}", "", "| | first answer | in | CPU in | out | CPU out | memory |"]
+        lines += [
+            "",
+            f"## {load.name}",
+            "",
+            "| | first response | produce | CPU, produce | consume | CPU, consume | memory |",
+        ]
         lines += [
             "|---|---|---|---|---|---|---|",
             *(format_row(name, median_measurement(ones)) for name, ones in measured_by_name.items()),

@@ -1,7 +1,8 @@
 """Measure how fast recorded traffic is read: packet headers, reassembly and framing, calls with and without bodies.
 
 A capture is made of real calls, repeated on some connections: large frames in segments of 1448 bytes, or small control
-calls. CPU time of one process; beside it dpkt's Ethernet, IP and TCP with streams sorted and joined, in the same run.
+calls. The table has CPU times of one process, and for comparison those of dpkt's Ethernet, IP and TCP with sorted and
+joined streams, in the same run.
 
 Run:      python benchmarks/captures.py [--megabytes 200]
 Saves:    benchmarks/results/captures.md

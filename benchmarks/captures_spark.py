@@ -50,7 +50,7 @@ def read_cpu_seconds() -> float:
 
 
 def time_best_round(work: Callable[[], Any]) -> tuple[float, float]:
-    """Return the CPU and wall seconds of the round that took the least CPU."""
+    """Return the CPU and wall seconds of the round with the least CPU time."""
     rounds = []
     for _ in range(ROUNDS):
         cpu, wall = read_cpu_seconds(), time.monotonic()

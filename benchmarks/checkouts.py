@@ -60,7 +60,7 @@ def time_call(call: Callable[[], object], *, count: int = 1, turns: int = ROUNDS
 
 
 def measure_reading(folder: Path) -> Iterator[Row]:
-    """Segments to Arrow."""
+    """Measure reading segments to Arrow."""
     import kafkaframes
     from kafkaframes.scan.arrow import rebatch
     from kafkaframes.scan.log.reading import read_work
@@ -132,10 +132,13 @@ def measure_broker(folder: Path) -> Iterator[Row]:
     yield "Produce of one small batch, frame to frame", time_call(lambda: answer(produce, session), count=300, turns=15)
     yield "Fetch of one small batch, frame to frame", time_call(lambda: answer(fetch, session), count=300, turns=15)
     whole = build_fetch_frame("large", 0, MEBIBYTE)
-    yield "Fetch of 1 MB, frame to what is sent", time_call(lambda: answer(whole, files), count=30, turns=15)
+    yield (
+        "Fetch of 1 MB, from the frame to the data to send",
+        time_call(lambda: answer(whole, files), count=30, turns=15),
+    )
     request = dispatcher.decode_request(whole, session)
     body = dispatcher.answer(request)
-    yield "of it encoding and framing", time_call(lambda: dispatcher.encode(request, body), count=100)
+    yield "encoding and framing alone", time_call(lambda: dispatcher.encode(request, body), count=100)
     state.logs.abandon()
     memory, names = open_broker(), iter(range(10**6))
 
@@ -143,7 +146,7 @@ def measure_broker(folder: Path) -> Iterator[Row]:
         key = TopicPartition(f"t{next(names)}", 0)
         memory.logs.create(key, topic_id="AAAAAAAAAAAAAAAAAAAAAQ", now_ms=NOW_MS)
 
-    yield "a partition is made, in memory", time_call(create, count=20, turns=15)
+    yield "creating a partition, in memory", time_call(create, count=20, turns=15)
 
 
 def make_file_session() -> Any:
@@ -345,7 +348,7 @@ def format_time(microseconds: float) -> str:
 
 
 def main() -> None:
-    """Measure, print, and save if asked."""
+    """Measure, and print or save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=6)
@@ -364,7 +367,7 @@ def main() -> None:
         "# Two checkouts compared",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared with other work (load {os.getloadavg()[0]:.1f}), "
-        f"Python {platform.python_version()}. CPU time, the least of {options.rounds} rounds in turn.",
+        f"Python {platform.python_version()}. CPU time, the minimum of {options.rounds} rounds in turn.",
         f"Before: {names[0]}. After: {names[1]}.",
         "",
         "| what | before | after | ratio |",

@@ -54,6 +54,7 @@ def write_log(directory: Path, total_bytes: int, codec: str) -> tuple[int, int]:
 
 
 def main() -> None:
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--codec", default="lz4")
     parser.add_argument("--sizes", default="100,400,1000")

@@ -197,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--calls", type=int, default=10)
-    parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
+    parser.add_argument("--servers", help="a cluster; default: an embedded broker in a separate process")
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]

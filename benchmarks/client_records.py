@@ -2,7 +2,7 @@
 
 `client.py` measures tables; here every record is a call of `send`, or a turn of a loop that looks at its value.
 Every client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU
-time of this process, all threads, and of several runs the median with the least and the largest. 100 bytes, acks=1.
+time of this process, all threads, and of several runs the median with the minimum and the maximum. 100 bytes, acks=1.
 
 Run:  python benchmarks/client_records.py [--records 200000] [--runs 5] [--only produce|consume] [--servers HOST:PORT]
 """
@@ -205,7 +205,7 @@ def main() -> None:
     """Start a broker unless one is specified, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
+    parser.add_argument("--servers", help="a cluster; default: an embedded broker in a separate process")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", choices=("produce", "consume"))
     parser.add_argument("--without", default="", help="clients to skip, separated by commas")

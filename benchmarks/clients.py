@@ -1,8 +1,8 @@
 """Measure the CPU time of this client per produced and consumed record, compared with other clients on PyPI.
 
-Every client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU
-time of this process, and of several runs the median with the least and the largest. A ratio compares two clients in the
-same round. This client converts fetched bytes to Arrow and back, the other clients convert to their own objects.
+Every client runs in this process, in turn, against one embedded broker in a separate process. The results are CPU
+times of this process: the median of several runs, with the minimum and the maximum. A ratio compares two clients in
+the same round. This client converts fetched bytes to Arrow and back, the other clients convert to their own objects.
 
 Run:  python benchmarks/clients.py [--records 400000] [--runs 5] [--core 1] [--peers NAME,NAME] [--servers HOST:PORT]
 """
@@ -177,7 +177,7 @@ def main() -> None:
     """Start a broker unless one is specified, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=400_000, help="records of 100 bytes; a quarter of 1 KiB")
-    parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
+    parser.add_argument("--servers", help="a cluster; default: an embedded broker in a separate process")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--core", type=int, help="run on this core only; the broker runs on all")
     parser.add_argument("--peers", default=",".join(READERS), help="other clients to measure")

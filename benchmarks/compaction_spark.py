@@ -44,6 +44,7 @@ SEGMENT_RECORDS = 500_000
 
 
 def create_log(logs: Path, megabytes: int) -> Path:
+    """Write a log of about this size, and return its directory."""
     source = logs / str(megabytes) / "t-0"
     if not source.exists():
         source.parent.mkdir(parents=True, exist_ok=True)
@@ -67,6 +68,7 @@ def write_log_of_keys(logs: Path, count: int) -> Path:
 
 
 def time_compaction(source: Path, target: Path, **how: Any) -> float:
+    """Return the seconds of a compaction."""
     shutil.rmtree(target, ignore_errors=True)
     begin = time.perf_counter()
     compact(str(source), target, SETTINGS, **how)
@@ -87,6 +89,7 @@ def read_worker_peak_mb() -> int:
 
 
 def assert_same_logs(one: Path, other: Path) -> None:
+    """Check that two compacted logs are equal."""
     comparison = filecmp.dircmp(one, other, ignore=["_SUCCESS"])
     assert not comparison.left_only
     assert not comparison.right_only
@@ -95,6 +98,7 @@ def assert_same_logs(one: Path, other: Path) -> None:
 
 
 def compare_runs(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
+    """Compact each log in each way in turns, and print the best times."""
     spark = kafkaframes.spark.session("compaction", master="local[2]")
     ways = dict(RUN_OPTIONS)
     ways["Spark"] = {
@@ -119,6 +123,7 @@ def compare_runs(logs: Path, sizes: list[int], repeat: int, targets: Path) -> No
 
 
 def print_memory(sources: list[Path], targets: Path) -> None:
+    """Print the peak memory of a compaction of each log."""
     print("| log | way | s | peak of the process, MB |")
     for source in sources:
         for name in RUN_OPTIONS:
@@ -129,9 +134,10 @@ def print_memory(sources: list[Path], targets: Path) -> None:
 
 
 def main() -> None:
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="100,400,1000,2000")
-    parser.add_argument("--keep", help="directory for the logs, which later runs use again")
+    parser.add_argument("--keep", help="directory for the logs, which later runs reuse")
     parser.add_argument("--repeat", type=int, default=2, help="number of rounds; the best one counts")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--keys", type=int)

@@ -63,7 +63,7 @@ def functions_on_the_way(call: Callable[[], object]) -> int:
 
 
 def context_variable(folder: Path) -> Iterator[Row]:
-    """Look-ups of the budget, and the functions that would pass it on instead."""
+    """Count the look-ups of the budget, and the functions that would have to pass it on instead."""
     import kafkaframes
     from kafkaframes.records.limits import current_budget, limit_budget
 
@@ -114,7 +114,7 @@ async def cpu_us(call: Callable[[], Any], turns: int = 30) -> float:
 
 
 async def restarts() -> list[Row]:
-    """Answers that need several reads of a store, one after the other."""
+    """Measure answers that need several reads of a store, one after the other."""
     from kafkaframes.broker.state.store_reads import StoreFileSystem, run_when_read
 
     rows = []
@@ -138,7 +138,7 @@ async def restarts() -> list[Row]:
 
 
 def generators() -> Iterator[Row]:
-    """The steps of a short answer, run at once."""
+    """Measure a short answer in steps that run at once."""
     from kafkaframes.broker.state.changes import finish_steps
 
     def plain() -> int:
@@ -160,7 +160,7 @@ def generators() -> Iterator[Row]:
 
 
 def main() -> None:
-    """Measure, print, and save if asked."""
+    """Measure, and print or save the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
@@ -170,7 +170,7 @@ def main() -> None:
         "# Three constructions",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared with other work (load {os.getloadavg()[0]:.1f}), "
-        f"Python {platform.python_version()}. CPU time, the least of several turns.",
+        f"Python {platform.python_version()}. CPU time, the minimum of several turns.",
         "",
         "| what | |",
         "|---|---|",

@@ -71,6 +71,7 @@ def time_runs(name: str, command: list[str], records: int, *, repeat: int = 3) -
 
 
 def _read_children_cpu() -> float:
+    """Return the CPU time of the child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -110,7 +111,7 @@ def main(arguments: list[str] | None = None) -> dict[str, RunResult]:
         for form in ("text", "jsonl"):
             ratio = results["kafka-dump-log"].seconds / results[f"kafkaframes {form}"].seconds
             cpu = results["kafka-dump-log"].cpu_seconds / results[f"kafkaframes {form}"].cpu_seconds
-            print(f"kafkaframes {form} is {ratio:.1f} times as fast as kafka-dump-log (asked: 2), CPU {cpu:.1f}")
+            print(f"kafkaframes {form} is {ratio:.1f} times as fast as kafka-dump-log (goal: 2), CPU {cpu:.1f}")
     return results
 
 

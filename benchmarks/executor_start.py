@@ -4,7 +4,7 @@
 
 On ``local-cluster[1,1,1024]``, a log of two segments is read by one task. Each executor's process is killed, Spark
 starts another one, a job without Python waits until it has started, and the same query is timed twice on it. Both are
-printed with their difference, which was asked to be at most three seconds: by the clock, and as CPU time of the
+printed with their difference, whose goal is at most three seconds: by the clock, and as CPU time of the
 executor and its Python workers, which other work on the machine changes less.
 """
 
@@ -40,6 +40,7 @@ def list_executors() -> set[int]:
 
 
 def is_below(pid: int, tops: set[int], stat_by_pid: dict[int, list[int]]) -> bool:
+    """Return whether a process is a descendant of other processes."""
     while pid in stat_by_pid:
         pid = stat_by_pid[pid][0]
         if pid in tops:
@@ -57,6 +58,7 @@ def read_cpu_seconds() -> float:
 
 
 def is_executor(pid: int) -> bool:
+    """Return whether a process is a Spark executor."""
     try:
         return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -84,7 +86,7 @@ def main(count: int) -> None:
             (Path(directory) / "t-0" / f"{base:020}.log").write_bytes(data)
         spark = session("executor start", master="local-cluster[1,1,1024]")
         frame = spark.read.format("kafka-log").load(directory)
-        frame.limit(1).collect()  # the driver's own first time is not asked about
+        frame.limit(1).collect()  # the driver's own first time is not measured
         clock, cpu = [], []
         for number in range(count):
             replace_executor(spark)
@@ -97,9 +99,7 @@ def main(count: int) -> None:
             clock.append(first - second)
             cpu.append(busy - again)
             print(f"executor {number + 1}: first {first:.2f} s ({busy:.2f} of CPU), second {second:.2f} ({again:.2f})")
-        print(
-            f"first - second, median of {count}: {median(clock):.2f} s (asked: at most 3), {median(cpu):.2f} s of CPU"
-        )
+        print(f"first - second, median of {count}: {median(clock):.2f} s (goal: at most 3), {median(cpu):.2f} s of CPU")
         spark.stop()
 
 

@@ -7,7 +7,7 @@ Sides of one run, in turn; the best of the rounds counts.
   and stopped in the measured time.
 * the same bytes in 8 and in 1,000 segments, on Spark.
 * the same bytes to files and to a table of Delta and of Iceberg, in this process.
-* peak memory of a process that exports one large segment, beside one an eighth of its size.
+* peak memory of a process that exports one large segment, and of one with an eighth of its size.
 
     python benchmarks/export.py [--megabytes 512] [--rounds 2] [--large 2048]
 """
@@ -180,6 +180,7 @@ def measure_peaks(folder, options):
 
 
 def main():
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=512, help="MB of values, before compression")
     parser.add_argument("--rounds", type=int, default=2)
@@ -195,7 +196,7 @@ def main():
         lines += [
             f"{options.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
             "",
-            "| codec | write.parquet | export, Spark | processes | ratio | ratio, processes | ratio of CPU | asked |",
+            "| codec | write.parquet | export, Spark | processes | ratio | ratio, processes | ratio of CPU | goal |",
             "|---|---|---|---|---|---|---|---|",
         ]
         for line in measure_formats(spark, folder, options):
@@ -203,10 +204,10 @@ def main():
             lines.append(line)
         _save_results(lines)
         lines += ["", "The same bytes (zstd) in 8 and in 1,000 segments, on Spark, seconds.", ""]
-        lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", measure_small_exports(spark, folder, options)]
+        lines += ["| 8 | 1,000 | ratio | goal |", "|---|---|---|---|", measure_small_exports(spark, folder, options)]
         spark.stop()
         _save_results(lines)
-        lines += ["", "The same bytes (zstd) to files and to new tables, one process, seconds; nothing is asked.", ""]
+        lines += ["", "The same bytes (zstd) to files and to new tables, one process, seconds; no goal is set.", ""]
         lines += [
             "| files | Delta | Iceberg | Delta / files | Iceberg / files | CPU, Delta | CPU, Iceberg |",
             "|---|---|---|---|---|---|---|",
@@ -219,12 +220,14 @@ def main():
 
 
 def _save_results(lines):
+    """Write the results file."""
     text = "\n".join([*lines, ""])
     (Path(__file__).parent / "results" / "export.md").write_text(text)
     return text
 
 
 def _warm_up(folder):
+    """Write a small log, and return its directory."""
     write_log(folder / "warm" / "bench-0", "zstd", 1 << 20)
     return folder / "warm"
 

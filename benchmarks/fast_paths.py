@@ -105,6 +105,7 @@ def list_shapes() -> Iterator[tuple[str, Side, Without]]:
 
 
 def _repeat_work(times: int, work: Side) -> None:
+    """Run the work several times."""
     for _ in range(times):
         work()
 
@@ -147,7 +148,7 @@ def list_fetches() -> Iterator[tuple[str, Side, Without]]:
 
 
 def build_partitions(index: str = "partitionIndex", rows: str = "partitions", **fields: Any) -> dict[str, Any]:
-    """Rows of ten partitions of one topic."""
+    """Return the rows of ten partitions of one topic."""
     return {"name": "orders", rows: [{index: number, **fields} for number in range(10)]}
 
 

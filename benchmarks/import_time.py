@@ -31,6 +31,7 @@ def measure(code: str) -> float:
 
 
 def main() -> int:
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=25)
     options = parser.parse_args()
@@ -40,7 +41,7 @@ def main() -> int:
     for _ in range(options.runs):
         for name, code in CODES.items():
             times[name].append(measure(code))
-    print(f"CPU seconds, median (least) of {options.runs} processes; load {os.getloadavg()[0]:.1f}")
+    print(f"CPU seconds, median (minimum) of {options.runs} processes; load {os.getloadavg()[0]:.1f}")
     for name, values in times.items():
         print(f"{name:16} {statistics.median(values):.3f} ({min(values):.3f})")
     ratio = statistics.median(

@@ -27,6 +27,7 @@ class ValueByValueDecoder:
 
 
 def make_orders(count):
+    """Yield orders as JSON values."""
     rng = random.Random(7)
     for number in range(count):
         order = {"id": rng.randrange(10**8), "customer": f"c{rng.randrange(10**5)}", "cents": rng.randrange(10**6)}
@@ -35,6 +36,7 @@ def make_orders(count):
 
 
 def time_decoders(values, decoders, rounds):
+    """Return the best time of each decoder, in turns."""
     best = [float("inf")] * len(decoders)
     for _ in range(rounds):
         for side, decoder in enumerate(decoders):
@@ -45,6 +47,7 @@ def time_decoders(values, decoders, rounds):
 
 
 def main():
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--values", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)

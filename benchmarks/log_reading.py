@@ -1,7 +1,7 @@
 """Measure a look-up, a listing of 10,000 segments, and a walk over all headers, without Spark.
 
 Run:   PYTHONPATH=src python benchmarks/log_reading.py
-Asked: a point look-up (offset, timestamp) in a 10 GB log <= 100 ms; headers >= 1 GB/s; info on 10,000 segments <= 2 s.
+Goal: a point look-up (offset, timestamp) in a 10 GB log <= 100 ms; headers >= 1 GB/s; info on 10,000 segments <= 2 s.
 
 The logs are made here, in a scratch directory: real batches with their indexes, repeated by rewriting what is outside
 the CRC (the base offset). The 10 GB log is ten sparse segments: a real header each 256 KiB, and holes
@@ -138,6 +138,7 @@ def measure_real_timestamps(scratch: Path) -> dict[str, float]:
 
 
 def check_lookup(partition: Partition, stamp: int) -> None:
+    """Check that a look-up by timestamp returns the expected offset."""
     offset_found = offset_for_timestamp(LocalFileSystem(), partition, stamp)
     assert offset_found is not None
     assert offset_found.offset == stamp - START_MS

@@ -93,7 +93,7 @@ def main() -> None:
         for copy in copies[1:]:
             shutil.copytree(copies[0], copy)
         print(f"{options.megabytes} MB of log a copy, batches of {BATCH_BYTES >> 10} KiB, lz4\n")
-        print("| what | one copy | three merged | ratio | asked |\n|---|---|---|---|---|")
+        print("| what | one copy | three merged | ratio | goal |\n|---|---|---|---|---|")
         questions = {"planned and read in one process": read_here, "planned only": plan_read}
         if not options.no_spark:
             import kafkaframes

@@ -33,6 +33,8 @@ TARGET_RATIOS = {
 
 
 def build_metadata() -> dict[str, Any]:
+    """Return the fields of a Metadata response."""
+
     def partition(index: int) -> dict[str, Any]:
         nodes = [(index + k) % 3 for k in range(3)]
         return {
@@ -56,6 +58,7 @@ def build_metadata() -> dict[str, Any]:
 
 
 def build_fetch_response() -> dict[str, Any]:
+    """Return the fields of a Fetch response."""
     partitions = [
         {
             "partitionIndex": index,
@@ -70,11 +73,13 @@ def build_fetch_response() -> dict[str, Any]:
 
 
 def build_produce_request() -> dict[str, Any]:
+    """Return the fields of a Produce request."""
     partitions = [{"index": index, "records": b"x" * 1024} for index in range(50)]
     return {"acks": -1, "timeoutMs": 30000, "topicData": [{"topicId": b"t" * 16, "partitionData": partitions}]}
 
 
 def build_fetch_request() -> dict[str, Any]:
+    """Return the fields of a Fetch request."""
     partitions = [{"partition": index, "fetchOffset": 1000, "partitionMaxBytes": 1 << 20} for index in range(3)]
     return {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topicId": b"t" * 16, "partitions": partitions}]}
 
@@ -93,6 +98,7 @@ CASES = (
 
 
 def decode_with_kio(name: str, module: str, data: bytes) -> Callable[[], object]:
+    """Return a function that decodes a message with kio."""
     from kio.serial import entity_reader
 
     read = entity_reader(getattr(importlib.import_module(f"kio.schema.{module}"), name))
@@ -102,17 +108,20 @@ def decode_with_kio(name: str, module: str, data: bytes) -> Callable[[], object]
 
 
 def decode_with_kafka_python(name: str, version: int, module: str, data: bytes) -> Callable[[], object]:
+    """Return a function that decodes a message with kafka-python."""
     message_type = getattr(importlib.import_module(f"kafka.protocol.{module}"), name)
     return lambda: message_type.decode(data, version=version)
 
 
 def decode_to_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[], object]:
+    """Return a function that decodes many messages to Arrow columns, after a check of its result."""
+
     def run() -> object:
         return columns.decode_columns(plan, messages, specialized=special)
 
     rows = columns.decode_columns(plan, messages)
     assert rows.field("_error").null_count == len(messages), "all are good"
-    assert columns.encode_columns(plan, rows).to_pylist()[0] == messages[0].as_py(), "and nothing is lost"
+    assert columns.encode_columns(plan, rows).to_pylist()[0] == messages[0].as_py(), "and no bytes are lost"
     return run
 
 
@@ -128,6 +137,7 @@ def time_subjects(rounds: int, subjects: dict[str, tuple[Callable[[], object], i
 
 
 def measure_case(case: tuple[Any, ...], rounds: int) -> None:
+    """Measure one message with each library in turns, and print the times."""
     name, version, value, count, kio_module, kafka_module = case
     plan = plan_message(catalog.load_spec(name), version)
     data = columns.encode_columns(plan, pa.array([value]))[0].as_py()
@@ -151,10 +161,11 @@ def measure_case(case: tuple[Any, ...], rounds: int) -> None:
     for subject, peer, times in TARGET_RATIOS.get(name, ()):
         ratio = best_by_subject[peer][1] / best_by_subject[subject][1] if subject in best_by_subject else 0.0
         verdict = "reached" if ratio >= times else "missed"
-        print(f"  asked of the medians: {subject} {times}x {peer}: {verdict}, {ratio:.1f}x")
+        print(f"  goal for the medians: {subject} {times}x {peer}: {verdict}, {ratio:.1f}x")
 
 
 def main() -> None:
+    """Run the benchmark, and print the results."""
     gc.disable()
     rounds = 5 if "--quick" in sys.argv else 40
     for case in CASES:

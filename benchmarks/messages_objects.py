@@ -28,6 +28,7 @@ MESSAGE_GROUPS = {  # the target speed-up over each peer, if there is a target
 
 
 def _build_metadata():
+    """Return a Metadata response and its version."""
     cls = kafkaframes.message_class("MetadataResponse")
     topic, partition = cls.MetadataResponseTopic, cls.MetadataResponsePartition
     brokers = [cls.MetadataResponseBroker(node_id=i, host=f"broker-{i}.example.com", port=9092) for i in range(3)]
@@ -48,17 +49,20 @@ def _build_metadata():
 
 
 def _build_api_versions():
+    """Return an ApiVersions response and its version."""
     cls = kafkaframes.message_class("ApiVersionsResponse")
     return cls(api_keys=[cls.ApiVersion(api_key=key, max_version=12) for key in range(76)]), 4
 
 
 def _build_fetch():
+    """Return a Fetch response and its version."""
     cls = kafkaframes.message_class("FetchResponse")
     parts = [cls.PartitionData(partition_index=p, high_watermark=9, records=bytes(1024)) for p in range(50)]
     return cls(responses=[cls.FetchableTopicResponse(partitions=parts)]), 17
 
 
 def _build_produce():
+    """Return a Produce request and its version."""
     cls = kafkaframes.message_class("ProduceRequest")
     parts = [cls.PartitionProduceData(index=p, records=bytes(1024)) for p in range(50)]
     return cls(acks=-1, timeout_ms=30000, topic_data=[cls.TopicProduceData(partition_data=parts)]), 13
@@ -73,6 +77,7 @@ CASES = {
 
 
 def _make_kafka_python_calls(name, version, data):
+    """Return functions that decode and encode a message with kafka-python."""
     from kafka.protocol.consumer import fetch
     from kafka.protocol.metadata import api_versions, metadata
     from kafka.protocol.producer import produce
@@ -85,6 +90,7 @@ def _make_kafka_python_calls(name, version, data):
 
 
 def _make_kio_calls(name, version, data):
+    """Return functions that decode and encode a message with kio."""
     import importlib
     import re
 
@@ -106,6 +112,7 @@ def _make_kio_calls(name, version, data):
 
 
 def _make_our_calls(value, version, data):
+    """Return functions that decode and encode a message with this package."""
     cls = type(value)
     assert cls.decode(data, version) == value
     return lambda: cls.decode(data, version), lambda: value.encode(version)
@@ -139,6 +146,7 @@ def _time_cold_start():
 
 
 def main() -> int:
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on")
     parser.add_argument("--rounds", type=int, default=60)
@@ -167,9 +175,9 @@ def main() -> int:
                 ratio = (python if peer == "kafka-python" else kio) / ours
                 missed_count += ratio < wanted_ratio
                 verdict = "reached" if ratio >= wanted_ratio else "MISSED"
-                print(f"{'':16} {'':7} asked: {wanted_ratio:.0f}x {peer}: {verdict}")
+                print(f"{'':16} {'':7} goal: {wanted_ratio:.0f}x {peer}: {verdict}")
     cpu, wall = _time_cold_start()
-    print(f"import kafkaframes and a first decode: {cpu:.0f} ms of CPU, {wall:.0f} ms on the clock (asked: 60)")
+    print(f"import kafkaframes and a first decode: {cpu:.0f} ms of CPU, {wall:.0f} ms on the clock (goal: 60)")
     del ballast
     return 1 if missed_count else 0
 

@@ -3,7 +3,7 @@
 Batches of format 2 (16 KiB of 100-byte JSON records, lz4). Timed: a plain ``write`` of each batch into a file with an
 fsync for each segment; ``append_as_follower`` (CRC, offsets, indexes, producers, rolls) of one batch and of 64 at once;
 ``append_as_leader`` (also decompressed and checked, as Kafka's leader does) with and without a producer id. All of them
-call fsync only at rolls. MB are the bytes that are written; beside them those of the records.
+call fsync only at rolls. MB are the written bytes; those of the records are next to them.
 
 Run:      python benchmarks/partition_log.py [--megabytes 256]
 Saves:    benchmarks/results/partition_log.md
@@ -142,7 +142,7 @@ def main() -> None:
         f"# Appends to a partition's log: {size:.0f} MB in {count} batches of {mean / 1000:.1f} kB (lz4)",
         "",
         f"2026-11-21, 2 cores shared, Python 3.11. {records:.0f} MB of records before compression; fsync at rolls",
-        f"({SEGMENT_BYTES >> 20} MiB) and at the end. Ratio: CPU time beside the plain write.",
+        f"({SEGMENT_BYTES >> 20} MiB) and at the end. Ratio: CPU time relative to the plain write.",
         "",
         "| | CPU s | MB/s of CPU | records' MB/s | us a batch | ratio | wall s | MB/s |",
         "|---|---|---|---|---|---|---|---|",

@@ -71,6 +71,7 @@ def measure_step(step: str, source: Path, *ahead: Path) -> list[float]:
 
 
 def main() -> None:
+    """Run the benchmark, and print the results."""
     sources = [ROOT_FOLDER / "src", *map(Path, sys.argv[1:2])]
     zips = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
     bare_runs = [

@@ -8,10 +8,10 @@ Two tables. Speed: the same records in batches of 120, written by each client an
 columns; aiokafka and kafka-python write in this process, with their own builders. What other clients wrote is given as
 ``--written``: a log directory of any broker with a partition ``<client>-<codec>-0`` for each, into which the lines of
 ``--values`` were sent with the keys k0, k1, ... and the timestamp 10^12, 120 records a batch. Both sides are read in
-turns in one run; the least CPU time of many rounds counts. What decompressing alone takes is measured the same way: the
-same records are other streams from another compressor, and a denser one is slower to open for any reader.
+turns in one run, and the result is the minimum CPU time of many rounds. Decompression alone is measured in the same
+way: another compressor creates another stream of the same records, and any reader takes longer for a denser one.
 
-Share: batches found in captures and logs, and how many of them the short way took.
+Share: batches found in captures and logs, and how many of them the fast path took.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LZ4_TABLE = (
     "the batches with all that belongs to it. Where the last two columns agree, what a writer costs beyond ours is the",
     "library's own time for a stream of more sequences; aiokafka's blocks have checksums, which Kafka compares, too.",
     "",
-    "| written by | bytes a record | sequences | C alone, ns | opening, ns | C beside ours | opening beside ours |",
+    "| written by | bytes a record | sequences | C alone, ns | opening, ns | C / ours | opening / ours |",
     "|---|---|---|---|---|---|---|",
 )
 
@@ -340,12 +340,12 @@ def main() -> None:
         "# Batches of real producers",
         "",
         f"Made by `benchmarks/producers.py`; {options.records:,} records with 100-byte values, 120 a batch, six",
-        "columns, CPU time of one core of a shared machine (2026-11-22). Beside ours: the same records in our batches,",
-        f"read in turns in the same run. Below {MIN_RATIO:.0%} the column has the reason: `decompressing` if only the",
-        "C library takes longer for the other compressor's stream (and its checksums), otherwise `(!)`. aiokafka reads",
-        "the same bytes into five lists per batch.",
+        "columns, CPU time of one core of a shared machine (2026-11-22). Relative to ours: the same records in",
+        f"our batches, read in turns in the same run. Below {MIN_RATIO:.0%}, the column has the reason:",
+        "`decompressing` if only the C library takes longer for the other compressor's stream (and its",
+        "checksums), otherwise `(!)`. aiokafka reads the same bytes into five lists per batch.",
         "",
-        "| written by | codec | bytes a record | short way | M records/s | ns a record / ours | beside ours "
+        "| written by | codec | bytes a record | fast path | M records/s | ns a record / ours | relative to ours "
         "| decompressing, ns / ours | times aiokafka |",
         "|---|---|---|---|---|---|---|---|---|",
         *measure_speeds(options.records, options.written),
@@ -353,7 +353,7 @@ def main() -> None:
         *LZ4_TABLE,
         *measure_lz4(options.records, options.written),
         "",
-        "| found in | codec | batches | records | short way |",
+        "| found in | codec | batches | records | fast path |",
         "|---|---|---|---|---|",
         *measure_shares(collect_sources(options.captures, options.logs)),
     ]

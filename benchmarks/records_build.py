@@ -38,6 +38,7 @@ Row = tuple[bytes, bytes]
 
 
 def make_rows(count: int) -> list[Row]:
+    """Return records for all libraries."""
     choose = random.Random(7)
     rows = []
     for number in range(count):
@@ -50,6 +51,7 @@ def make_rows(count: int) -> list[Row]:
 
 
 def make_pieces(rows: list[Row]) -> list[pa.Table]:
+    """Divide the records into batches, as Arrow columns."""
     tables = []
     for first in range(0, len(rows), PIECE_ROWS):
         keys, values = zip(*rows[first : first + PIECE_ROWS], strict=True)
@@ -61,6 +63,7 @@ def make_pieces(rows: list[Row]) -> list[pa.Table]:
 
 
 def build_with_ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
+    """Build batches with this package, and return their size."""
     return sum(
         len(
             kafkaframes.build_records(
@@ -72,6 +75,7 @@ def build_with_ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
 
 
 def build_with_peer(module_v2: Any, module_old: Any, rows: list[Row], magic: int, codec: str) -> int:
+    """Build batches with aiokafka or kafka-python."""
     number, total = int(codec_of(codec)), 0
     for first in range(0, len(rows), BATCH_RECORDS):
         if magic == 2:
@@ -88,6 +92,7 @@ def build_with_peer(module_v2: Any, module_old: Any, rows: list[Row], magic: int
 
 
 def time_call(call: Callable[[], int], rounds: int) -> float | None:
+    """Return the best time of a call."""
     best = None
     for _ in range(rounds):
         began = time.process_time()

@@ -95,11 +95,13 @@ def build_data(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]
 
 
 def read_with_ours(data: bytes) -> Iterator[list[Any]]:
+    """Yield the records as Arrow batches of this package."""
     for batch in kafkaframes.read_records(data, on_damage="fail"):
         yield [batch]
 
 
 def _make_lists(records: Any) -> list[Any]:
+    """Return the fields of records as lists."""
     offsets, stamps, keys, values, headers = [], [], [], [], []
     for record in records:
         offsets.append(record.offset)
@@ -120,6 +122,7 @@ def _read_with_client(module: Any, data: bytes) -> Iterator[Any]:
 
 
 def read_with_aiokafka(data: bytes) -> Iterator[list[Any]]:
+    """Read batches to lists with aiokafka."""
     from aiokafka.record import memory_records
 
     return map(_make_lists, _read_with_client(memory_records, data))
@@ -135,12 +138,14 @@ def read_with_aiokafka_without_lists(data: bytes) -> Iterator[list[Any]]:
 
 
 def read_with_kafka_python(data: bytes) -> Iterator[list[Any]]:
+    """Read batches to lists with kafka-python."""
     from kafka.record import memory_records
 
     return map(_make_lists, _read_with_client(memory_records, data))
 
 
 def read_with_kio(data: bytes) -> Iterator[list[Any]]:
+    """Read batches to lists with kio."""
     from kio.records.readers import read_batch
 
     position = 0
@@ -206,6 +211,7 @@ def make_bound_run(data: bytes, codec: str) -> Callable[[], None]:
 
 
 def time_run(run: Callable[[], None]) -> float:
+    """Return the CPU seconds of a run."""
     start_s = time.process_time()
     run()
     return time.process_time() - start_s
@@ -263,6 +269,8 @@ def measure_rates(data_set: DataSet, codec: str, *, rounds: int, share: float) -
 
 
 def format_row(data_set: DataSet, codec: str, rates: dict[str, float]) -> str:
+    """Return the table row of a data set and codec."""
+
     def cell(name: str) -> str:
         return f"{rates[name]:.2f}" if name in rates else "-"
 
@@ -275,6 +283,7 @@ def format_row(data_set: DataSet, codec: str, rates: dict[str, float]) -> str:
 
 
 def format_goal(data_set: DataSet, codec: str) -> str:
+    """Return the goals for a data set and codec as text."""
     if data_set.name == "v2-100B":
         share = f"{TARGET_BOUND_SHARES[codec]:.0%}"
         return f"{TARGET_RATES[codec]} M/s, {TARGET_AIOKAFKA_RATIOS[codec]}x, {share} of the bound"
@@ -295,7 +304,7 @@ COLUMN_NAMES = (
     "times",
     "aiokafka dropped",
 )
-COLUMN_NAMES += ("kafka-python", "kio", "bound", "of it", "asked")
+COLUMN_NAMES += ("kafka-python", "kio", "bound", "of the bound", "goal")
 RESULTS_HEAD = """# Reading records, M records/s per core
 
 `python benchmarks/records_read.py`, {date}, {machine}, Python {python}. {total} MB as stored, all batches different;

@@ -111,7 +111,7 @@ def main() -> None:
     lines = [
         f"# Recovery of {options.megabytes} MiB, batches of {options.batch_bytes} bytes",
         "",
-        "2026-11-21, 2 cores shared, Python 3.11. Asked: at most 2x the time of reading with CRC.",
+        "2026-11-21, 2 cores shared, Python 3.11. Goal: at most 2x the time of reading with CRC.",
         "",
         "| | CPU s | ratio | wall s | ratio |",
         "|---|---|---|---|---|",

@@ -1,8 +1,8 @@
-"""Measure ``kafkaframes report`` on a log of 1 GB. Asked: 30 s.
+"""Measure ``kafkaframes report`` on a log of 1 GB. Goal: 30 s.
 
 The log is made here: orders of about 100 bytes in batches of 16 KiB before compression, keys among 200,000, 1 GB in
-the files, a quarter of it in each of zstd, lz4, gzip and no codec, in segments of 64 MB. Beside it, in the same run,
-``verify`` of the same log: what a report costs beyond the check of every CRC.
+the files, a quarter of it in each of zstd, lz4, gzip and no codec, in segments of 64 MB. For comparison,
+``verify`` of the same log is measured in the same run, which checks every CRC.
 
     python benchmarks/report.py [--megabytes 1000] [--rounds 1]
 """
@@ -97,7 +97,7 @@ def main():
             f"{datetime.date.today()}: {options.megabytes} MB, {records:,} records, "
             f"2 processes, best of {options.rounds}\n"
         )
-        print("| | seconds | asked | MB/s |\n|---|---|---|---|")
+        print("| | seconds | goal | MB/s |\n|---|---|---|---|")
         print(f"| report | {report:.1f} | <= {TARGET_SECONDS} | {options.megabytes / report:.0f} |")
         print(f"| verify | {verify:.1f} | | {options.megabytes / verify:.0f} |")
         print(f"\nreport / verify: {report / verify:.1f}x; page {page.stat().st_size >> 10} KiB; ", end="")

@@ -38,6 +38,7 @@ COLUMNS = ("offset", "timestamp", "key", "value")
 
 
 def make_rows(first: int, count: int) -> pa.Table:
+    """Return rows with offsets that start at ``first``."""
     numbers = np.arange(first, first + count)
     keys = pa.array([b"key-%06d" % number for number in (numbers * 7919 % 1_000_000).tolist()], pa.binary())
     times = pa.array(1_750_000_000_000 + numbers)

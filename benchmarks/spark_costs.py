@@ -45,6 +45,7 @@ def session(config: dict[str, str] | None = None):
 
 
 def read_pss_mb(pid: int) -> float:
+    """Return the proportional set size of a process, in MB."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -51,6 +51,8 @@ class BareReader(DataSourceStreamReader):
 
 
 class BareSource(DataSource):
+    """A Spark data source that starts a ``BareReader``."""
+
     @classmethod
     def name(cls):
         return "bare"
@@ -99,6 +101,7 @@ class ProcessSampler(threading.Thread):
 
 
 def read_jvm_seconds() -> float:
+    """Return the CPU time of the JVM."""
     (jvm,) = [one for one in psutil.Process().children(recursive=True) if "java" in one.name()]
     times = jvm.cpu_times()
     return times.user + times.system

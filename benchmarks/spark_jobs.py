@@ -1,7 +1,7 @@
 """Measure whether verify, export, compact and table scale linearly with the log on a cluster of two executors.
 
-A partition of 500 MB of records of 200 bytes in lz4, each key twice, stands beside copies of itself. Each command runs
-by itself with ``--master``, with what starting Spark takes. CPU seconds are of all its processes (JVMs, planners,
+A partition of 500 MB of records of 200 bytes in lz4, each key twice, is stored several times. Each command runs by
+itself with ``--master``; its time includes the start of Spark. CPU seconds are of all its processes (JVMs, planners,
 workers); memory is the largest PSS of one Python worker, and of all JVMs together.
 
 Run:      python benchmarks/spark_jobs.py [--gigabytes 1,2,4] [--jobs verify,export,compact,table]

@@ -29,6 +29,7 @@ print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def make_columns(first: int, count: int, size: int) -> pa.Table:
+    """Return columns of records for one segment."""
     rng = np.random.default_rng(first)
     data = rng.integers(97, 123, count * size, np.uint8).tobytes()
     values = [data[at : at + size] for at in range(0, len(data), size)]
@@ -36,6 +37,7 @@ def make_columns(first: int, count: int, size: int) -> pa.Table:
 
 
 def write_segments(directory: Path, segments: int, records: int) -> None:
+    """Write segments with a number of records each."""
     directory.mkdir(parents=True)
     each = records // segments
     for number in range(segments):
@@ -44,6 +46,7 @@ def write_segments(directory: Path, segments: int, records: int) -> None:
 
 
 def time_read(spark: object, path: Path, expected_count: int) -> float:
+    """Return the seconds of a Spark read, after a check of its record count."""
     before = time.perf_counter()
     frame = spark.read.format("kafka-log").load(str(path))  # type: ignore[attr-defined]
     row = frame.selectExpr("count(*)", "max(offset)", "sum(length(value))").first()
@@ -52,6 +55,7 @@ def time_read(spark: object, path: Path, expected_count: int) -> float:
 
 
 def measure_peak(path: Path) -> tuple[int, int]:
+    """Return the peak memory of a process that reads a segment."""
     out = subprocess.run(
         [sys.executable, "-c", PEAK_CODE, str(path)], capture_output=True, text=True, check=True
     ).stdout
@@ -79,7 +83,7 @@ def main() -> None:
         lines.append(
             f"400 MB of values, lz4, aggregate in local[2]: 8 segments {one:.2f} s, 1,000 segments {other:.2f} s"
         )
-        lines.append(f"({other / one:.2f} times; asked: at most 1.5).")
+        lines.append(f"({other / one:.2f} times; goal: at most 1.5).")
         print("\n".join(lines[4:]))
     with tempfile.TemporaryDirectory() as temporary:
         for megabytes in (128, 2000):

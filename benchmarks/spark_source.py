@@ -105,6 +105,8 @@ class PrebuiltReader(DataSourceReader):
 
 
 class PrebuiltSource(DataSource):
+    """A Spark data source whose tasks return one prepared batch again and again."""
+
     @classmethod
     def name(cls):
         return "prebuilt"
@@ -170,7 +172,7 @@ def main():
     parser.add_argument("--codecs", nargs="*", default=list(TARGET_RATIOS))
     options = parser.parse_args()
     lines = [
-        "| codec | tasks | kafka-log, M records/s | prebuilt, M records/s | ratio | ratio of CPU | asked |",
+        "| codec | tasks | kafka-log, M records/s | prebuilt, M records/s | ratio | ratio of CPU | goal |",
         "|---|---|---|---|---|---|---|",
     ]
     spark = kafkaframes.spark.session("benchmark", master="local[2]")

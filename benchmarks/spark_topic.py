@@ -77,6 +77,7 @@ class ProcessTree:
         self._not = broker
 
     def read_cpu_seconds(self) -> float:
+        """Return the CPU time of the JVM and its descendants."""
         total = 0.0
         for process in psutil.Process().children(recursive=True):
             if process.pid != self._not:
@@ -114,6 +115,7 @@ def make_worker_query(spark, servers: str, topic: str, folder: Path) -> None:
 
 
 def time_work(tree: ProcessTree, work) -> tuple[float, float]:
+    """Return the wall and CPU seconds of a piece of work."""
     cpu, wall = tree.read_cpu_seconds(), time.perf_counter()
     work()
     return time.perf_counter() - wall, tree.read_cpu_seconds() - cpu
@@ -228,7 +230,7 @@ def print_floor(spark, servers: str, folder: Path) -> None:
                 query.processAllAvailable()
         took = sorted(one.durationMs["triggerExecution"] for one in query.recentProgress if one.numInputRows)[:-2]
         query.stop()
-        print(f"micro-batch of 10 rows, {form}: median {took[len(took) // 2]} ms, least {took[0]} ms", flush=True)
+        print(f"micro-batch of 10 rows, {form}: median {took[len(took) // 2]} ms, minimum {took[0]} ms", flush=True)
 
 
 def create_backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
@@ -285,7 +287,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--servers")
     parser.add_argument("--writes", action="store_true")
-    parser.add_argument("--decode", action="store_true", help="also JSON: from_json beside decode=json")
+    parser.add_argument("--decode", action="store_true", help="also JSON: from_json compared with decode=json")
     parser.add_argument("--floor", action="store_true", help="also the time of the smallest micro-batches")
     parser.add_argument("--backlog", type=int, help="also the memory of workers that read so many megabytes")
     parser.add_argument("--json", type=Path)
@@ -330,20 +332,18 @@ def measure_points(spark, servers, tree, folder, options):
                 if name == "parquet":
                     sides["workers"] = lambda topic=topic: make_worker_query(spark, servers, topic, folder)
                 costs_by_side = compare_sides(tree, sides, options.rounds)
-                yield format_report_line(size, codec, name, count, costs_by_side, *FORM_NAMES)
+                yield print_report_row(size, codec, name, count, costs_by_side, *FORM_NAMES)
                 if name == "parquet":
-                    yield format_report_line(
-                        size, codec, "parquet in workers", count, costs_by_side, "kafka", "workers"
-                    )
+                    yield print_report_row(size, codec, "parquet in workers", count, costs_by_side, "kafka", "workers")
             if options.writes:
                 source = str(folder / f"source-{size}-{codec}")
                 spark_frame(spark, "kafka", servers, topic).select("value").write.parquet(source)
                 costs_by_side = compare_sides(tree, make_writes(spark, servers, source, codec), options.rounds)
-                yield format_report_line(size, codec, "write", count, costs_by_side, *FORM_NAMES)
-                yield format_report_line(
+                yield print_report_row(size, codec, "write", count, costs_by_side, *FORM_NAMES)
+                yield print_report_row(
                     size,
                     codec,
-                    "exactly once beside at least once",
+                    "exactly once compared with at least once",
                     count,
                     costs_by_side,
                     "kafka-topic",
@@ -355,7 +355,9 @@ def measure_points(spark, servers, tree, folder, options):
         topic, count = create_orders_topic(servers, codec, options.megabytes)
         costs_by_side = compare_sides(tree, make_decoding_queries(spark, servers, topic), options.rounds)
         for name in list(costs_by_side)[1:]:
-            yield format_report_line("JSON", codec, f"from_json beside {name}", count, costs_by_side, "kafka", name)
+            yield print_report_row(
+                "JSON", codec, f"from_json compared with {name}", count, costs_by_side, "kafka", name
+            )
 
 
 def delete_topics(servers: str) -> None:
@@ -364,7 +366,8 @@ def delete_topics(servers: str) -> None:
         admin.delete_topics([name for name in admin.list_topics() if name.startswith(("b", "w-"))])
 
 
-def format_report_line(size, codec, query, count, costs_by_side, one, other) -> dict:
+def print_report_row(size, codec, query, count, costs_by_side, one, other) -> dict:
+    """Print and return the results of a query with both sources."""
     (theirs, their_cpu), (ours, our_cpu) = costs_by_side[one], costs_by_side[other]
     row = {
         "bytes": size,

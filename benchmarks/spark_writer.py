@@ -21,6 +21,7 @@ KEY_BYTES, VALUE_BYTES = 12, 100
 
 
 def time_function(function: Callable[[], None], target: Path, repeat: int) -> float:
+    """Return the best time of a write to a new target."""
     best = float("inf")
     for _ in range(repeat):
         shutil.rmtree(target, ignore_errors=True)

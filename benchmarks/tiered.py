@@ -65,6 +65,7 @@ def write_segments(directory, codec, plain_bytes, count):
 
 
 def upload_segments(root, directory, ends, **settings):
+    """Write segments of a log to a new tiered store, and return the store."""
     store = TieredStore(root, chunk_size=CHUNK_BYTES, **settings)
     for path, end in zip(sorted(directory.glob("*.log")), ends, strict=True):
         store.upload(path, end_offset=end - 1, epochs={0: int(path.name[:20])}, checkpoint="0\n1\n0 0\n")
@@ -175,6 +176,7 @@ def prepare_data(codec, plain_bytes, segments, root):
 
 
 def make_sides(codec, root):
+    """Return the read options of the local log and of each tiered log."""
     sides = {"disk": parse_log_options({"path": str(root / codec / "disk")})}
     for name, settings in CHUNK_KINDS.items():
         key = {"keyFile": str(root / codec / "one.pem")} if settings.get("encrypt") else {}
@@ -231,6 +233,7 @@ TABLE_COLUMNS = {
 
 
 def format_table(rows):
+    """Return the results as a table."""
     lines = [list(TABLE_COLUMNS), ["---"] * len(TABLE_COLUMNS)]
     lines += [[pattern.format_map(row) for pattern in TABLE_COLUMNS.values()] for row in rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -242,7 +245,7 @@ def main():
     parser.add_argument("--segments", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--codecs", default="none,lz4")
-    parser.add_argument("--data", type=Path, help="folder for the data set, which later runs use again")
+    parser.add_argument("--data", type=Path, help="folder for the data set, which later runs reuse")
     parser.add_argument("--prepare", action="store_true", help="only write the data set")
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/tiered.md")

@@ -6,7 +6,7 @@ by the fast path and by the dispatcher; a topic to the rows of a Spark task, on 
 arrived to the records of a consumer's poll, on the client's.
 
 Run:      python benchmarks/trips.py
-          (beside another checkout: benchmarks/checkouts.py)
+          (for a comparison with another checkout: benchmarks/checkouts.py)
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ async def copy(servers: str, database: sqlite3.Connection, count: int, *, fails:
     async with AsyncConsumer(servers, **options) as consumer:
 
         def begin(partitions: Collection[TopicPartition]) -> None:
+            """Start reading each assigned partition at the offset in the database."""
             for partition in partitions:  # also called after each rebalance
                 consumer.seek(partition, next_offset(database, partition))
 

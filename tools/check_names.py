@@ -247,6 +247,7 @@ def _add_prose(
 
 
 def _text_of(node: ast.JoinedStr | ast.Constant) -> str:
+    """Return the text of a string constant, with {} for each formatted value of an f-string."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
 
@@ -307,6 +308,7 @@ def add_source(package: PackageCounts, file: Path, text: str) -> None:
 
 
 def _package_of(file: Path) -> str:
+    """Return the package to which a file belongs; "pages" for Markdown."""
     if file.suffix == ".md":
         return "pages"
     if file.is_relative_to(SOURCES):
@@ -316,6 +318,7 @@ def _package_of(file: Path) -> str:
 
 
 def _files() -> Iterator[Path]:
+    """Yield all Python and Markdown files of the project."""
     for folder in (SOURCES, *(TOP / name for name in FOLDERS)):
         yield from sorted(folder.rglob("*.py"))
     yield from sorted([*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md")])

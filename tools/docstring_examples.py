@@ -11,7 +11,7 @@ _EXAMPLE = re.compile(r"(?:^>>> .*\n?)(?:^(?!\s*$).*\n?)*", re.MULTILINE)
 
 
 class DocstringExamples(griffe.Extension):
-    """Put a fence around each block that begins with a prompt."""
+    """A griffe extension that puts a fence around each example that begins with a prompt."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite one docstring."""

@@ -36,7 +36,7 @@ _DYNAMIC_LOOKUP: Final = 0xFE
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
-    """A shared library.
+    """The properties of a shared library that the loader uses: its target, imports and exports.
 
     Attributes:
         system: ``linux`` or ``macos``.
@@ -76,6 +76,7 @@ def read_library(data: bytes) -> NativeLibrary:
 
 
 def _read_elf(data: bytes) -> NativeLibrary:
+    """Return the properties of a Linux library (ELF)."""
     if data[4:6] != b"\x02\x01":
         raise ValueError("the ELF library is not 64-bit little-endian")
     _, machine = struct.unpack_from("<HH", data, 16)
@@ -123,6 +124,7 @@ def _elf_symbols(data: bytes, at: int, size: int, count: int) -> tuple[set[str],
 
 
 def _read_macho(data: bytes) -> NativeLibrary:
+    """Return the properties of a macOS library (Mach-O)."""
     _, processor, _, kind, count, _, _, _ = struct.unpack_from("<8I", data)
     if kind not in _MH_LIBRARIES:
         raise ValueError(f"the Mach-O file has type {kind}; expected a bundle or a dynamic library")
@@ -190,6 +192,7 @@ def _macho_bindings(data: bytes, count: int) -> Iterator[tuple[str, int]]:
 
 
 def _bound_symbols(opcodes: bytes) -> Iterator[tuple[str, int]]:
+    """Yield each symbol that binding opcodes import, with the number of its library."""
     name, ordinal, at = "", 0, 0
     while at < len(opcodes):
         opcode, immediate = opcodes[at] & 0xF0, opcodes[at] & 0x0F

@@ -49,6 +49,7 @@ def api_lines() -> Iterator[str]:
 
 
 def _class_lines(name: str, kind: type) -> Iterator[str]:
+    """Yield a line for a class and for each of its public members."""
     yield f"{name}{_signature_text(kind)}"
     is_exception = issubclass(kind, BaseException)
     for member in sorted(dir(kind)):
@@ -66,6 +67,7 @@ def _class_lines(name: str, kind: type) -> Iterator[str]:
 
 
 def _is_ours(kind: type, member: str) -> bool:
+    """Return whether a class of this package defines the member."""
     owner = next((base for base in kind.__mro__ if member in vars(base)), kind)
     return owner.__module__.startswith("kafkaframes")
 
@@ -75,6 +77,7 @@ def _return_of(value: property) -> str:
 
 
 def _signature_text(value: Any) -> str:
+    """Return the signature of a function as text."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
@@ -99,12 +102,14 @@ class _Text:
 
 
 def _annotation_text(value: Any) -> Any:
+    """Return an annotation in the form in which a signature shows it."""
     if value is inspect.Parameter.empty:
         return value
     return _Text(value if isinstance(value, str) else inspect.formatannotation(value))
 
 
 def _default_text(value: Any) -> Any:
+    """Return a default value in the form in which a signature shows it."""
     if value is inspect.Parameter.empty or isinstance(value, bool | int | float | str | bytes | tuple | None):
         return value
     if " at 0x" in repr(value) or "factory" in repr(value):

@@ -34,7 +34,7 @@ Version = tuple[int, int, int]
 
 
 class ReleaseError(Exception):
-    """A condition of a release is not met, or a step failed."""
+    """Raised if a condition of a release is not met, or a step failed."""
 
 
 class Repository:

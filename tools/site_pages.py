@@ -55,6 +55,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _replace_sections(nav: list[Any], sections: Mapping[str, list[Any]]) -> None:
+    """Replace the entries of sections in the navigation, at any depth."""
     for entry in nav:
         for title, children in entry.items() if isinstance(entry, dict) else ():
             if title in sections:
@@ -85,6 +86,7 @@ def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: File
     up = "../" * uri.count("/")
 
     def target_of(link: re.Match[str]) -> str:
+        """Return a Markdown link that leads to the page's place on the site, or to the repository."""
         before, path, anchor = link[1], link[2], link[3] or ""
         if page.file.src_uri not in COPIED_PAGES.values() and len(before) // 3 <= len(up) // 3:
             return link[0]  # inside docs/
@@ -112,6 +114,7 @@ def benchmarks_page(results: list[Path]) -> str:
 
 
 def _title(page: Path) -> str:
+    """Return the first heading of a Markdown page."""
     lines = page.read_text(encoding="utf-8").splitlines()
     return next((line[2:] for line in lines if line.startswith("# ")), page.stem)
 
@@ -200,6 +203,7 @@ def commands_page() -> Iterator[str]:
 
 
 def _command(command: click.Command, words: list[str]) -> Iterator[str]:
+    """Yield the Markdown for a command, its options and its subcommands."""
     context = click.Context(command, info_name=" ".join(words))
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield f"{'#' * len(words)} {' '.join(words[1:])}\n\n```text\n{' '.join(usage.split())}\n```\n\n"

@@ -36,7 +36,7 @@ _ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
 
 
 class SmokeTest:
-    """A command under test.
+    """A test of an installed ``kafkaframes`` command.
 
     Attributes:
         command: program and arguments before the subcommand.

@@ -36,6 +36,8 @@ def get_build_hook() -> type[Any]:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
     class StubHook(BuildHookInterface):  # type: ignore[misc]
+        """The build hook that writes the stub before a wheel is built."""
+
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             write_stub()
 

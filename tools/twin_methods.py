@@ -13,7 +13,7 @@ _TWIN_METHOD = re.compile(r"\w+\((Async\w+)\.(\w+)\)")
 
 
 class TwinMethods(griffe.Extension):
-    """Replaces such an attribute by the method of the async class, without ``async``."""
+    """A griffe extension that documents synchronous methods by those of the async class, without ``async``."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Rewrite the synchronous clients after griffe has loaded the package.
@@ -28,6 +28,7 @@ class TwinMethods(griffe.Extension):
 
 
 def _replace_methods(module: griffe.Module) -> None:
+    """Replace each generated attribute of a client by the async class's method."""
     count = 0
     for client in module.classes.values():
         for name, attribute in client.attributes.items():

@@ -76,17 +76,20 @@ def _find_target(libraries: Iterable[Path]) -> Target:
 
 
 def _write_tags(text: str, platforms: Iterable[str]) -> str:
+    """Return the wheel's WHEEL file with the tags of the platforms."""
     text = re.sub(r"^Root-Is-Purelib: .*$", "Root-Is-Purelib: false", text, flags=re.MULTILINE)
     tags = "\n".join(f"Tag: {PYTHON}-{platform}" for platform in platforms)
     return re.sub(r"^Tag: .*$", tags, text, flags=re.MULTILINE)
 
 
 def _add_file(target: zipfile.ZipFile, path: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
+    """Add a file to the wheel and to its RECORD."""
     target.writestr(_file_information(path, mode), content)
     record.append(f"{path},{record_digest(content)},{len(content)}")
 
 
 def _file_information(path: str, mode: int) -> zipfile.ZipInfo:
+    """Return the zip entry of a file with a fixed time."""
     information = zipfile.ZipInfo(path, _FILE_TIME)
     information.compress_type = zipfile.ZIP_DEFLATED
     information.external_attr = (0o100000 | mode) << 16

@@ -29,7 +29,7 @@ import page
 from telling import EVENTS, check, note, seconds, step, tell
 from totals import Totals
 
-OLD_CLIENTS_SEND = 20_000
+OLD_CLIENT_RECORDS = 20_000
 PARTITIONS = 3
 Reports = dict[str, tuple[Path, str]]  # report title -> page, and a description of it
 # A compacted topic that the broker does not compact during the story: kafkaframes compact does it afterwards.
@@ -39,8 +39,8 @@ PLANES = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.compacti
 def main() -> None:
     """Run the story."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--to", type=Path, default=Path("out/story"), help="where everything goes (replaced)")
-    parser.add_argument("--flights", type=int, help="only the first so many")
+    parser.add_argument("--to", type=Path, default=Path("out/story"), help="output directory, which is replaced")
+    parser.add_argument("--flights", type=int, help="send only this number of flights")
     parser.add_argument("--no-page", action="store_true", help="do not open the page in a browser")
     options = parser.parse_args()
     flights.place()  # report a missing package before the slow steps
@@ -56,6 +56,7 @@ def main() -> None:
 
 
 def _empty(out: Path) -> None:
+    """Create or empty the output directory. Reject one with other files."""
     if out.exists() and any(out.iterdir()) and not (out / ".story").exists():
         raise SystemExit(f"{out}: contains other files")
     shutil.rmtree(out, ignore_errors=True)
@@ -66,7 +67,7 @@ def _empty(out: Path) -> None:
 def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str], Path]:
     """Return the summary lines and the page's path."""
     pool = stack.enter_context(ThreadPoolExecutor(2))
-    with step("starting Spark and reading the flights of 2013; kernels are compiled meanwhile, once"):
+    with step("starting Spark and reading the flights of 2013; kernels are compiled at the same time, once"):
         warm = [sys.executable, "-m", "kafkaframes", "kernels", "warm"]
         compiling = subprocess.Popen(warm, stdout=subprocess.DEVNULL)
         starting = pool.submit(_spark, out / "spark.log")
@@ -81,7 +82,7 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
         servers = broker.servers
         tell(f"an embedded broker listens on {servers}, its data in {broker.data_dir}")
     else:
-        tell(f"the cluster is {servers} (${cluster.SERVERS}). What needs the embedded broker is left out:")
+        tell(f"the cluster is {servers} (${cluster.SERVERS}). Steps that need the embedded broker are omitted:")
         tell("  kill -9 in the middle, old clients (KIP-31), the log directory; the rest is the same")
     return _chapters(out, data, servers, broker, starting, stack)
 
@@ -134,7 +135,7 @@ def _chapters(
     capture = out / "traffic.pcapng"
     with _record_traffic(servers, capture) as proxy:
         totals = _count(out, data, servers, proxy, broker, starting, topic, planes)
-        old = _old_clients(data, proxy, broker, topic) if broker is not None else None
+        old = _run_old_clients(data, proxy, broker, topic) if broker is not None else None
     spark = starting.result()
     totals.stop()
     stack.callback(spark.stop)
@@ -142,12 +143,12 @@ def _chapters(
         f"A producer (librdkafka) sent {len(data.rows):,} flights to a topic, "
         f"and news of {len(data.planes):,} planes to another.",
         f"A streaming query counted them by airline into a Delta table, in {totals.commits} micro-batches.",
-        "In the middle, kill -9 ended the broker; it came back with its data."
+        "In the middle, kill -9 ended the broker; it started again with its data."
         if broker is not None
         else "The cluster is yours, so no broker was killed.",
         "No flight was lost and none was counted twice: "
         f"the counts of all {len(data.totals)} airlines are those of the file.",
-        f"{_latest(data)}.",
+        f"{_latest_line(data)}.",
     ]
     if old is not None:
         lines.append(_savings_line(old))
@@ -164,12 +165,12 @@ def _chapters(
     }
     if broker is not None:
         broker.stop()
-        lines.append(_look_at_log(out, broker.data_dir, planes, data, reports))
+        lines.append(_inspect_log(out, broker.data_dir, planes, data, reports))
     else:
         with Admin(servers) as admin:
             admin.delete_topics([topic, planes])
         lines.append(
-            "Your brokers' log directories were not looked at: kafkaframes verify, compact and export do that."
+            "Your brokers' log directories were not inspected: kafkaframes verify, compact and export do that."
         )
     with step("writing the page"):
         looking.command("report", capture, "-o", out / "traffic.html")
@@ -210,13 +211,13 @@ def _count(
         totals.wait_for(1)
     sender.send(data.rows[half:more])
     if broker is not None:
-        words = f"kill -9 to the broker, while {more - half:,} more flights are on their way"
+        words = f"kill -9 to the broker, while {more - half:,} more flights are being sent"
         with step(words, "kill"):
             broker.kill()
             sender.send(data.rows[more:])
             broker.start()
-        tell("the broker is back, on the same data; librdkafka and Spark go on by themselves")
-        note("the broker is back, on the same data")
+        tell("the broker runs again with the same data; librdkafka and Spark go on by themselves")
+        note("the broker runs again with the same data")
     else:
         sender.send(data.rows[more:])
     with step("waiting until every flight is acknowledged, and counted"):
@@ -226,13 +227,15 @@ def _count(
     return totals
 
 
-def _latest(data: flights.Flights) -> str:
+def _latest_line(data: flights.Flights) -> str:
+    """Return the sentence about the airline with the largest mean delay."""
     name, (count, minutes) = max(data.totals.items(), key=lambda item: item[1][1] / item[1][0])
     return f"{data.airlines.get(name, name)} was latest: {minutes / count:.0f} minutes a flight"
 
 
-def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBroker, topic: str) -> migration.Costs:
-    rows = data.rows[:OLD_CLIENTS_SEND]
+def _run_old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBroker, topic: str) -> migration.Costs:
+    """Send flights with old clients, and return what the broker recompressed."""
+    rows = data.rows[:OLD_CLIENT_RECORDS]
     with step(f"old clients join: {len(rows):,} flights in record format 0 (Kafka 0.9), then in format 1 (0.10)"):
         costs = migration.play(proxy, topic, rows, lambda: broker.counter("kafkaframes_bytes_recompressed_total"))
     check(costs.read == len(rows), f"the old consumer read {costs.read:,} of {len(rows):,} flights")
@@ -240,6 +243,7 @@ def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBrok
 
 
 def _savings_line(costs: migration.Costs) -> str:
+    """Return the sentence about recompression for old clients."""
     after = f"{costs.after / 1e6:.1f} MB" if costs.after else "nothing"
     return (
         f"A client of Kafka 0.9 (record format 0) made the broker recompress {costs.before / 1e6:.1f} MB; "
@@ -247,7 +251,8 @@ def _savings_line(costs: migration.Costs) -> str:
     )
 
 
-def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, reports: Reports) -> str:
+def _inspect_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, reports: Reports) -> str:
+    """Verify, compact and export the log directory, and return the sentence about it."""
     with step("the broker has stopped; verifying, compacting and exporting its log directory"):
         counts = looking.log(data_dir, planes, out, expected_count=len(data.planes))
         reports["The log"] = (out / "log.html", "sizes, records over time, record formats, damage")

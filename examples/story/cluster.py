@@ -72,6 +72,7 @@ def find_given_servers() -> str | None:
 
 
 def _free_port() -> int:
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

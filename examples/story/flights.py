@@ -25,7 +25,7 @@ _POLL_EVERY = 2_000
 
 @dataclass
 class Flights:
-    """The rows, and the results that any query over them must have.
+    """The flights in the data set, and the results that any query over them must have.
 
     Attributes:
         rows: (airline, plane, JSON) of each flight, in the order of the year.
@@ -81,6 +81,7 @@ def place() -> Path:
 
 
 def _csv() -> Iterator[dict[str, str]]:
+    """Yield the rows of the flights' CSV file."""
     with (
         zipfile.ZipFile(place() / "flights.csv.zip") as archive,
         archive.open(next(name for name in archive.namelist() if name.endswith("flights.csv"))) as file,
@@ -89,7 +90,7 @@ def _csv() -> Iterator[dict[str, str]]:
 
 
 class Sender:
-    """A librdkafka producer."""
+    """A librdkafka producer that sends flights and planes."""
 
     def __init__(self, servers: str, *, flights: str, planes: str, batch_bytes: int = 1_000_000) -> None:
         from confluent_kafka import Producer
@@ -112,6 +113,7 @@ class Sender:
         )
 
     def _on_delivery(self, error: Any, _: Any) -> None:
+        """Raise an error for a record that was not delivered."""
         if error is not None:
             raise SystemExit(f"a record was not delivered: {error}")
 

@@ -30,7 +30,7 @@ class Costs:
 def play(
     servers: str, topic: str, rows: Sequence[tuple[bytes, bytes, bytes]], count_recompressed: Callable[[], int]
 ) -> Costs:
-    """Send rows by an old and by a newer client, and read them with the old one.
+    """Send rows with an old and a newer client, and read them with the old one.
 
     Args:
         count_recompressed: returns how many bytes the broker has recompressed so far.

@@ -90,6 +90,7 @@ def _text(text: str) -> str:
 
 
 def _tile(name: str, number: str) -> str:
+    """Return the HTML of a box with a number and its name."""
     state = " good" if number == "0" else ""
     return f'<div class="tile{state}"><b>{_text(number)}</b><span>{_text(name)}</span></div>'
 
@@ -103,6 +104,7 @@ def _event(seconds: float, sort: str, words: str) -> str:
 
 
 def _bars(airlines: Mapping[str, tuple[int, int]]) -> str:
+    """Return the HTML of a bar for each airline."""
     most = max((count for count, _ in airlines.values()), default=1)
     rows = sorted(airlines.items(), key=lambda item: -item[1][0])
     return "".join(

@@ -34,12 +34,13 @@ def note(words: str, sort: str = "step") -> None:
 
 @contextmanager
 def step(title: str, sort: str = "step") -> Iterator[None]:
-    """Print that a step begins. While it runs, print every few seconds that it is still running."""
+    """Print that a step begins. While it runs, print a line every few seconds."""
     tell(title)
     note(title, sort)
     is_done = threading.Event()
 
     def beat() -> None:
+        """Print a line every few seconds until the step is done."""
         while not is_done.wait(_BEAT_SECONDS):
             tell("  ...")
 

@@ -23,7 +23,7 @@ _SCHEMA = "carrier STRING, dep_delay INT"
 
 
 class Totals:
-    """The query. It is restarted from its checkpoint if the broker was down for too long."""
+    """The streaming query that counts flights by airline. It is restarted if the broker was down for too long."""
 
     def __init__(self, spark: SparkSession, servers: str, topic: str, out: Path) -> None:
         self.restarts = 0
@@ -31,6 +31,7 @@ class Totals:
         self._query = self._start()
 
     def _start(self) -> StreamingQuery:
+        """Start the query at its checkpoint."""
         from pyspark.sql import functions as f
 
         flights = (
@@ -55,6 +56,7 @@ class Totals:
         )
 
     def _write(self, batch: DataFrame, number: int) -> None:
+        """Write the totals of a micro-batch to the Delta table, once."""
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
         table = str(self.path)
