@@ -121,6 +121,7 @@ def _draw_until_error(drawing: AnnotatedBytes, draw: Callable[[], None]) -> None
 
 
 def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth: int) -> None:
+    """Add the runs of consecutive batches and messages."""
     number = 0
     while drawing.position < len(drawing.data):
         name = f"batches[{number}]"
@@ -144,6 +145,7 @@ def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth
 
 
 def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: int) -> dict[str, int]:
+    """Add the runs of a batch header; return its fields."""
     start, values = drawing.position, {}
     magic = next(number for number, entry in _LAYOUT_OF_MAGIC.items() if entry is layout)
     for entry in layout.fields:
@@ -187,6 +189,7 @@ def _size_text(size: int, codec: int) -> str:
 
 
 def _add_drawing(payload: bytes, codec: int, magic: int, path: str, drawings: list[AnnotatedBytes]) -> AnnotatedBytes:
+    """Add the listing of decompressed records."""
     from kafkaframes.records import codecs  # loads the codec libraries, which most inputs do not need
 
     content, error = codecs.decompress(codec, payload, magic=magic, limit_bytes=MAX_DECOMPRESSED_BYTES)
@@ -198,6 +201,7 @@ def _add_drawing(payload: bytes, codec: int, magic: int, path: str, drawings: li
 
 
 def _draw_records(drawing: AnnotatedBytes, name: str, fields: dict[str, int], end: int) -> None:
+    """Add the runs of the records of a batch."""
     for number in range(max(fields["count"], 0)):
         if drawing.position >= end:
             reason = f"{name} ends after {number} of {fields['count']} records"
@@ -208,6 +212,7 @@ def _draw_records(drawing: AnnotatedBytes, name: str, fields: dict[str, int], en
 
 
 def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end: int) -> None:
+    """Add the runs of one record."""
     length = _draw_varint(drawing, f"{path}.length")
     if not 0 <= length <= end - drawing.position:
         raise CorruptRecordError(f"{path}: invalid length {length}", position=drawing.position)
@@ -244,6 +249,7 @@ def _draw_varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add:
 
 
 def _draw_blob(drawing: AnnotatedBytes, path: str, *, text: bool = False) -> None:
+    """Add the runs of a byte string and the length before it."""
     size = _draw_varint(drawing, f"{path}_length")
     if size >= 0:
         raw = drawing.take_bytes(size, path)

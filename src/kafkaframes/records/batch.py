@@ -257,6 +257,7 @@ def read_offsets_and_timestamps(data: bytes, *, rules: str = MEMORY) -> tuple[In
 
 
 def _make_records(batches: BatchHeaders, sections: RecordSections, index: RecordIndex) -> list[Record]:
+    """Return the records of each decoded batch as Python values."""
     buf = sections.buf.tobytes() if sections.buf.size <= _DECODE_GROUP_BYTES * 4 else sections.buf.data
     owners = np.repeat(np.arange(len(batches)), index.rows).tolist()
     magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()
@@ -284,6 +285,7 @@ def _make_records(batches: BatchHeaders, sections: RecordSections, index: Record
 
 
 def _read_headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header, ...]:
+    """Return the headers that start at a position."""
     result = []
     for _ in range(count):
         size, position = read_varint(buf, position)
@@ -351,17 +353,19 @@ def _make_batch(
     damage: BatchDamage | None,
     first_offset: int | None,
 ) -> Batch:
+    """Return a batch with its header fields and records as Python values."""
     is_v2, flags = fields["magic"] >= 2, fields["attributes"]
     number = flags & CODEC_MASK
 
-    def get(name: str) -> int | None:
+    def get_field(name: str) -> int | None:
+        """Return a header field; None if the header ends before it."""
         end = BATCH_V2.end_of("last_offset_delta" if name == "last_offset" else name) if is_v2 else 0
         return fields[name] if end <= fields["size"] else None
 
     base_offset: int | None = fields["base_offset"]
     if not is_v2 and number:  # Kafka's base offset of a wrapper is that of its first record, if there is one
         base_offset = first_offset
-    base_sequence, last_offset = get("base_sequence"), get("last_offset")
+    base_sequence, last_offset = get_field("base_sequence"), get_field("last_offset")
     last_sequence = None
     if base_sequence is not None and last_offset is not None:
         delta = last_offset - fields["base_offset"]
@@ -376,17 +380,17 @@ def _make_batch(
         last_offset=last_offset,
         codec=CODECS[number] if number < len(CODECS) else None,
         timestamp_type=_timestamp_type(fields["magic"], flags),
-        max_timestamp=get("max_timestamp"),
-        base_timestamp=get("base_timestamp"),
-        producer_id=get("producer_id"),
-        producer_epoch=get("producer_epoch"),
+        max_timestamp=get_field("max_timestamp"),
+        base_timestamp=get_field("base_timestamp"),
+        producer_id=get_field("producer_id"),
+        producer_epoch=get_field("producer_epoch"),
         base_sequence=base_sequence,
         last_sequence=last_sequence,
-        leader_epoch=get("leader_epoch"),
+        leader_epoch=get_field("leader_epoch"),
         transactional=is_v2 and bool(flags & TRANSACTIONAL),
         control=is_v2 and bool(flags & CONTROL),
-        delete_horizon=get("base_timestamp") if is_v2 and flags & DELETE_HORIZON else None,
-        count=_count_records(get("count"), records, damage) if is_v2 else _count_records(None, records, damage),
+        delete_horizon=get_field("base_timestamp") if is_v2 and flags & DELETE_HORIZON else None,
+        count=_count_records(get_field("count"), records, damage) if is_v2 else _count_records(None, records, damage),
         records=records,
         damage=damage,
     )
@@ -400,6 +404,7 @@ def _last_sequence(base_sequence: int, delta: int) -> int:
 
 
 def _count_records(header_count: int | None, records: tuple[Record, ...], damage: BatchDamage | None) -> int:
+    """Return the record count: that of the header, or the number of records that were read."""
     if header_count is not None:
         return header_count
     return damage.reached if damage is not None else len(records)

@@ -231,6 +231,7 @@ class RecordReader:
             yield from self._select_rows(self._make_arrow_batch(result, part.columns), part, drops)
 
     def _to_arrow(self, part: ColumnPart) -> pa.RecordBatch:
+        """Return a part of the fast path as an Arrow batch."""
         if not self._is_fused:
             return self._make_arrow_batch(self._to_decoded(part), part.columns)
         return pa.RecordBatch.from_arrays([part.columns[name] for name in self._names], schema=self.schema)
@@ -238,6 +239,7 @@ class RecordReader:
     def _select_rows(
         self, batch: pa.RecordBatch, part: ColumnPart, drops: npt.NDArray[np.bool_] | None
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the requested rows of an Arrow batch, if there are any."""
         if self._is_bounded or drops is not None:
             keep = self._row_filter(part.offsets, drops)
             if keep is not None:
@@ -246,6 +248,7 @@ class RecordReader:
             yield batch
 
     def _read_general(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield the Arrow batches of a chunk that the general path decodes."""
         target = self.options.chunk_bytes
         if self._ratio != 1.0:  # decompressed records should stay in the processor's cache
             target = min(target, _MAX_CACHED_BYTES)
@@ -327,6 +330,7 @@ class RecordReader:
         return None if bad is None or self.options.heal is None else self.options.heal(chunk, bad)
 
     def _report_damaged(self, result: DecodedBatches, bad: npt.NDArray[np.bool_] | None) -> None:
+        """Report the problem of each damaged batch."""
         for row in [] if bad is None else np.flatnonzero(bad).tolist():
             problem = result.problem(row)
             self._report_error(
@@ -346,6 +350,7 @@ class RecordReader:
         self.errors.append(error)
 
     def _filter_records(self, result: DecodedBatches, drops: npt.NDArray[np.bool_] | None) -> DecodedBatches:
+        """Return the requested records."""
         keep = self._row_filter(result.index.offsets, None if drops is None else result.repeat_per_record(drops))
         return result if keep is None else result.select(keep)
 

@@ -185,6 +185,7 @@ def _locate_sections(data: Bytes, batches: BatchHeaders, skip: Flags | None) -> 
 
 
 def _skip_batch(sections: RecordSections, row: int, status: int) -> None:
+    """Mark a batch as skipped, with the status as its problem."""
     sections.kinds[row] = _kernels_index.SKIPPED
     sections.problems[row] = BatchProblem(status)
 

@@ -71,6 +71,8 @@ class _Annotator:
         self.position = 0
 
     def make_trace(self, title: str) -> Callable[[int, int, tuple[str | int, ...], str, Any], None]:
+        """Return a function that adds a run; its path starts with ``title``."""
+
         def trace(start: int, end: int, path: tuple[str | int, ...], what: str, value: Any) -> None:
             steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
             self.result.runs.append(AnnotatedRange(start, end, f"{title}{steps}", what, value))
@@ -92,6 +94,7 @@ class _Annotator:
             self.position = _SIZE_BYTES
 
     def read_message(self, cls: type[Message], version: int) -> Any:
+        """Decode the message at the current position, and add its runs."""
         name = cls.spec.name
         codec = cls._codec(version, DecodeError)
         try:
@@ -103,6 +106,7 @@ class _Annotator:
         return value
 
     def finish(self) -> AnnotatedMessage:
+        """Return the result; bytes after the message are an error."""
         if self.result.error is None and self.position < len(self.data):
             reason = f"{len(self.data) - self.position} bytes remain after the message"
             self.result.error = DecodeError(reason, position=self.position)
@@ -161,6 +165,7 @@ def _starts_with_request(data: bytes, apis: ApiRegistry) -> bool:
 
 
 def _body_class(key: int, type_: str, version: int, apis: ApiRegistry) -> type[Message]:
+    """Return the class of a message body; raise ``DecodeError`` if it does not exist."""
     try:
         return apis.message_class(key, type_, version)
     except SpecError as error:

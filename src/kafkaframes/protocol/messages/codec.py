@@ -93,6 +93,7 @@ class Codec:
         return self._compile(encoder_source(self.plan), "write")
 
     def _compile(self, text: SourceText, verb: str, suffix: str = "") -> Any:
+        """Compile generated source and return its function."""
         title = f"{self.plan.name} v{self.plan.version} {verb}{suffix}"
         return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
 
@@ -189,6 +190,8 @@ class HotShapes(dict[Any, Any]):
 
 
 def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
+    """Return generated functions that read array elements, by shape."""
+
     def make(counts: tuple[int, ...]) -> Any:
         return compile_text(shape_source(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
 
@@ -196,6 +199,8 @@ def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
 
 
 def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
+    """Return generated functions that pack fields and arrays, by shape."""
+
     def make(counts: tuple[int, ...]) -> Any:
         return compile_text(shape.make_source(counts), f"pack {shape.values} of {counts}", classes)["pack_shape"]
 

@@ -84,7 +84,7 @@ def decode_coordinator_record(
     decoded_key = _decode_whole(cls, key, cls.spec.valid_versions.lowest, 2, mode, "key")
     if value is None:
         return CoordinatorRecord(number, decoded_key, None, None)
-    version, position = _path_step(value, "value")
+    version, position = _read_leading_int16(value, "value")
     value_name = record_names(module, "coordinator-value").get(number)
     if value_name == "LegacyOffsetCommitValue" and version > 0:
         value_name = "OffsetCommitValue"  # key type 0 can also precede a value of a newer version
@@ -95,7 +95,8 @@ def decode_coordinator_record(
 
 
 def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
-    number, _ = _path_step(key, "key")
+    """Return the record type of a coordinator record's key, its name, and the class of the key."""
+    number, _ = _read_leading_int16(key, "key")
     name = record_names(module, "coordinator-key").get(number)
     if name is None:
         raise DecodeError(f"{module} has no record of type {number}", position=0, path=("key",))
@@ -160,7 +161,7 @@ def decode_versioned(name: str, data: bytes) -> tuple[Any, int]:
         DecodeError: a negative version, or invalid bytes.
     """
     cls = message(name)
-    version, position = _path_step(data, name)
+    version, position = _read_leading_int16(data, name)
     highest = cls.spec.valid_versions.highest
     value, end = cls.decode_prefix(data, min(version, highest), position=position)
     return (value if version > highest else reject_surplus(data, value, end)), version
@@ -176,12 +177,13 @@ def encode_versioned(value: Message, version: int) -> bytes:
 
 
 def _find_module(topic: str, table: Any) -> str:
+    """Return the Kafka jar that defines a topic's records."""
     if topic not in table:
         raise OptionError(f"unknown topic {topic!r}; expected one of {', '.join(table)}")
     return str(table[topic])
 
 
-def _path_step(data: bytes, step: str) -> tuple[int, int]:
+def _read_leading_int16(data: bytes, step: str) -> tuple[int, int]:
     try:
         number, position = read_int16(data, 0)
     except DecodeError as error:
@@ -190,6 +192,7 @@ def _path_step(data: bytes, step: str) -> tuple[int, int]:
 
 
 def _decode_whole(cls: type[Message], data: bytes, version: int, position: int, mode: str, step: str) -> Any:
+    """Decode a message that must end where ``data`` does; ``step`` is ``key`` or ``value`` in errors."""
     try:
         value, end = cls.decode_prefix(data, version, position=position, mode=mode)
         return reject_surplus(data, value, end)

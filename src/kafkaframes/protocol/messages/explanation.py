@@ -151,6 +151,7 @@ class MessageComparison(_ShownLines):
         return errors == (None, None) and all(self._is_same(*pair) for pair in self.pairs)
 
     def _is_same(self, entry: AnnotatedRange | None, other_entry: AnnotatedRange | None) -> bool:
+        """Return whether two fields exist and have the same bytes."""
         if entry is None or other_entry is None:
             return False
         return _raw(self.first.data, entry) == _raw(self.second.data, other_entry)
@@ -213,6 +214,7 @@ def _raw(data: bytes, run: AnnotatedRange) -> bytes:
 def _diff_line(
     data: tuple[bytes, bytes], entry: AnnotatedRange | None, other_entry: AnnotatedRange | None, same: bool
 ) -> str:
+    """Return the line of a field in a comparison, with a star if its bytes differ."""
     run = entry or other_entry
     assert run is not None
     sides = [_side_text(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
@@ -220,6 +222,7 @@ def _diff_line(
 
 
 def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
+    """Return the bytes and the value of a field in one of two compared messages."""
     if run is None:
         return "-"
     raw = _raw(data, run)
@@ -292,6 +295,7 @@ def dump_lines(annotation: MessageExplanation, *, show_all: bool = False, depth:
 
 
 def _run_label(run: AnnotatedRange) -> str:
+    """Return the path of a field, and what its bytes are if they are not a plain value."""
     plain = run.what in ("string", "bytes", "records", "bool", "uuid", "float64") or run.what.startswith(
         ("int", "uint")
     )

@@ -144,6 +144,7 @@ class Message(Struct):
 
     @classmethod
     def _codec(cls, version: int, error: type[DecodeError | EncodeError] = EncodeError) -> Codec:
+        """Return the codec of a version; raise ``error`` if the version does not exist."""
         try:
             return cls.codec(version)
         except OptionError as reason:
@@ -229,6 +230,7 @@ def message_class(spec: MessageSpec) -> type[Message]:
 
 
 def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
+    """Return the class of a struct, with its fields as attributes."""
     if not struct.name.isidentifier():
         raise SpecError(f"{struct.name!r} is not a valid class name")
     fields = tuple(FieldInfo(field) for field in struct.fields)

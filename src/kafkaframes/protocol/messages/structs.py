@@ -110,6 +110,7 @@ class Struct:
         return list(self._matches(field, keys))
 
     def _matches(self, field: str, keys: dict[str, Any]) -> Iterable[Any]:
+        """Return the elements of an array whose keys have these values."""
         info = self._by_attribute.get(field)
         if info is None or info.struct is None or not info.spec.type.is_array:
             raise OptionError(f"{type(self).__name__}.{field} is not an array of structs")
@@ -141,6 +142,7 @@ def _make_init(cls: type[Struct]) -> Any:
 
 
 def _shorten(value: Any) -> str:
+    """Return the ``repr`` of a value; long bytes are shortened."""
     if isinstance(value, bytes) and len(value) > _MAX_REPR_BYTES:
         return f"<{len(value)} bytes {value[:8].hex()}...>"
     return repr(value)

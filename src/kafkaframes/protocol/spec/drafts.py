@@ -67,6 +67,7 @@ class MessageDraft:
     def _walk_struct(
         self, struct: StructSpec, path: Path, arrays: int, visited_structs: set[str]
     ) -> Iterator[FieldLocation]:
+        """Yield the fields of a struct and of the structs in it."""
         for field in self._structs[struct.name].fields:
             yield FieldLocation(struct.name, field, (*path, field.name), arrays)
             name = field.type.name
@@ -154,6 +155,7 @@ class MessageDraft:
         self.changed_fields |= {(struct, name) for name in (*fields, *(field.name for field in new_fields))}
 
     def _next_free_tag(self, struct: str) -> int:
+        """Return the next free tag number of a struct."""
         tags = (field.tag for field in self._structs[struct].fields if field.tag is not None)
         return max(tags, default=-1) + 1
 
@@ -187,6 +189,7 @@ class MessageDraft:
         return replace(struct, versions=self._extend_versions(struct.versions), fields=fields)
 
     def _extend_versions(self, versions: Versions) -> Versions:
+        """Return a range that ends at the new version if it ended at the previous one."""
         ends_here = not versions.is_empty and versions.highest == self.before
         return Versions(versions.lowest, self.version) if ends_here else versions
 
@@ -221,17 +224,17 @@ def _shape_of(
 ) -> tuple[object, ...]:
     """Return the shape of a version without some fields (struct, name); ``compact=False`` ignores length encodings."""
 
-    def struct(owner: str, slots: tuple[FieldSlot, ...]) -> tuple[object, ...]:
+    def shape_struct(owner: str, slots: tuple[FieldSlot, ...]) -> tuple[object, ...]:
         return tuple(
             (
                 *(slot.name, slot.type, slot.is_nullable, slot.is_compact and compact, slot.tag),
-                struct(slot.type.name, slot.children),
+                shape_struct(slot.type.name, slot.children),
             )
             for slot in slots
             if (owner, slot.name) not in without
         )
 
-    return struct(spec.struct.name, list_slots(spec, version))
+    return shape_struct(spec.struct.name, list_slots(spec, version))
 
 
 # ---- whole sets -----------------------------------------------------------------------------------------------------
@@ -324,6 +327,7 @@ class Kip:
         return [name for name, spec in specs if spec.api_key is not None and not spec.is_removed and name == message]
 
     def _fields_of(self, name: str) -> list[FieldLocation]:
+        """Return the fields that a message has in the version under change."""
         draft = self._draft_of(name)
         return [at for at in draft.list_fields() if at.field.is_present(draft.before)]
 
@@ -418,6 +422,7 @@ class Kip:
         return self._old | {name: self._draft_of(name).checked_spec() for name in changed_names}
 
     def _draft_of(self, name: str) -> MessageDraft:
+        """Return the draft of a message; a new one if the proposal has not changed it yet."""
         self._check_message(name)
         if name not in self._drafts:
             spec = self._old[name]

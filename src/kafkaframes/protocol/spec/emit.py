@@ -46,6 +46,7 @@ def _common_struct_json(message: MessageSpec, struct: StructSpec, inlined_struct
 
 
 def _field_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
+    """Return a field as a JSON object."""
     out: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
     out.update(_version_keys(field))
     if field.map_key:
@@ -70,6 +71,7 @@ def _field_json(message: MessageSpec, field: FieldSpec, inlined_structs: set[str
 
 
 def _version_keys(field: FieldSpec) -> dict[str, Any]:
+    """Return the keys of a field about nullable, tagged and flexible versions."""
     out: dict[str, Any] = {}
     if not field.nullable_versions.is_empty:
         out["nullableVersions"] = str(field.nullable_versions)
@@ -120,6 +122,7 @@ def to_text(message: MessageSpec) -> str:
 
 
 def _value_text(key: str, value: Any, indent: str = "  ") -> str:
+    """Return the text of a value in a spec file; fields have a line each."""
     if key not in ("fields", "commonStructs") or not value:
         return json.dumps(value, ensure_ascii=False)
     inner = indent + "  "
@@ -127,6 +130,7 @@ def _value_text(key: str, value: Any, indent: str = "  ") -> str:
 
 
 def _object_text(value: dict[str, Any], indent: str) -> str:
+    """Return the text of a field's JSON object."""
     return (
         "{" + ", ".join(f"{json.dumps(key)}: {_value_text(key, field, indent)}" for key, field in value.items()) + "}"
     )

@@ -43,6 +43,7 @@ class _Comparison:
     new_paths: dict[Path, Path] = field(default_factory=dict)
 
     def compare_specs(self) -> list[SpecChange]:
+        """Return all changes between the two specs."""
         if self._is_new_convention():
             self._add_change("record-convention", (), f"type {self.old.type} is now {self.new.type} {self.new.api_key}")
             self._compare_slots(list_slots(self.old, self.new.api_key or 0), list_slots(self.new, 0), (), 0)
@@ -82,6 +83,7 @@ class _Comparison:
         return old.type == "data" and new.type == "coordinator-key" and old.valid_versions.contains(new.api_key or 0)
 
     def _compare_identity(self) -> None:
+        """Compare the message type, API key, name, listeners and stability."""
         old, new = self.old, self.new
         is_new_value = old.type == "data" and new.type == "coordinator-value"
         if is_new_value:
@@ -115,6 +117,7 @@ class _Comparison:
             )
 
     def _compare_span(self, rule: str, text: str, low: int, high: int) -> None:
+        """Report a change for each version from ``low`` to ``high``."""
         for version in range(low, high + 1):
             self._add_change(rule, (), text, version)
 
@@ -124,6 +127,7 @@ class _Comparison:
     # ---- one version ----------------------------------------------------------------------------------------------
 
     def _compare_version(self, version: int) -> None:
+        """Compare the layouts of one version that both specs have."""
         old, new = self.old, self.new
         if old.is_flexible(version) != new.is_flexible(version):
             words = ("inflexible", "flexible")
@@ -179,12 +183,14 @@ class _Comparison:
         before.update(slots)
 
     def _report_removed(self, slot: FieldSlot, new: tuple[FieldSlot, ...], path: Path, version: int) -> None:
+        """Report a field that is missing in this version of the new spec."""
         if any(one.name == slot.name for one in new):
             self._add_change("became-tagged", path, "the field was mandatory in this version", version)
         else:
             self._add_change("field-removed", path, f"{slot.type} was removed", version)
 
     def _report_added(self, slot: FieldSlot, old: tuple[FieldSlot, ...], path: Path, version: int) -> None:
+        """Report a field that is new in this version of the new spec."""
         if any(one.name == slot.name for one in old):
             self._add_change("became-mandatory", path, "the field was tagged in this version", version)
         else:

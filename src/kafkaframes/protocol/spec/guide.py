@@ -67,6 +67,7 @@ def make_wire_pages() -> list[tuple[str, str, list[Section]]]:
 
 
 def _frames_page() -> Iterable[Section]:
+    """Return the sections of the page about frames and headers."""
     yield _section("How messages travel")
     for name in ("RequestHeader", "ResponseHeader"):
         spec = catalog.load_spec(name)
@@ -76,6 +77,7 @@ def _frames_page() -> Iterable[Section]:
 
 
 def _types_page() -> Iterable[Section]:
+    """Return the sections of the page about primitive types and varints."""
     yield _section(
         "Primitive types", (("type", "bytes", "example", "inflexible", "flexible"), list(map(_type_row, SIZES)))
     )
@@ -110,6 +112,7 @@ def _hex_text(write: Callable[[bytearray, Any], None], value: object) -> str:
 
 
 def _tags_page() -> Iterable[Section]:
+    """Return the sections of the page about tagged fields."""
     out = bytearray()
     varint.write_unsigned_varint(out, 2)
     for tag, data in ((0, struct.pack(">h", 27)), (3, b"\x01")):
@@ -119,6 +122,7 @@ def _tags_page() -> Iterable[Section]:
 
 
 def _records_page() -> Iterable[Section]:
+    """Return the sections of the page about records."""
     codecs = ", ".join(f"{number} {name}" for number, name in enumerate(layout.CODECS))
     flags = "; ".join(f"bit {flag.bit_length() - 1}: {text}" for flag, text in _FLAG_DESCRIPTIONS)
     yield _section("Batch, format 2", _header_rows(layout.BATCH_V2), codecs=codecs, flags=flags)

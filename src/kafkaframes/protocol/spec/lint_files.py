@@ -95,6 +95,7 @@ def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: boo
 
 
 def _find_set_mistakes(specs: list[MessageSpec]) -> Iterator[str]:
+    """Yield the mistakes between the specs, as text."""
     for rule, message, reason in lint_set(specs):
         yield f"{message}: {reason} ({rule})"
     for finding in find_unpaired_versions(specs):

@@ -68,6 +68,7 @@ def load_files(
 
 
 def _read_directory(folder: Path) -> Iterator[PublishedSpec]:
+    """Yield the spec files in a directory and its subdirectories."""
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".zip", ".jar"):
             yield from _read_file(path)
@@ -76,6 +77,7 @@ def _read_directory(folder: Path) -> Iterator[PublishedSpec]:
 
 
 def _read_file(path: Path) -> Iterator[PublishedSpec]:
+    """Yield the spec in a file, or the specs in an archive."""
     if path.suffix not in (".zip", ".jar"):
         yield from _read_archive_member(path.as_posix(), path.read_bytes(), module=path.parent.name, is_named=True)
         return
@@ -86,6 +88,7 @@ def _read_file(path: Path) -> Iterator[PublishedSpec]:
 
 
 def _read_archive(name: str, raw: bytes) -> Iterator[PublishedSpec]:
+    """Yield the spec files in a jar or zip file."""
     file_name = PurePosixPath(name).name
     version = _JAR_VERSION_PATTERN.search(file_name) if file_name.endswith(".jar") else None
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -98,6 +101,7 @@ def _read_archive(name: str, raw: bytes) -> Iterator[PublishedSpec]:
 
 
 def _read_git_ref(path: str) -> Iterator[PublishedSpec]:
+    """Yield the spec files at ``REF:path`` of the git repository."""
     ref, _, folder = path.partition(":")
     listing = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
     for name in sorted(filter(None, listing.decode().split("\0"))):

@@ -86,6 +86,7 @@ class _PendingAppend(NamedTuple):
 
 
 def _check_sizes(batches: BatchHeaders, settings: AppendSettings) -> None:
+    """Reject batches that exceed ``max.message.bytes``."""
     limit = settings.max_batch_bytes
     if limit is None:
         return
@@ -97,6 +98,7 @@ def _check_sizes(batches: BatchHeaders, settings: AppendSettings) -> None:
 
 
 def _assign_offsets(append: _PendingAppend) -> ValidatedRecords:
+    """Assign offsets in the way that the codecs of the batches and of the log require."""
     source = find_source_codec(append.batches)
     target = append.settings.target_codec(source)
     if append.settings.on_noncontiguous == KEEP:
@@ -129,6 +131,7 @@ def _decode_batches(append: _PendingAppend, *, lenient: bool = False) -> Decoded
 
 
 def _assign_uncompressed(append: _PendingAppend) -> ValidatedRecords:
+    """Validate uncompressed batches and assign their offsets in place, unless holes require a rebuild."""
     _require_single_batch(append, Codec.NONE)
     content = _decode_batches(append)
     check_batches(content, append.settings)
@@ -192,6 +195,7 @@ def _patch_headers(
 
 
 def _convert_uncompressed(append: _PendingAppend) -> ValidatedRecords:
+    """Validate uncompressed batches of another format and rebuild them in the log's format."""
     content = _decode_batches(append)
     _require_undamaged(content)  # Kafka reads everything first, to estimate the size of the result
     _require_single_batch(append, Codec.NONE)
@@ -209,6 +213,7 @@ def _convert_uncompressed(append: _PendingAppend) -> ValidatedRecords:
 
 
 def _assign_compressed(append: _PendingAppend, source: Codec, target: Codec) -> ValidatedRecords:
+    """Validate a batch that is or will be compressed; assign its offsets in place or rebuild it."""
     settings = append.settings
     _require_single_batch(append, source)
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
@@ -239,6 +244,7 @@ def _assign_compressed(append: _PendingAppend, source: Codec, target: Codec) -> 
 
 
 def _reject_holes(settings: AppendSettings) -> None:
+    """Reject a record set with holes between its offsets if ``on_noncontiguous`` is ``reject``."""
     if settings.on_noncontiguous == REJECT:
         reason = "the offsets inside the set are not 0, 1, 2, ..., and on_noncontiguous is 'reject'"
         raise AppendRefusedError("InvalidRecordException", reason)
@@ -288,6 +294,7 @@ def _require_single_batch(append: _PendingAppend, source: Codec) -> None:
 
 
 def _require_undamaged(content: DecodedBatches) -> None:
+    """Raise Kafka's error for the first damaged batch."""
     for batch in range(len(content.batches)):
         error = damage_error(content, batch)
         if error is not None:
@@ -305,6 +312,7 @@ def _check_target(append: _PendingAppend, target: Codec) -> None:
 
 
 def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Codec) -> ValidatedRecords:
+    """Write the records again with the log's codec and format, and with new offsets."""
     settings, batches = append.settings, append.batches
     count = len(content.index.offsets)
     fields = _producer_fields(append)
@@ -339,6 +347,7 @@ def _count_uncompressed_bytes(batches: BatchHeaders, content: DecodedBatches) ->
 
 
 def _producer_fields(append: _PendingAppend) -> BatchFields:
+    """Return the producer fields for the rebuilt batches."""
     settings, batches = append.settings, append.batches
     kind = LOG_APPEND_TIME if settings.append_time and settings.record_format > 0 else CREATE_TIME
     largest = settings.now_ms if settings.append_time and settings.record_format > 0 else None

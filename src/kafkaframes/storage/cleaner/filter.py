@@ -128,6 +128,7 @@ class BatchFilter:
         return kept_bytes
 
     def _count_input(self, window: DecodedBatches, is_copied: Flags) -> None:
+        """Add the sizes of a window to the statistics."""
         self.tally.batches_read += len(window.batches)
         self.tally.batches_copied += int(is_copied.sum())
         self.tally.records_read += len(window.owners)
@@ -224,6 +225,7 @@ class BatchFilter:
     # ----------------------------------------------------------------------------------------------- what is written
 
     def _empty_batch(self, window: DecodedBatches, batch: int) -> bytes:
+        """Return an empty batch with the header of a batch that retains no records."""
         header = header_of(window, batch)
         if header.magic < 2:
             raise LogDirError(

@@ -137,6 +137,7 @@ class ChosenBlocks:
         return filled_spans
 
     def _mask_fillable(self, copy: int) -> Flags:
+        """Return which blocks of a copy may fill gaps: those from its floor on."""
         may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
         return may_fill
 
@@ -226,6 +227,7 @@ class ChosenBlocks:
         return is_identical
 
     def _judge_conflict(self, columns: slice, copy: int, copy_blocks: BlockTable, inspector: BlockInspector) -> str:
+        """Return the verdict on two different blocks for the same offsets."""
         is_sound = self.has_valid_checksums(columns, inspector)
         if is_sound != bool(inspector.mask_valid(copy, copy_blocks).all()):
             return "chosen" if is_sound else "copy"

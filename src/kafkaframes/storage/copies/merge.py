@@ -250,6 +250,7 @@ class _Merger:
             merged_copies.append(index)
 
     def _compare_copy(self, index: int, merged_copies: list[int]) -> None:
+        """Find the conflicts of a copy with the chosen blocks, and decide them."""
         self.choice.read_first_offsets(index, self.inspector)
         conflicts = self.choice.find_conflicts(index, self.inspector)
         real = [one for one in conflicts if one.verdict == "undecided"]
@@ -405,6 +406,7 @@ class _Merger:
         return truncate_epochs(entries, start_offset=start, end_offset=max(end, start) + 1)
 
     def _high_watermark(self, end: int) -> int | None:
+        """Return the highest checkpointed high watermark, at most the end of the log."""
         high_watermarks = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
         return max(high_watermarks, default=None)
 
@@ -465,6 +467,7 @@ class _Merger:
         return Location(self.copies[index].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
 
     def _report_doubts(self, index: int, copy: PartitionCopy) -> None:
+        """Report a copy's doubtful epochs and misplaced blocks."""
         if not copy.checkpoint_fits:
             text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches; the batches are used"
             self._add_decision("epochs-doubtful", copy.start, copy.end, text, index)
@@ -479,6 +482,7 @@ class _Merger:
             self._add_decision("misplaced", first, last + 1, text, index, [Location(path, position)])
 
     def _report_ends(self, start: int, end: int, clean: int) -> None:
+        """Report the copies that end before the merged log's end or start after its start."""
         for index in self.order:
             copy, blocks = self.copies[index], self.usable[index]
             if copy.end < end and not self._was_truncated(index):
@@ -499,10 +503,12 @@ class _Merger:
         return "" if last is None or last.is_tail else f" ({last.reason}: {location})"
 
     def _was_truncated(self, index: int) -> bool:
+        """Return whether a part of a copy was truncated because it diverges."""
         directory = self.copies[index].directory
         return any(decision.check == "divergent-tail" and decision.copy == directory for decision in self.decisions)
 
     def _report_gaps(self, start: int, clean: int) -> None:
+        """Report the offsets that no copy has."""
         for first, end in self.choice.find_gaps():
             if first >= clean and first >= start:
                 text = f"no copy has {offsets_text(first, end)}"

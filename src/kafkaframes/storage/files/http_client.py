@@ -50,5 +50,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)

@@ -201,6 +201,7 @@ def expand_pattern(filesystem: FileSystem, path: str) -> list[str]:
 
 
 def _find_existing(filesystem: FileSystem, path: str) -> FileInfo:
+    """Return the entry of a path; raise an error if it does not exist."""
     info = filesystem.stat(path)
     if info is None:
         raise LogDirError(NO_SUCH_PATH_TEXT, file=path)
@@ -208,6 +209,7 @@ def _find_existing(filesystem: FileSystem, path: str) -> FileInfo:
 
 
 def _list_directory(filesystem: FileSystem, path: str) -> list[LogDirectory | TieredObjectStore]:
+    """Return the log directories and tiered stores below a directory; raise an error if there are none."""
     directories = _find_logs_below(filesystem, path, filesystem.list_directory(path), MAX_SEARCH_DEPTH)
     if not directories:
         raise LogDirError("contains no Kafka log directory, partition or segment", file=path)
@@ -359,6 +361,7 @@ def _merge_directories(directories: list[LogDirectory]) -> tuple[LogDirectory, .
 
 
 def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
+    """Join the parts of one log directory."""
     partitions: dict[str, list[Partition]] = {}
     for partition in (partition for part in parts for partition in part.partitions):
         partitions.setdefault(partition.directory, []).append(partition)
@@ -373,6 +376,7 @@ def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
 
 
 def _join_partitions(copies: list[Partition]) -> Partition:
+    """Join the parts of one partition: the segments and files of all of them."""
     return replace(
         copies[0],
         segments=_deduplicate_segments(segment for copy in copies for segment in copy.segments),

@@ -382,6 +382,7 @@ def _apply_marker(
 
 
 def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin: str) -> None:
+    """Reject a batch whose producer epoch is older than the current one."""
     if producer_epoch < state.producer_epoch and origin != REPLICATION:
         reason = f"producer epoch {producer_epoch} at offset {offset} is older than {state.producer_epoch}"
         raise _append_error("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")

@@ -174,6 +174,7 @@ def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowle
 
 
 def _open_upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> SegmentUpload:
+    """Return an upload whose objects are complete, with its manifest."""
     main = join(folder.path, stem)
     if names.MANIFEST not in objects:
         present = ", ".join(sorted(objects))
@@ -203,6 +204,7 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
 
 
 def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: PartitionFacts) -> None:
+    """Select the uploads that form the log; record why the others do not."""
     uploads = tiered_log.uploads
     if not uploads:
         return
@@ -232,6 +234,7 @@ def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, know
 
 
 def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
+    """Return why Kafka does not count a segment as uploaded."""
     if owner in metadata.deleted_partitions:
         return f"its partition is {metadata.deleted_partitions[owner]}"
     return (
@@ -280,6 +283,7 @@ def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
 
 
 def _note_holes(tiered_log: PartitionDraft) -> None:
+    """Record the missing offsets of the log, and the segments that overlap."""
     for first, last in tiered_log.chain.gaps:
         reason = f"no segment has the offsets {first} to {last} of {tiered_log.topic_partition}"
         tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
@@ -295,6 +299,7 @@ def _build_partition(
     knowledge: PartitionFacts,
     listings: dict[str, tuple[FileInfo, ...]],
 ) -> Partition:
+    """Return the partition of the view, and store its directory entries in ``listings``."""
     directory = directory_view_path(tiered_log.folder.path, tiered_log.topic_partition)
     entries = tuple(sorted(_list_entries(tiered_log, directory), key=lambda entry: entry.name))
     listings[directory] = entries
@@ -317,6 +322,7 @@ def _build_partition(
 
 
 def _log_starts(knowledge: PartitionFacts, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
+    """Return the log start offset of the local copies, as the content of its checkpoint."""
     copies = knowledge.local_copies(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
     starts = [
         partition.checkpointed_offsets[_LOG_START_FILE]
@@ -327,6 +333,7 @@ def _log_starts(knowledge: PartitionFacts, tiered_log: PartitionDraft) -> dict[s
 
 
 def _list_entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileInfo]:
+    """Yield the directory entries of a partition of the view."""
     last = directory.rpartition("/")[2]
     for segment in tiered_log.chain.segments:
         upload = tiered_log.uploads[segment.segment_id]
@@ -341,6 +348,7 @@ def _list_entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileIn
 
 
 def _make_entry(upload: SegmentUpload, directory: str, name: str) -> Iterator[FileInfo]:
+    """Yield the directory entry of a file if the upload contains it."""
     view = ViewPath(upload.main, directory, name)
     if view.index is None:
         yield FileInfo(str(view), name, upload.manifest.size_bytes, upload.objects[names.LOG].mtime_ms)
