@@ -49,7 +49,7 @@ class Conflict(NamedTuple):
         columns: columns of the choice.
         copy: index of the copy that differs from the choice.
         rows: blocks of that copy.
-        verdict: ``columns`` or ``copy`` if only that one is valid, ``same`` if the records are equal, ``undecided`` if
+        verdict: ``chosen`` or ``copy`` if only that one is valid, ``same`` if the records are equal, ``undecided`` if
             both are valid and differ, ``damaged`` if neither is valid.
     """
 
