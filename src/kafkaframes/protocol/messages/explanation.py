@@ -295,7 +295,7 @@ def dump_lines(annotation: MessageExplanation, *, show_all: bool = False, depth:
 
 
 def _run_label(run: AnnotatedRange) -> str:
-    """Return the path of a field, and what its bytes are if they are not a plain value."""
+    """Return the path of a field, followed by the kind of its bytes unless they are a plain value."""
     plain = run.what in ("string", "bytes", "records", "bool", "uuid", "float64") or run.what.startswith(
         ("int", "uint")
     )

@@ -178,7 +178,7 @@ class MessageSpec:
 
     @property
     def latest_stable_version(self) -> int:
-        """The highest released version; -1 if no version is released."""
+        """The highest released version; -1 if all versions are unreleased."""
         return self.valid_versions.highest - int(self.latest_version_unstable)
 
     @cached_property

@@ -256,7 +256,7 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
     ),
     SpecRule(
         "tag-not-records",
-        "the generator does not support it (KIP-482 says any type)",
+        "the generator does not support it (KIP-482 allows any type)",
         _check_tag_records,
         "tag",
         of_generated=True,
