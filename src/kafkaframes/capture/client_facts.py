@@ -232,6 +232,7 @@ class PendingLogins:
     def _events_of_sasl_authenticate(
         self, traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry
     ) -> Iterator[ClientEvent]:
+        """Yield the principal events of successful SaslAuthenticate requests."""
         frames = traffic.frames
         rows = _find_requests(traffic, SASL_AUTHENTICATE)
         answers = _find_responses(traffic)[rows] if len(rows) else rows
@@ -252,6 +253,7 @@ class PendingLogins:
 
 
 def _events_of_raw_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator[ClientEvent]:
+    """Yield the principal events of SASL tokens that are sent without a request header."""
     frames = traffic.frames
     tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_RESPONSE] == 0))
     for frame in tokens.tolist():

@@ -32,7 +32,7 @@ HARMLESS_KINDS: Final = frozenset({BOUNDARY, OTHER})
 
 @dataclass(frozen=True, slots=True)
 class UnreadData:
-    """Unread data with the same reason.
+    """The amount of unread data of a file with the same kind and reason.
 
     Attributes:
         kind: a key of ``ENTRY_KINDS``.

@@ -317,6 +317,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         value_class: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
 
         def build_rows(partitions: Assignment) -> list[Any]:
+            """Return partitions as rows of the record."""
             return [
                 value_class.TopicPartitions(
                     topic_id=topic, partitions=indexes, assignment_epochs=[member.epoch] * len(indexes)

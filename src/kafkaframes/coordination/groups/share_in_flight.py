@@ -53,7 +53,7 @@ class DeliveryState:
         """Archive a record that has been removed from the log, or that consumers must not read."""
         self.state, self.member_id, self.lock = RecordState.ARCHIVED, "", None
 
-    def end(self, state: RecordState) -> None:
+    def end_delivery(self, state: RecordState) -> None:
         """End the delivery with a state, which is then stored."""
         self.state, self.member_id, self.lock = state, "", None
         self.stored_state = state, self.count

@@ -340,7 +340,7 @@ class SharePartition:
         is_free = state is RecordState.AVAILABLE
         if is_free and (is_below_start or delivery.count >= self.limits.max_deliveries):
             state = RecordState.ARCHIVED
-        delivery.end(state)
+        delivery.end_delivery(state)
 
     def _create_lock(self, *flights: InFlightRun) -> object:
         """Return a new lock for records of the given runs.
@@ -415,7 +415,7 @@ class SharePartition:
             first = max(batch.first, self.end)
             if batch.last >= first:
                 state = DeliveryState(RecordState(batch.state), batch.deliveries)
-                state.end(state.state)
+                state.end_delivery(state.state)
                 self._flights.append(InFlightRun(first, batch.last, state))
                 self.end = batch.last + 1
         self._advance_start()

@@ -284,7 +284,7 @@ _IS_COMMIT_BY_STATE = {
 
 
 def decide_end_v0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
-    """Decide for a client of version 0, which keeps its epoch."""
+    """Return the action for an EndTxn request in transaction version 0, in which the producer keeps its epoch."""
     if transaction.producer_id != producer_id:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
@@ -296,7 +296,7 @@ def decide_end_v0(transaction: Transaction, producer_id: int, producer_epoch: in
 
 
 def decide_end_v2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
-    """Decide for a client of version 2, which continues with the epoch of the response."""
+    """Return the action for an EndTxn request in transaction version 2, whose response has the next epoch."""
     is_overflow = (
         transaction.previous_producer_id == producer_id
         and producer_epoch == MAX_PRODUCER_EPOCH - 1
