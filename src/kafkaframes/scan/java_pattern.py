@@ -291,6 +291,7 @@ class _Parser:
         return f"{{{min_count},{'' if max_count is None else max_count}}}"
 
     def _parse_number(self) -> int:
+        """Parse the decimal number of a quantifier."""
         digits = ""
         while (char := self._peek_char()) and char in string.digits:
             digits += char

@@ -46,6 +46,7 @@ def create_choice_parser(names: Collection[str]) -> Callable[[str], str]:
     """Return a parser that accepts one of these names, in any letter case."""
 
     def parse(text: str) -> str:
+        """Return the valid name that equals the text in any letter case."""
         for name in names:
             if name.lower() == text.lower():
                 return name

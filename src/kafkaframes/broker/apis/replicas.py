@@ -86,6 +86,7 @@ def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
 def _elect_leader(
     request: _ElectLeaders, broker: BrokerState, topic: str, index: int, *, is_unclean: bool
 ) -> kafka.ElectLeadersResponse.PartitionResult:
+    """Elect the leader of a partition, and return the response row."""
     partition = broker.partition(topic, index)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition is not None:
@@ -109,6 +110,7 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
     refuse=_refuse_moves,
 )
 def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
+    """Reassign the partitions, and return a response with an error code for each."""
     answer = _build_moves_response(
         request, ErrorCode.NONE, lambda topic, row: _move_replicas(broker, topic, row.partition_index, row.replicas)
     )

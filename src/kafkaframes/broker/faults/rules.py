@@ -185,6 +185,7 @@ def find_caller_line() -> str:
 
 
 def _shorten_path(path: str) -> str:
+    """Return a path relative to the working directory if it is below it."""
     try:
         relative = os.path.relpath(path)
     except ValueError:  # another drive

@@ -161,6 +161,7 @@ class Maintenance:
             self._broker.clock.call_later(seconds * 1_000, self._elect_preferred_leaders)
 
     def _elect_preferred_leaders(self) -> None:
+        """Elect the preferred leaders of all partitions, and schedule the next election."""
         if not self._broker.logs.is_closed:
             elect_preferred_leaders(self._broker)
             self._schedule_elections()

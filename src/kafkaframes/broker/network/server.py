@@ -235,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending_response = answer
 
         def resume_handling(response: DeferredResponse) -> None:
+            """Send the SASL reply and continue, or drop the connection after a failure."""
             if isinstance(response.answer, EncodedResponse):
                 self._pending_response = None
                 self._send(list(response.answer.parts))
@@ -323,6 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_muted = True
 
         def resume_handling() -> None:
+            """Continue with the next request after the delay."""
             self._is_muted = False
             self._handle_buffer()
 
@@ -353,6 +355,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = True
 
         def resume_handling() -> None:
+            """Send the response, and continue with the next request."""
             self._send(buffers)
             self._resume_handling()
 

@@ -175,6 +175,7 @@ def check_config_access(request: Request, broker: BrokerState, kind: int, name: 
 
 
 def _describe_topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+    """Return the error code, the message and the settings of a topic."""
     if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is invalid", []
     topic = broker.topics.get(name)

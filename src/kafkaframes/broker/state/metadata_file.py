@@ -44,6 +44,7 @@ def _create_number_check(min_value: int, max_value: int) -> Form:
     """Return a check of an integer in a range."""
 
     def check(value: Any, path: str) -> None:
+        """Raise FieldError unless the value is an integer in the range."""
         if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
             raise _field_error(path, f"a whole number from {min_value} to {max_value}", value)
 
@@ -104,6 +105,7 @@ def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
     """Return a check of an object whose names and values have given forms."""
 
     def check(value: Any, path: str) -> None:
+        """Raise FieldError unless the value is an object of the given form."""
         if not isinstance(value, dict):
             raise _field_error(path, "an object", value)
         for key, item in value.items():
@@ -120,6 +122,7 @@ def _create_object_check(
     all_fields = {**fields, **optional}
 
     def check(value: Any, path: str) -> None:
+        """Raise FieldError unless the value is an object with these fields."""
         if not isinstance(value, dict):
             raise _field_error(path, "an object", value)
         for key in fields:
@@ -138,6 +141,7 @@ def _create_list_check(item_form: Form) -> Form:
     """Return a check of a list whose items have a given form."""
 
     def check(value: Any, path: str) -> None:
+        """Raise FieldError unless the value is a list of the given form."""
         if not isinstance(value, list):
             raise _field_error(path, "a list", value)
         for number, item in enumerate(value):
@@ -150,6 +154,7 @@ def _create_row_check(*forms: Form) -> Form:
     """Return a check of a list with a fixed number of items."""
 
     def check(value: Any, path: str) -> None:
+        """Raise FieldError unless the value is a list of the given items."""
         if not isinstance(value, list) or len(value) != len(forms):
             raise _field_error(path, f"a list of {len(forms)}", value)
         for number, (form, item) in enumerate(zip(forms, value, strict=True)):

@@ -99,6 +99,7 @@ class StoreFileSystem(DelegatingFileSystem):
                 file.close()
 
     def _read_at(self, path: str, position: int, length: int) -> bytes:
+        """Return the bytes of a range. Raise NotReadYetError if a thread has to read them first."""
         read = StoreRead(path, position, length)
         if self.results is None or self._is_local(path):
             return self._file(path).read(position, length)

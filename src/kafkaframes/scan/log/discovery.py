@@ -253,6 +253,7 @@ def _directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[st
 
 
 def _to_copy_source(entry: Log) -> CopySource:
+    """Return a log as a source of the merge: its log directory and its partition."""
     if entry.log_directory is None:  # the log is already the result of a merge
         return CopySource(LogDirectory(entry.partition.log_directory, entry.filesystem), entry.partition)
     return CopySource(entry.log_directory, entry.partition)

@@ -128,6 +128,7 @@ def read_batch_work(
 def _read_slice(
     planned_slice: SegmentSlice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table ``batches`` for one slice."""
     needs_data = options.verify_crc or options.deep
     with open_slice(planned_slice, options) as slice_reader:
         if slice_reader is None:

@@ -188,6 +188,7 @@ class ReaderCompiler:
         count = len(branches)
 
         def read_union(data: bytes, position: int) -> tuple[Any, int]:
+            """Read the branch index, and the value with the reader of this branch."""
             index, position = read_long(data, position)
             if not 0 <= index < count:
                 raise BadValueError(f"the union has {count} types, but no branch {index}")

@@ -96,6 +96,7 @@ def _create_enum_reader(writer: AvroType, reader: AvroType, convert: Convert | N
     results = [symbol if symbol is None or convert is None else convert(symbol) for symbol in symbols]
 
     def read_enum(data: bytes, position: int) -> tuple[Any, int]:
+        """Read the symbol's index, and return the symbol."""
         index, position = read_long(data, position)
         if not 0 <= index < len(results):
             raise BadValueError(f"{writer.label} has {len(results)} symbols, but no symbol {index}")
@@ -213,6 +214,7 @@ def _create_moment_formatter(reader: TimeUnit, unit: TimeUnit) -> Convert:
     nanoseconds = unit.nanoseconds
 
     def format_moment(value: int) -> str:
+        """Return the date or timestamp as JSON text."""
         text = to_text(value * nanoseconds)
         return text if text.lstrip("-").isdecimal() else f'"{text}"'
 

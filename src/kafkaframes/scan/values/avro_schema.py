@@ -232,6 +232,7 @@ class _SchemaParser:
         return result
 
     def _add_logical_type(self, result: AvroType, schema: Mapping[str, Json]) -> AvroType:
+        """Store the decimal digits or the time unit of a logical type."""
         logical = schema.get("logicalType")
         if logical == "decimal" and result.kind in (BYTES, FIXED):
             result.digits = _parse_decimal_digits(schema, result)

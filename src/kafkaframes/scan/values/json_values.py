@@ -256,6 +256,7 @@ def _create_scalar_reader(type_name: str, convert: Callable[[Any], Any]) -> Read
 
 
 def _read_integer(value: Any) -> int | None:
+    """Return an integer of 64 bits; None for any other value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
@@ -263,6 +264,7 @@ def _read_integer(value: Any) -> int | None:
 
 
 def _read_number(value: Any) -> float | None:
+    """Return a number as a double; None for any other value, or one that is out of range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
