@@ -42,6 +42,7 @@ class BufferShape:
 
 @lru_cache(maxsize=1024)
 def buffer_shape_of(program: ColumnProgram) -> BufferShape:
+    """Return the buffer properties of a program."""
     kind = program.columns[:, 0]
     offsets = (kind == BufferKind.VAR) | (kind == BufferKind.LIST)
     width = np.where(kind <= BufferKind.FIXED16, kind, np.where(offsets, 4, 0))

@@ -123,6 +123,7 @@ class _DecoderWriter:
         add("")
 
     def write_body(self) -> None:
+        """Write code that reads the fields of the struct."""
         self.write_defaults()
         self.text.add("o._tags = None")
         for field in self.plan.fields:
@@ -183,6 +184,7 @@ class _DecoderWriter:
             self.write_body()
 
     def add_number(self, fmt: str, target: str) -> None:
+        """Add a fixed-size value to the pending run."""
         self.formats.append(fmt)
         self.targets.append(target)
 

@@ -75,6 +75,7 @@ class _EncoderWriter:
         self.text.add("")
 
     def write_body(self) -> None:
+        """Write code that writes the fields of the struct."""
         add, block = self.text.add, self.text.open_block
         with block(f"if o.__class__ is not {self.plan.name}:"):
             add("raise malformed")
@@ -100,6 +101,7 @@ class _EncoderWriter:
             self.flush_run()
 
     def add_number(self, fmt: str, value: str) -> None:
+        """Add a fixed-size value to the pending run."""
         self.formats = [*self.formats[:-1], [*self.formats[-1], fmt]]
         self.values = [*self.values, value]
 

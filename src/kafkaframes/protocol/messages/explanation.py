@@ -34,7 +34,7 @@ class _ShownLines:
     __slots__ = ()
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines."""
+        """Yield the lines of the explanation."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

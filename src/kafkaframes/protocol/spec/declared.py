@@ -196,6 +196,7 @@ class _JsonObject:
         return value if isinstance(value, list) else [value]
 
     def path_step(self, key: str, index: int) -> JsonPath:
+        """Return the JSON path of an element of the list under a key."""
         is_list = isinstance(self._values.get(key), list)
         return (*self.where, key, index) if is_list else (*self.where, key)
 
@@ -306,6 +307,7 @@ def _parse_entity(json_object: _JsonObject, value: dict[str, Any]) -> str:
 
 
 def _declare_fields(json_object: _JsonObject) -> tuple[FieldDecl, ...]:
+    """Return the declarations of the fields in a JSON object."""
     return tuple(
         _declare_field(one, json_object.path_step("fields", index), json_object.path)
         for index, one in enumerate(json_object.read_elements("fields"))

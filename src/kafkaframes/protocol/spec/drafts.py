@@ -225,6 +225,7 @@ def _shape_of(
     """Return the shape of a version without some fields (struct, name); ``compact=False`` ignores length encodings."""
 
     def shape_struct(owner: str, slots: tuple[FieldSlot, ...]) -> tuple[object, ...]:
+        """Return the shape of a struct: the properties of its fields, with those of inner structs."""
         return tuple(
             (
                 *(slot.name, slot.type, slot.is_nullable, slot.is_compact and compact, slot.tag),

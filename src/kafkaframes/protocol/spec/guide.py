@@ -132,8 +132,12 @@ def _records_page() -> Iterable[Section]:
     yield "Message, format 1", (), [_header_rows(layout.MESSAGE_V1)]
 
 
-def _header_rows(of: layout.HeaderLayout) -> Table:
-    lines = [(str(of.position_of(one.name)), one.name, _INTEGER_NAMES[one.format], one.note) for one in of.fields]
+def _header_rows(header: layout.HeaderLayout) -> Table:
+    """Return the table of a batch header's fields."""
+    lines = [
+        (str(header.position_of(entry.name)), entry.name, _INTEGER_NAMES[entry.format], entry.note)
+        for entry in header.fields
+    ]
     return ("position", "field", "type", ""), lines
 
 

@@ -322,6 +322,7 @@ class _OutputSegment:
         return self._path
 
     def abandon(self) -> None:
+        """Close and remove the incomplete file."""
         with suppress(_AbandonedFileError), self._stack:
             raise _AbandonedFileError
 
