@@ -17,7 +17,7 @@ from tests.cli.calling import ask
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.decoders import DECODERS
-from kafkaframes.jobs.dump.dump import _FORMATS, FORMATS, DecoderName, DumpFormat, FileKind
+from kafkaframes.jobs.dump.dump import _DUMP_METHOD_BY_FORMAT, FORMATS, DecoderName, DumpFormat, FileKind
 from kafkaframes.jobs.dump.names import FILE_KINDS
 
 DATA = Path(__file__).parents[1] / "data"
@@ -56,7 +56,7 @@ def dump(paths, pattern="%p:%o ", **settings) -> str:
 
 def test_the_annotations_list_the_values_that_the_code_accepts():
     assert typing.get_args(DumpFormat) == FORMATS
-    assert set(_FORMATS) == {*FORMATS, "pattern"}
+    assert set(_DUMP_METHOD_BY_FORMAT) == {*FORMATS, "pattern"}
     assert typing.get_args(DecoderName) == tuple(DECODERS)
     assert typing.get_args(FileKind) == FILE_KINDS
     hints = kafkaframes.dump_log.__annotations__

@@ -183,11 +183,11 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
         try:
             monkeypatch.setattr(execution_offsets, "_find_jvm_process", lambda: jvm.pid)
             shares = divide_among_tasks([ONE], [PartitionRange("t", 0, 0, 5)], cores=1, can_grow=True)
-            before = len(control._SERVER_STARTS)
+            before = len(control._STARTED_PROCESSES)
             (first,), (second,) = defer_offsets(OPTIONS, shares), defer_offsets(OPTIONS, shares)
             assert first.local == second.local
             assert first.plan != second.plan
-            [process] = control._SERVER_STARTS[before:]
+            [process] = control._STARTED_PROCESSES[before:]
             with pytest.raises(KafkaframesError, match=r"NetworkError|cannot|refused"):  # no broker runs there
                 task(first, "1")
             deferred_options = replace(OPTIONS, driver_host="127.0.0.1", driver_port=first.local.port)

@@ -70,11 +70,11 @@ def command(
     Exit status: 0, or 1 if a part of the traffic could not be read (see standard error).
     """
     from kafkaframes.capture.streams import parse_ports
-    from kafkaframes.jobs.analyze.measure import make_question, scale_mix
+    from kafkaframes.jobs.analyze.measure import make_proposal_settings, scale_mix
     from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
     from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 
-    question = make_question(proposal, before, values, by)
+    question = make_proposal_settings(proposal, before, values, by)
     outcome = SizeComparison()
     if paths:
         tasks, share_bytes = split_traffic_tasks(paths, ports, jobs)

@@ -126,7 +126,7 @@ def measure_proposal(
     """
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.streams import parse_ports
-    from kafkaframes.jobs.analyze.measure import ProposalSizes, make_question, scale_mix
+    from kafkaframes.jobs.analyze.measure import ProposalSizes, make_proposal_settings, scale_mix
     from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
     from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
     from kafkaframes.jobs.analyze.traffic import TrafficTask
@@ -136,7 +136,7 @@ def measure_proposal(
     path_list, (name,) = paths_of(paths), paths_of(proposal)
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
-    question = make_question(name, None if before is None else paths_of(before)[0], values, by)
+    question = make_proposal_settings(name, None if before is None else paths_of(before)[0], values, by)
     outcome, port_list = SizeComparison(), parse_ports(ports)
     if path_list:
         task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
@@ -155,5 +155,6 @@ def measure_proposal(
 
 
 def _sizes_text(name: str, sizes: RecordSizes) -> str:
+    """Return a line with the number of records and their size in each format."""
     formats = ", ".join(f"format {number}: {count_text(total, 'byte')}" for number, total in enumerate(sizes.totals))
     return f"{name}: {count_text(sizes.records, 'record')}; {formats}"

@@ -273,6 +273,7 @@ def _read_start_offsets(path: Path) -> Offsets | None:
 
 
 def _list_stateful_operators(state: Path) -> Iterator[str]:
+    """Yield the names of a query's stateful operators, such as aggregations."""
     for number in _list_batch_numbers(state):
         path = state / str(number) / "_metadata" / "metadata"
         if path.is_file():
@@ -294,6 +295,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _check_names(checkpoint: Checkpoint, new_names: Mapping[str, str]) -> None:
+    """Check that the renamed topics are in the checkpoint, and that no two topics get the same name."""
     planned_topics = {topic for source in checkpoint.sources for topic in source.planned_offsets or ()}
     missing = sorted(set(new_names) - planned_topics)
     if missing:

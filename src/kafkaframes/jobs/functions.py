@@ -1157,6 +1157,8 @@ def mirror_topics(
 
 
 def _run_conversion(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
+    """Run ``convert_log`` or ``recompress_log``, and return the result."""
+
     from kafkaframes.jobs.convert.job import convert
 
     report = convert(_single_or_list(source), LocalPath(to), settings, storage=settings.storage)
@@ -1166,6 +1168,8 @@ def _run_conversion(source: Paths, to: Path, settings: RewriteSettings) -> JobRe
 
 
 def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
+    """Return the log directories at paths, with the selected partitions."""
+
     from kafkaframes.storage.log.discover import discover, select_partitions
 
     directories = discover(paths_of(paths), options=settings.storage)
@@ -1173,11 +1177,14 @@ def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
 
 
 def _single_or_list(paths: Paths) -> str | list[str]:
+    """Return a single path as text, or several as a list."""
     path_list = paths_of(paths)
     return path_list[0] if len(path_list) == 1 else path_list
 
 
 def _limit_lines(items: Sequence[object]) -> list[str]:
+    """Return the first items as lines, and the number of other items."""
+
     from kafkaframes.storage.files.names import escape_unprintable
 
     shown_lines = [escape_unprintable(str(item)) for item in items[:_MAX_FINDING_LINES]]

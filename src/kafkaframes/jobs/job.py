@@ -116,6 +116,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _convert_value(kind: Any, value: Any) -> Any:
+    """Convert a JSON value to the type of a field."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if type(None) in inner:
         return None if value is None else _convert_value(inner[0], value)
@@ -197,6 +198,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
 
 
 def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any]:
+    """Return the stored report of an equal run in a directory; an empty dict if there is none."""
     requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
         before: dict[str, Any] = json.loads((target / atomic.SUCCESS_FILE).read_bytes())

@@ -88,10 +88,11 @@ def read_batch_offsets(read: Callable[[str], str | None], batch_id: int) -> tupl
         batch_id: number of the micro-batch. The checkpoint does not store the begin offsets of micro-batch 0.
     """
     previous_text = read(f"offsets/{batch_id - 1}") if batch_id else None
-    return _source_lines(previous_text), _source_lines(read(f"offsets/{batch_id}"))
+    return _parse_source_lines(previous_text), _parse_source_lines(read(f"offsets/{batch_id}"))
 
 
-def _source_lines(text: str | None) -> Lines | None:
+def _parse_source_lines(text: str | None) -> Lines | None:
+    """Return the offsets of each source in an offsets file of a checkpoint."""
     lines = () if text is None else tuple(text.splitlines()[_LINES_BEFORE_SOURCES:])
     return tuple(map(_normalize_json, lines)) or None
 
@@ -167,6 +168,7 @@ def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
 
 
 def _describe_difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
+    """Return how a micro-batch's offsets differ from a mark's; None if they are equal."""
     assert mark.ends is not None
     assert batch.ends is not None
     for name, mark_lines, batch_lines in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
@@ -177,7 +179,12 @@ def _describe_difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
         ):
             continue
         difference = next(
-            (_lines_differ(*pair) for pair in zip(mark_lines, batch_lines, strict=False) if not _is_same(*pair)), ""
+            (
+                _describe_offset_difference(*pair)
+                for pair in zip(mark_lines, batch_lines, strict=False)
+                if not _is_same(*pair)
+            ),
+            "",
         )
         return (
             f"the written micro-batch {name} at other offsets{difference}: the checkpoint was restored "
@@ -190,7 +197,8 @@ def _is_same(mark_line: str, batch_line: str) -> bool:
     return mark_line in (batch_line, _digest(batch_line))
 
 
-def _lines_differ(mark_line: str, batch_line: str) -> str:
+def _describe_offset_difference(mark_line: str, batch_line: str) -> str:
+    """Return the first topic partition whose offsets differ, as text."""
     mark_offsets, batch_offsets = (flatten_topics(parse_offsets(line) or {}) for line in (mark_line, batch_line))
     for name in sorted(mark_offsets.keys() | batch_offsets.keys()):
         marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)
@@ -201,6 +209,7 @@ def _lines_differ(mark_line: str, batch_line: str) -> str:
 
 
 def _describe_rewind(mark: StreamBatch, batch: StreamBatch) -> str | None:
+    """Return where a micro-batch begins below a mark's end offset; None if it does not."""
     for mark_line, batch_line in zip(mark.ends or (), batch.begins or (), strict=False):
         end, begin = flatten_topics(parse_offsets(mark_line) or {}), flatten_topics(parse_offsets(batch_line) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):

@@ -31,7 +31,7 @@ from kafkaframes.scan.topic.source import TopicSource
 from kafkaframes.scan.values.decoding import DecodingOptions
 from kafkaframes.scan.writing import ScanWriter
 
-_HEADERS: Final = "headers"
+_HEADERS_COLUMN: Final = "headers"
 
 
 class _Writer:
@@ -157,13 +157,13 @@ def _has_headers(columns: Sequence[str], default_columns: Sequence[str]) -> bool
     Raises:
         OptionError: the columns are not all columns of a record, with or without headers.
     """
-    selected, required = set(columns) - {ERROR_COLUMN}, set(default_columns) - {_HEADERS}
-    if selected - {_HEADERS} != required:
+    selected, required = set(columns) - {ERROR_COLUMN}, set(default_columns) - {_HEADERS_COLUMN}
+    if selected - {_HEADERS_COLUMN} != required:
         raise OptionError(
             f"`select` {', '.join(columns)} is not supported: an export or table has the columns "
             f"{', '.join(default_columns)}, and only headers can be omitted. Use `to_batches()` to write other columns"
         )
-    return _HEADERS in selected
+    return _HEADERS_COLUMN in selected
 
 
 def _topic_source(scan: Scan) -> TopicSource:

@@ -262,6 +262,8 @@ def record_traffic(
 
 
 def _find_files(paths: Sequence[str]) -> list[str]:
+    """Return the captures and request logs at paths."""
+
     from kafkaframes.capture.files import find_files
 
     if not paths:

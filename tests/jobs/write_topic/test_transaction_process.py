@@ -233,7 +233,7 @@ def wait_until_gone(pids):
     """Wait until processes have ended."""
     deadline = time.monotonic() + 60
     while any(map(is_running, pids)) and time.monotonic() < deadline:
-        for process in driver_control._SERVER_STARTS:
+        for process in driver_control._STARTED_PROCESSES:
             process.poll()
         time.sleep(0.02)
     return not any(map(is_running, pids))
@@ -345,7 +345,7 @@ def test_an_idle_process_ends(control, monkeypatch):
 
 
 def test_a_process_that_fails_to_start_reports_the_reason(control, broker, monkeypatch):
-    monkeypatch.setattr(driver_control, "_PORT_RETRY_S", 0)
+    monkeypatch.setattr(driver_control, "_PORT_RETRY_TIMEOUT_S", 0)
     process = TransactionProcess(
         parse_topic_write_options(
             {

@@ -30,7 +30,7 @@ from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 _NUMBER_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FUNCTION_REFERENCE: Final = re.compile(r"@(.+\.py):(\w+)")
 # A prime, with which the numbers of a range get an order that compression cannot exploit.
-_NUMBER_STEP: Final = 2654435761
+_RANGE_STEP: Final = 2654435761
 
 
 def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: bool) -> dict[str, MakeColumn]:
@@ -52,6 +52,7 @@ def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: 
 
 
 def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
+    """Return the column path of a new field. ``path`` is its name in the new spec."""
     paths = {".".join(names): names for names, _ in walk_slots(list_slots(spec, version))}
     if path not in paths:
         raise OptionError(f"`values` {spec.name}.{path}: version {version} of the new spec does not have this field")
@@ -60,6 +61,7 @@ def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -
 
 @lru_cache(maxsize=256)
 def _parse_value(text: str) -> MakeColumn:
+    """Return the function that fills a new field: from a number range, a Python function or a JSON constant."""
     bounds, function = _NUMBER_RANGE.fullmatch(text), _FUNCTION_REFERENCE.fullmatch(text)
     if bounds is not None and int(bounds[1]) <= int(bounds[2]):
         return partial(_fill_from_range, int(bounds[1]), int(bounds[2]))
@@ -73,6 +75,7 @@ def _parse_value(text: str) -> MakeColumn:
 
 
 def _load_function(file: str, name: str) -> Callable[[Any], Any]:
+    """Return a function from a Python file."""
     try:
         function = runpy.run_path(file).get(name)
     except OSError as error:
@@ -83,6 +86,7 @@ def _load_function(file: str, name: str) -> Callable[[Any], Any]:
 
 
 def _fill_from_function(function: Callable[[Any], Any], structs: pa.StructArray, field: FieldPlan) -> pa.Array:
+    """Return a column with the function's result for each struct; null for a null struct."""
     rows = [{snake_case(name): value for name, value in row.items()} for row in structs.to_pylist() if row is not None]
     values = iter(_convert_value(function(row), field) for row in rows)
     is_present = structs.is_valid().to_pylist()
@@ -90,7 +94,8 @@ def _fill_from_function(function: Callable[[Any], Any], structs: pa.StructArray,
 
 
 def _fill_from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
-    numbers = low + (np.arange(len(structs), dtype=np.int64) * _NUMBER_STEP) % (high - low + 1)
+    """Return a column with spread numbers of a range, which are lengths if the field is an array or text."""
+    numbers = low + (np.arange(len(structs), dtype=np.int64) * _RANGE_STEP) % (high - low + 1)
     if field.array:
         element: Any = {} if field.struct is not None else _convert_value(0, field, is_element=True)
         return _build_array([[element] * count for count in numbers.tolist()], field)
@@ -113,6 +118,7 @@ def _convert_value(value: Any, field: FieldPlan, *, is_element: bool = False) ->
 
 
 def _build_array(values: list[Any], field: FieldPlan) -> pa.Array:
+    """Convert Python values to an Arrow array of the field's type."""
     if field.struct is not None:
         return pa.array(values)
     type_ = PRIMITIVES[field.type][2]

@@ -139,6 +139,7 @@ def measure_records(
 
 
 def _measure_logs(sources: Sequence[str], settings: PartitionSettings) -> RecordSizes:
+    """Return the sizes of the records in logs on disk."""
     sizes = RecordSizes()
     directories = discover(sources, options=settings.storage)
     for directory in select_partitions(directories, settings.topic_names, settings.partition_numbers):
@@ -158,7 +159,7 @@ def measure_tag_headers(
     """Measure tag headers for lengths and tags, and for the newest version of messages."""
     size = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
     specs = [catalog.load_spec(name) for name in names or catalog.list_names()]
-    newest = [(spec, _newest(spec, is_required=bool(names))) for spec in specs]
+    newest = [(spec, _newest_flexible_version(spec, is_required=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     return TagHeaderSizes(
         scale.list_header_sizes(lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS),
@@ -167,7 +168,7 @@ def measure_tag_headers(
     )
 
 
-def _newest(spec: MessageSpec, *, is_required: bool) -> int | None:
+def _newest_flexible_version(spec: MessageSpec, *, is_required: bool) -> int | None:
     """Return the newest version if it has tag sections."""
     version = spec.valid_versions.highest
     if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
@@ -177,8 +178,10 @@ def _newest(spec: MessageSpec, *, is_required: bool) -> int | None:
     return None
 
 
-def make_question(proposal: str, before: str | None, values: Sequence[str], by: Sequence[str]) -> ProposalSettings:
-    """Return what to measure: a named proposal, or the specs of a source.
+def make_proposal_settings(
+    proposal: str, before: str | None, values: Sequence[str], by: Sequence[str]
+) -> ProposalSettings:
+    """Return the settings of a proposal, which is a built-in proposal or the specs of a source.
 
     Raises:
         OptionError: a source does not exist, or values are given for a proposal without new fields.

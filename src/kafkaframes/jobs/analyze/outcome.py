@@ -138,6 +138,7 @@ _MAX_ONE_BYTE_LENGTH: Final = 126  # a compact length is a varint of the length 
 
 
 def _summarize_kind(kind: str, counts: dict[int, int]) -> LengthSummary:
+    """Return the summary of one kind of field. ``counts`` is the number of fields by length."""
     values = sorted(counts.items())
     total, nulls = sum(counts.values()), counts.get(NULL_LENGTH, 0)
     one_byte, percents = (

@@ -95,6 +95,7 @@ def _pair_for_kip_636(sent_form: MessageForm, _: SpecsByName | None) -> Iterator
 
 
 def _tag_errors(form: MessageForm) -> MessageForm:
+    """Return the form with its error fields tagged; the same form if it has none, or for ApiVersions."""
     if form.spec.api_key == API_VERSIONS:
         return form
     draft = MessageDraft(form.spec, form.version, form.version)
@@ -125,6 +126,7 @@ def _change_layout(spec: MessageSpec, version: int, *, flexible: bool) -> Messag
 
 
 def _remove_tags(struct: StructSpec) -> StructSpec:
+    """Return a struct spec in which no field is tagged."""
     fields = [
         replace(field, tag=None, tagged_versions=Versions.NONE, flexible_versions=Versions.NONE)
         for field in struct.fields

@@ -74,10 +74,12 @@ class ExampleGenerator:
         return decode_columns(plan_message(spec, version), [self.make_message(spec, version).encode(version)])
 
     def _make_struct(self, slots: Sequence[FieldSlot]) -> dict[str, Any]:
+        """Return an example struct as a JSON object. ``slots`` are its fields."""
         slots_to_fill = (slot for slot in slots if slot.tag is None or self.has_tagged_fields)
         return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._make_value(slot) for slot in slots_to_fill}
 
     def _make_value(self, slot: FieldSlot) -> Any:
+        """Return an example value of a field, as in JSON."""
         text, name = "x" * self.text_bytes, slot.type.name
         if slot.type.is_struct:
             value: Any = self._make_struct(slot.children)
@@ -294,6 +296,7 @@ def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], question: 
 
 
 def _measure_example(question: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], SizeTotals]:
+    """Return the sizes of an example of each message of a call, by direction and kind."""
     bench = MessageSizeComparer(question)
     for direction in bench.proposal.directions:
         form = bench.form_on_the_wire(rate.api_key, rate.api_version, direction)

@@ -150,6 +150,7 @@ class _LayoutPairComparer:
                 return
 
     def _omit_messages(self, error: EncodeError) -> None:
+        """Count the messages that an encoder rejected as omitted, and remove them."""
         failed_rows = np.array(error.rows or range(len(self.array)), np.int64)
         kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
         labels = self.messages.labels[failed_rows].tolist()
@@ -157,6 +158,7 @@ class _LayoutPairComparer:
         self.messages = self.messages.select_rows(np.delete(np.arange(len(self.array)), failed_rows))
 
     def _compare_all(self) -> None:
+        """Compute the sizes of all messages in both layouts, and add them to the totals."""
         sent_plan, before_plan, after_plan = self.plans
         array, counts = self.array, Counter[str]()
         before = after = self.comparer.compute_sizes(before_plan, array)
@@ -187,10 +189,12 @@ class _LayoutPairComparer:
             self._count_lengths()
 
     def _totals_by_label(self) -> Iterator[tuple[int, SizeTotals]]:
+        """Yield (label, totals) for each label of the messages."""
         for label in np.unique(self.messages.labels).tolist():
             yield label, self.comparer.group_totals(self.messages, self.layout.kind, label)
 
     def _add_sizes(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
+        """Add message sizes and counts of fields to the totals of each label."""
         labels, messages = self.messages.labels, np.bincount(self.messages.labels)
         sums = [np.bincount(labels, weights=sizes) for sizes in (before, after)]
         for label, size_totals in self._totals_by_label():
@@ -211,10 +215,12 @@ class _LayoutPairComparer:
             size_totals.mismatched += int(mismatches[label])
 
     def _compute_header_sizes(self) -> Ints:
+        """Return the size of each message's header, in bytes."""
         version = self.sent_form.spec.header_version(self.sent_form.version)
         return compute_sizes(plan_message(self.sent_form.header, version), self.messages.frames.field("header"))
 
     def _add_count(self, name: str, rows: Ints, numbers: Ints) -> None:
+        """Add numbers to the count ``name`` in the totals of each label. ``rows`` are their messages."""
         sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)
         for label, size_totals in self._totals_by_label():
             if label < len(sums) and sums[label]:
@@ -229,6 +235,7 @@ class _LayoutPairComparer:
             self._add_lengths("records", np.array(record_sizes, np.int64), np.full(len(record_sizes), row))
 
     def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
+        """Count the lengths of one kind of field in the totals of each label. ``rows`` are their messages."""
         labels = self.messages.labels[rows]
         for label, size_totals in self._totals_by_label():
             values, counts = np.unique(lengths[labels == label], return_counts=True)
@@ -249,6 +256,7 @@ class _LayoutPairComparer:
 def _fit_message(
     array: pa.StructArray, before: MessagePlan, after: MessagePlan, columns: dict[str, MakeColumn]
 ) -> pa.StructArray:
+    """Return messages with the columns of the new layout."""
     if not columns and _field_paths(before.root) <= _field_paths(after.root):
         return array
     return fit_columns(array, after.root, columns)
@@ -274,6 +282,7 @@ def _only_moves_fields(before: StructPlan, after: StructPlan) -> bool:
 
 
 def _has_same_type(field: FieldPlan, other: FieldPlan) -> bool:
+    """Return whether two fields have the same type. Their structs may differ in which fields are tagged."""
     if (field.type, field.array, field.compact) != (other.type, other.array, other.compact):
         return False
     return field.struct is None or other.struct is None or _only_moves_fields(field.struct, other.struct)

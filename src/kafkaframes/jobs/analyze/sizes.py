@@ -117,8 +117,8 @@ class _SavingsCalculator:
         if self.scheme == ESCAPE:
             saved_bytes += np.where(fields == 0, 1, -1)
         if mandatory:
-            saved_bytes += _compute_header_sizes(_count_size, fields, fields) - _compute_header_sizes(
-                _count_size, fields + len(mandatory), fields
+            saved_bytes += _compute_header_sizes(_size_of_count, fields, fields) - _compute_header_sizes(
+                _size_of_count, fields + len(mandatory), fields
             )
         self.counts.update(
             {"sections": len(array), "empty sections": int((fields == 0).sum()), "tagged fields": int(fields.sum())}
@@ -175,12 +175,14 @@ def flatten_structs(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, 
 
 
 def _sum_by_owner(values: Ints, owners: Ints, count: int) -> Ints:
+    """Return the sum of the values of each owner, 0 for an owner without values."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, owners, values)
     return sums
 
 
-def _count_size(count: int, _: int) -> int:
+def _size_of_count(count: int, _: int) -> int:
+    """Return the size of a tag section's field count, in bytes."""
     return size_of_unsigned_varint(count)
 
 
@@ -209,6 +211,7 @@ def compute_default_size(field: FieldPlan) -> int:
 
 @lru_cache(maxsize=1024)
 def _plan_single_field(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
+    """Return the plan of a message with this field only."""
     mandatory, tags = ((), (replace(field, tag=field.tag or 0),)) if is_tagged else ((replace(field, tag=None),), ())
     root = StructPlan(
         name=field.name,
@@ -264,6 +267,7 @@ def fit_columns(
 
 
 def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColumn], path: str) -> pa.Array:
+    """Return a field's column with the nested columns of the new layout."""
     if field.struct is None or pa.types.is_struct(child.type) == field.array:
         return child
     if not field.array:
@@ -333,14 +337,15 @@ def iterate_lengths(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[s
             is_sent = mask_set_values(field, values)
             values, rows = values.filter(pa.array(is_sent)), rows[is_sent]
         if field.array:
-            yield "arrays", _is_filled(values.value_lengths()), rows
+            yield "arrays", _fill_null_lengths(values.value_lengths()), rows
             counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
             values, rows = values.flatten(), np.repeat(rows, counts)
         if field.struct is None and field.type in _LENGTH_KINDS:
-            yield _LENGTH_KINDS[field.type], _is_filled(pc.binary_length(values)), rows
+            yield _LENGTH_KINDS[field.type], _fill_null_lengths(pc.binary_length(values)), rows
 
 
-def _is_filled(lengths: pa.Array) -> Ints:
+def _fill_null_lengths(lengths: pa.Array) -> Ints:
+    """Return lengths as numbers, with ``NULL_LENGTH`` for null."""
     return np.asarray(lengths.fill_null(NULL_LENGTH).to_numpy(zero_copy_only=False), np.int64)
 
 

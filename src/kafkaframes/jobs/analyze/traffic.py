@@ -177,6 +177,7 @@ def _group_values_of(calls: CallColumns, by: Sequence[str]) -> list[tuple[Any, .
 
 
 def _number_labels(group_values_of_rows: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...]]]:
+    """Return the label number of each row, and the group values of each label."""
     numbers: dict[tuple[Any, ...], int] = {}
     labels = np.fromiter(
         (numbers.setdefault(group_values, len(numbers)) for group_values in group_values_of_rows),
@@ -189,6 +190,7 @@ def _number_labels(group_values_of_rows: Sequence[tuple[Any, ...]]) -> tuple[Int
 def _decode_captured_messages(
     calls: CallColumns, kind: MessageKind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
 ) -> Iterator[ApiMessages]:
+    """Yield the messages of one kind in captured calls. Undecodable messages are counted with the reason."""
     key, version, direction, apis = kind
     raw, starts = calls.bytes_of(direction, rows)
     span = int(times[rows].min()), int(times[rows].max())
@@ -227,12 +229,14 @@ def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: ApiReg
 def _decode_version_0(
     calls: CallColumns, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
 ) -> Iterator[ApiMessages]:
+    """Yield ApiVersions responses, decoded as version 0."""
     raw, starts = calls.bytes_of(RESPONSE, rows)
     frames = DecodedMessages(raw, starts, MessageKind(API_VERSIONS, 0, RESPONSE, calls.maker.apis)).frames
     yield ApiMessages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
 
 
 def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
+    """Count decoding errors by label and text."""
     failed_rows = rows_with_errors(errors).tolist()
     return Counter((int(labels[row]), str(errors[row].as_py())) for row in failed_rows)
 
@@ -253,6 +257,7 @@ def _read_request_log(
 def _decode_log_messages(
     key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: ApiRegistry
 ) -> ApiMessages:
+    """Return the messages of one kind in rows of a request log, encoded again from their JSON."""
     labels, names = _number_labels([_group_values_of_row(row, by) for row in rows])
     data, records, valid_rows, unread = [], [], [], Counter[tuple[int, str]]()
     for number, row in enumerate(rows):
@@ -272,6 +277,7 @@ def _decode_log_messages(
 
 
 def _group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
+    """Return (client, connection, second) of a call, with None for parts that are not in ``by``."""
     time = row["responseTime"]
     return (
         row["clientId"] or "" if CLIENT in by else None,
@@ -283,6 +289,7 @@ def _group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, .
 def _build_frame_value(
     key: int, version: int, direction: str, value: Any, client_id: str | None, apis: ApiRegistry
 ) -> bytes:
+    """Encode a request or response from the JSON of a request log."""
     kind = MessageKind(key, version, direction, apis)
     if not kind.is_known:
         raise KafkaframesError(_UNKNOWN_VERSION_REASON)
@@ -331,6 +338,7 @@ def measure_records(
 
 
 def _add_record_sizes(bodies: DecodedMessages, sizes: RecordSizes) -> None:
+    """Add the sizes of the records in produce requests or fetch responses."""
     assert bodies.plan is not None
     for _, blobs in iterate_record_sets(bodies.body, bodies.plan, np.arange(bodies.count)):
         data, _ = join_record_sets(*binary_extents(blobs))

@@ -97,6 +97,7 @@ def _guess_release(versions: Mapping[int, set[int]]) -> str | None:
 
 
 def _matches_versions(entry: Release, versions: Mapping[int, set[int]]) -> bool:
+    """Return whether a client's highest versions are those of a release, for all its APIs."""
     apis = entry.all_apis
     return all(
         key in apis and apis[key].accepted_versions.highest == max(versions_in_use)
@@ -310,7 +311,9 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
         else:
             findings_by_client.setdefault(format_use.client, []).append(finding)
     clients = [
-        ClientAudit(client, tuple(sorted(findings, key=_sort_key)), _guess(client, versions.get(client, {})))
+        ClientAudit(
+            client, tuple(sorted(findings, key=_sort_key_of)), _guess_unnamed_library(client, versions.get(client, {}))
+        )
         for client, findings in findings_by_client.items()
     ]
     clients.sort(key=lambda judged: (-VERDICTS.index(judged.verdict), *(text or "" for text in judged.client)))
@@ -319,7 +322,7 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
     return Audit(
         target,
         others,
-        tuple(sorted(uses_on_disk, key=_sort_key)),
+        tuple(sorted(uses_on_disk, key=_sort_key_of)),
         tuple(_list_notes(uses)),
         brokers,
         unread=tuple(uses.coverage.unread),
@@ -328,7 +331,8 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
     )
 
 
-def _sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
+def _sort_key_of(finding: AuditVerdict) -> tuple[Any, ...]:
+    """Return the sort key of a finding: the most severe first, then by API and version."""
     return (
         -VERDICTS.index(finding.verdict),
         finding.api_key is None,
@@ -339,6 +343,7 @@ def _sort_key(finding: AuditVerdict) -> tuple[Any, ...]:
 
 
 def _list_notes(uses: UsageSummary) -> Iterator[str]:
+    """Yield notes about the parts of the input that cannot be judged."""
     yield from uses.notes
     if uses.without_api:
         yield f"{uses.without_api} requests are not judged, because the input does not have their API keys"
@@ -423,6 +428,7 @@ def _judge_newer_version(use: ApiUse, name: str, target: Release, highest: int) 
 
 
 def _java_release_of(client: ClientIdentity) -> Release | None:
+    """Return the Kafka release of a Java client; None for other clients or unknown releases."""
     if client.software_name != JAVA_SOFTWARE_NAME or not client.software_version:
         return None
     try:
@@ -437,7 +443,7 @@ def judge_format_use(use: FormatUse, occurrences: UseCounts, target: Release) ->
     verdict = DEPRECATED
     if use.magic >= _NEWEST_FORMAT:
         verdict, reason = FINE, "the current format"
-    elif _numbers(target) < _OLD_FORMATS_REMOVED_IN:
+    elif _parse_version(target) < _OLD_FORMATS_REMOVED_IN:
         reason = f"{target.name} accepts it; Kafka 4.0 does not write it (KIP-724)"
     elif use.where == "disk":
         reason = f"{target.name} reads it from disk; plan to convert it"
@@ -448,7 +454,8 @@ def judge_format_use(use: FormatUse, occurrences: UseCounts, target: Release) ->
     return AuditVerdict(verdict, subject, reason, occurrences, format_use=use)
 
 
-def _numbers(release: Release) -> tuple[int, ...]:
+def _parse_version(release: Release) -> tuple[int, ...]:
+    """Return a release's version as numbers, for comparisons."""
     return tuple(int(part) for part in release.name.split("."))
 
 
@@ -461,7 +468,8 @@ def api_name_of(key: int) -> str:
     return CATALOG.name_of(key) or f"API {key}"
 
 
-def _guess(client: ClientIdentity, versions: Mapping[int, set[int]]) -> LibraryGuess | None:
+def _guess_unnamed_library(client: ClientIdentity, versions: Mapping[int, set[int]]) -> LibraryGuess | None:
+    """Return the probable library of a client that does not send its software name."""
     return None if client.software_name else guess_library(client.client_id, versions)
 
 

@@ -50,6 +50,7 @@ def audit_to_json(audit: Audit) -> dict[str, Any]:
 
 
 def _client_to_json(client_audit: ClientAudit, target: Release) -> dict[str, Any]:
+    """Return the findings on one client as a JSON object."""
     client = client_audit.client
     return {
         "clientId": client.client_id,
@@ -64,6 +65,7 @@ def _client_to_json(client_audit: ClientAudit, target: Release) -> dict[str, Any
 
 
 def _finding_to_json(finding: AuditVerdict) -> dict[str, Any]:
+    """Return a finding as a JSON object."""
     use = finding.format_use
     return {
         "verdict": finding.verdict,
@@ -174,12 +176,14 @@ def list_notes(audit: Audit) -> list[str]:
 
 
 def _columns_of(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
+    """Return the texts of a client's line: verdict, client id, host, library and action."""
     client = client_audit.client
     name, host = client.client_id or NO_CLIENT_ID_TEXT, client.address or ""
     return f"{client_audit.verdict:10}", name, host, format_library(client_audit), format_action(client_audit, target)
 
 
 def _format_details(client_audit: ClientAudit) -> Iterator[str]:
+    """Yield the lines below a client's line: the evidence for its library, and its findings."""
     if client_audit.guess is not None:
         yield f"    guessed from {client_audit.guess.evidence}"
     for finding in client_audit.findings:
@@ -187,6 +191,7 @@ def _format_details(client_audit: ClientAudit) -> Iterator[str]:
 
 
 def _summarize(audit: Audit) -> str:
+    """Return the number of clients with each verdict as text."""
     if audit.judged == NOTHING:
         return "the input had nothing to judge"
     counts = {
@@ -207,6 +212,7 @@ _VERDICT_TEXTS: Final = {
 
 
 def _format_occurrences(finding: AuditVerdict) -> str:
+    """Return how often and when an API or record format was used, as text."""
     occurrences = finding.use_count
     first, last = format_second(occurrences.first), format_second(occurrences.last)
     time_text = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"

@@ -125,6 +125,7 @@ def _parse_max_versions(response: Any) -> dict[int, int]:
 
 
 def _count_batch(batch: pa.RecordBatch, uses: UsageSummary, limits: Mapping[tuple[str, int], int]) -> None:
+    """Count the API calls of a batch. ``limits``: the brokers' highest versions below the target's lowest."""
     table = pa.Table.from_batches([batch.drop_columns(["records"])])
     has_api = table.column("apiKey").is_valid()
     uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0
@@ -143,6 +144,7 @@ def _count_batch(batch: pa.RecordBatch, uses: UsageSummary, limits: Mapping[tupl
 
 
 def _mask_limited_calls(table: pa.Table, limits: Mapping[tuple[str, int], int]) -> list[bool]:
+    """Return for each call whether its version is the highest that the broker advertised."""
     if not limits:
         return [False] * len(table)
     columns = (table.column(name).to_pylist() for name in ("connection", "apiKey", "apiVersion"))

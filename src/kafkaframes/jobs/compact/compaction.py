@@ -114,6 +114,7 @@ def compact_partition(task: CompactionTask) -> TaskAttempt[CompactedPartition] |
 
 
 def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
+    """Compact one partition in an attempt's directory, or only count the records that would be removed."""
     map_bytes = task.map_bytes
     if task.target is None:
         preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=map_bytes)
@@ -135,6 +136,7 @@ def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
 def _describe_partition(
     task: CompactionTask, plan: CleaningPlan, tally: CleaningStatistics | None
 ) -> CompactedPartition:
+    """Return the report of one partition. ``tally`` is None if it has no dirty records."""
     partition = CompactedPartition(
         str(task.partition.topic_partition),
         plan.first_dirty_offset,
@@ -206,6 +208,7 @@ def compact(
 
 
 def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
+    """Return the partitions to compact. A misspelled topic is an error."""
     topics, numbers = selection.topic_names, selection.partition_numbers
     if log.kind == "segment":
         raise OptionError("a single segment cannot be compacted; specify its partition's directory")
@@ -243,6 +246,7 @@ def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
 def _make_tasks(
     log: SourceLog, selected_partitions: Sequence[Partition], settings: CleanerSettings, directory: Path | None
 ) -> list[CompactionTask]:
+    """Return a task for each selected partition."""
     return [
         CompactionTask(
             log.filesystem,
@@ -263,6 +267,7 @@ def _compact_into(
     report: CompactionReport,
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
+    """Compact the selected partitions into a new directory, and copy everything else."""
     if log.kind != "partition":  # otherwise this directory is the only partition
         for unselected in (partition for partition in log.rewritten_partitions if partition not in selected_partitions):
             atomic.copy_tree(log.filesystem, unselected.directory, log.target_of(directory, unselected))

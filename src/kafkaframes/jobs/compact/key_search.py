@@ -92,6 +92,7 @@ def prove_gone(
 
 
 def _list_all_logs(path: Source, storage: Mapping[str, Any] | None) -> Iterator[SourceLog]:
+    """Yield the log directories, partitions and segments at a path, or at several."""
     for source in [path] if isinstance(path, str) else path:
         directories = discover(source, options=storage)
         if len(directories) == 1:
@@ -101,6 +102,7 @@ def _list_all_logs(path: Source, storage: Mapping[str, Any] | None) -> Iterator[
 
 
 def _list_files_recursively(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
+    """Yield all files below a directory."""
     for info in filesystem.list_directory(directory):
         if info.is_directory:
             yield from _list_files_recursively(filesystem, info.path)
@@ -109,6 +111,7 @@ def _list_files_recursively(filesystem: FileSystem, directory: str) -> Iterator[
 
 
 def _may_have_records(info: FileInfo) -> bool:
+    """Return whether a file is a segment or a KRaft snapshot, by its name."""
     file_name = FileName.parse(info.name)
     return info.name.endswith(".checkpoint") or (file_name is not None and file_name.kind in ("log", "checkpoint"))
 
@@ -134,6 +137,7 @@ def search_file(task: KeySearchTask) -> tuple[list[tuple[str, int]], list[tuple[
 
 
 def _find_offsets_of_key(records_of_file: DecodedBatches, key: bytes) -> list[int]:
+    """Return the offsets of the records with this key."""
     index = records_of_file.index
     candidates = np.flatnonzero(index.key_size == len(key))
     if not len(key):

@@ -163,13 +163,16 @@ class StagedCompaction:
 
     @property
     def _buckets(self) -> int:
+        """The number of ranges into which key hashes are divided."""
         return choose_bucket_count(self.job.partition.size_bytes)
 
     @property
     def _aborted(self) -> tuple[Any, ...]:
+        """The aborted transactions of the part to clean."""
         return tuple(self.plan.list_aborted_transactions(self.plan.first_dirty_offset, self.end_offset))
 
     def _shares(self, sources: Sequence[SourceSegment]) -> int:
+        """Return the number of tasks for segments, by their size."""
         return self.limits.count_tasks(sum(source.size_bytes for source in sources), self.limits.chunk_bytes)
 
     def iterate_steps(self) -> Steps[None]:
@@ -277,6 +280,7 @@ class StagedCompaction:
     def _list_rewrite_tasks(
         self, group_of: Mapping[int, int], walks: list[FirstPassResult], verdicts: Verdicts
     ) -> Iterator[StageTask]:
+        """Yield the tasks of the second pass. ``group_of``: the new segment's base offset by the old one."""
         for chunk, state, walk in zip(self._chunks, self._states, walks, strict=True):
             bases = (group_of.get(source.segment.base_offset) for source in chunk.sources)
             counts = Counter(base for base in bases if base is not None)
@@ -295,6 +299,7 @@ class StagedCompaction:
                 )
 
     def _make_copy_task(self, group_of: Mapping[int, int]) -> StageTask:
+        """Return the task that copies the files of segments that the cleaning does not change."""
         job, old_bases, rewritten_bases = self.job, frozenset(group_of), frozenset(group_of.values())
         size = sum(segment.size_bytes for segment in job.partition.segments if segment.base_offset not in old_bases)
         return CopyTask(job.filesystem, self.plan, str(job.target), old_bases - rewritten_bases, rewritten_bases, size)
@@ -328,6 +333,7 @@ def clean_partitions(
 
 
 def _make_directories(staged_round: StagedCompaction) -> None:
+    """Create the empty directories of a partition's compaction, and remove those of a killed job."""
     for directory in (staged_round.scratch, staged_round.job.target)[: 1 + staged_round.job.writes]:
         with atomic.name_path_in_errors(directory):
             if directory.exists():  # output of a killed job

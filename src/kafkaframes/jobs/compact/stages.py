@@ -154,6 +154,7 @@ class TransactionFacts:
 
 
 def _encode_batch_kind(window: DecodedBatches, batch: int) -> int:
+    """Return the number of a batch's kind in the transaction facts."""
     if not header_of(window, batch).is_control:
         return _DATA_BATCH
     kind = control_type(window, batch)
@@ -214,6 +215,7 @@ class TrackTransactionsTask:
         return states
 
     def _track_segment(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
+        """Process a segment's transactional batches and markers in order."""
         if self.aborted_transactions is None:
             transactions.add_aborted_transactions(source.aborted_transactions)
         elif not source.is_dirty:
@@ -290,6 +292,7 @@ class FirstPassTask(_ChunkTask):
         return FirstPassResult(tuple(writer.runs), first, last, rises, facts.write(chunk.path_of("facts")))
 
     def _mask_selected_records(self, source: SourceSegment, window: DecodedBatches) -> npt.NDArray[np.bool_]:
+        """Return a flag for each record: whether it takes part in the search for the last record of each key."""
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
         return mask_counted_records(window, self.transactions, self.first_dirty_offset)
@@ -378,6 +381,7 @@ class SecondPassTask(_ChunkTask):
         return result
 
     def _make_filter(self) -> BatchFilter:
+        """Return the filter that removes the records which the verdicts do not keep."""
         chunk = self.chunk
         verdicts = [(Path(path), first, end) for path, first, end in self.verdicts]
         verdict_reader = VerdictReader(
@@ -391,6 +395,7 @@ class SecondPassTask(_ChunkTask):
         return BatchFilter(self.producers, self.settings, verdict_reader, self.transactions, end_offset=self.end_offset)
 
     def _write_part(self, result: SecondPassResult, base: int, chunks: Iterator[bytes | memoryview]) -> None:
+        """Write the chunk's part of the new segment with base offset ``base``, and its index columns."""
         path = self.chunk.path_of(f"part-{base:020}")
         with atomic.new_file(path, durable=False) as out:
             out.writelines(chunks)

@@ -203,6 +203,7 @@ def _limit_range(
 
 
 def _replace_file(path: Path, content: bytes) -> None:
+    """Replace a file with new content."""
     with atomic.name_path_in_errors(path):
         path.unlink(missing_ok=True)
     with atomic.new_file(path) as file:
@@ -340,6 +341,8 @@ def open_source_log(source: Source, *, storage: Mapping[str, Any] | None = None)
 
 
 def _merge_directories(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
+    """Return the view of several log directories as one log."""
+
     # imported here, because most jobs have a single directory and each worker imports this module
     from kafkaframes.storage.copies.one_log import open_whole_log
 
@@ -347,6 +350,7 @@ def _merge_directories(result: Sequence[LogDirectory], storage: Mapping[str, Any
 
 
 def _detect_kind(directory: LogDirectory, path: str) -> str:
+    """Return whether a path is a log directory, a partition or a segment."""
     if directory.path.rstrip("/") == path.rstrip("/"):
         return "directory"
     if any(partition.directory.rstrip("/") == path for partition in directory.partitions):
@@ -436,12 +440,14 @@ def exchange_directories(
 
 
 def _rename_entry(entry: Path, new_path: Path) -> None:
+    """Rename a directory, and flush the parent directory to disk."""
     with atomic.name_path_in_errors(entry):
         entry.rename(new_path)
         flush_path(new_path.parent)
 
 
 def _check_same_disk(old: Path, backup_path: Path) -> None:
+    """Check that the backup of a local log directory can be created on the same disk."""
     if not old.exists():
         raise LogDirError(NO_SUCH_PATH_TEXT, file=str(old))
     if not old.is_dir():
@@ -456,6 +462,7 @@ def _check_same_disk(old: Path, backup_path: Path) -> None:
 
 
 def _check_partition_files(old: Path) -> None:
+    """Check that a path is a log directory that its broker closed cleanly."""
     if open_source_log(str(old)).kind != "directory":
         raise OptionError(f"{old} is not a local log directory; a rewrite in place needs a whole local log directory")
     if not (old / names.CLEAN_SHUTDOWN_FILE).exists():

@@ -186,6 +186,7 @@ class _SegmentRewriter:
             report.left_out[CONTROL_RECORDS] += self._losses.control_records
 
     def _write_window(self, window: SegmentWindow) -> None:
+        """Write the batches of a window that have records in the range."""
         if not len(window.batches):
             return
         data, batches = as_array(window.data), window.batches_in_data()
@@ -325,6 +326,7 @@ class ConversionLosses:
         self.counts.update({kind: number for kind, number in counts.items() if number})
 
     def _find_batch_losses(self, window: DecodedBatches, is_downgraded: Flags) -> dict[str, Flags]:
+        """Return by kind of loss a flag for each batch: whether its conversion loses data of this kind."""
         batches, rows = window.batches, window.index.rows
         is_v2_batch = is_downgraded & batches.is_v2
         control = batches.is_control & is_v2_batch
@@ -343,6 +345,7 @@ class ConversionLosses:
         }
 
     def _find_record_losses(self, window: DecodedBatches, is_downgraded: Flags, magics: Ints) -> dict[str, Flags]:
+        """Return by kind of loss a flag for each record: whether its conversion loses data of this kind."""
         data = (is_downgraded & ~window.batches.is_control)[window.owners]
         is_time_lost = data & (magics[window.owners] == 0)
         aborted_transactions = self._transactions.mask_aborted_batches(window.batches)
@@ -355,7 +358,7 @@ class ConversionLosses:
 
 COPY, GONE, RECOMPRESS, BUILD = range(4)
 # Format -> record size without key and value, in bytes; approximate for format 2.
-_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}
+_RECORD_OVERHEAD_BYTES = {0: 26, 1: 34, 2: 10}
 
 
 class WindowPlan:
@@ -413,18 +416,20 @@ def rewrite_batches(
 
 
 def _check_limits(window: DecodedBatches, plan: WindowPlan) -> None:
+    """Reject batches that their new format cannot represent."""
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError(
-            "zstd requires format 2; choose another codec, or format 2", position=_position(window, zstd[0])
+            "zstd requires format 2; choose another codec, or format 2", position=_position_of(window, zstd[0])
         )
     is_before_minimum = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
     if is_before_minimum.any():
         batch = window.owners[int(np.flatnonzero(is_before_minimum)[0])]
-        raise EncodeError("a timestamp below -1 requires format 2", position=_position(window, batch))
+        raise EncodeError("a timestamp below -1 requires format 2", position=_position_of(window, batch))
 
 
-def _position(window: DecodedBatches, batch: int) -> int:
+def _position_of(window: DecodedBatches, batch: int) -> int:
+    """Return the position of a batch in the segment."""
     return int(window.batches.column("position")[batch])
 
 
@@ -441,7 +446,7 @@ def _copy_batches(window: DecodedBatches, plan: WindowPlan) -> Iterator[tuple[in
 def _recompress_batches(window: DecodedBatches, plan: WindowPlan, level: int | None) -> Iterator[tuple[int, bytes]]:
     """Recompress the records of format 2 batches, and keep their header fields."""
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
-        position = _position(window, batch)
+        position = _position_of(window, batch)
         header = bytearray(window.data[position : position + BATCH_V2.size])
         raw_records = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
         codec = int(plan.codecs[batch])
@@ -472,7 +477,7 @@ def _build_batches(window: DecodedBatches, plan: WindowPlan, settings: RewriteSe
         index, owners = window.index.take(is_record_chosen, window.owners), window.owners[is_record_chosen]
         magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
         rows = rows_of_index(window.sections, index, headers=False)
-        weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD[magic]
+        weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD_BYTES[magic]
         stamps = index.timestamps if append_time else None
         starts = _find_batch_starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)

@@ -39,13 +39,13 @@ HEARTBEAT_INTERVAL_S: Final = 2.0
 MAX_SILENCE_S: Final = 20.0
 START_TIMEOUT_S: Final = 120.0
 LOCK_TIMEOUT_S: Final = 180.0
-_RETRY_S: Final = 0.1
-_PORT_RETRY_S: Final = 15.0
+_RETRY_INTERVAL_S: Final = 0.1
+_PORT_RETRY_TIMEOUT_S: Final = 15.0
 _FOLDER_COUNT: Final = 10  # number of folder names that are tried
 _OTHER_USERS_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
 _NAME_LENGTH: Final = 24  # hex digits of the digest in a socket name
 _MAX_PATH_BYTES: Final = 103  # limit on macOS; Linux allows 107
-_SERVER_STARTS: Final[
+_STARTED_PROCESSES: Final[
     list[subprocess.Popen[bytes]]
 ] = []  # these processes outlive this one; the references prevent ResourceWarnings
 
@@ -131,7 +131,7 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
                     file.flush()
                     yield True
                     return
-        time.sleep(_RETRY_S)
+        time.sleep(_RETRY_INTERVAL_S)
 
 
 def lock_path(path: Path) -> Path:
@@ -143,6 +143,7 @@ def lock_path(path: Path) -> Path:
 
 
 def _is_same_file(descriptor: int, name: Path) -> bool:
+    """Return whether an open file is still the file with this name."""
     try:
         return os.path.samestat(os.fstat(descriptor), name.stat())
     except FileNotFoundError:
@@ -213,29 +214,30 @@ def send_request_or_start(path: Path, request: Mapping[str, Any], start: Callabl
                 answer = send_request(path, request)
         if "ends" not in answer:
             return answer
-        time.sleep(_RETRY_S)  # the process is ending, and needs the lock to do so
+        time.sleep(_RETRY_INTERVAL_S)  # the process is ending, and needs the lock to do so
 
 
 def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> None:
     """Start ``python -m module path`` with ``payload`` as its input, and wait until it listens.
 
-    If a previous process without a socket still uses the port, the start is retried for ``_PORT_RETRY_S``.
+    If a previous process without a socket still uses the port, the start is retried for ``_PORT_RETRY_TIMEOUT_S``.
 
     Raises:
         KafkaframesError: the process does not start. The message has the reason.
     """
-    deadline = time.monotonic() + _PORT_RETRY_S
+    deadline = time.monotonic() + _PORT_RETRY_TIMEOUT_S
     while (answer := _try_to_start(module, path, payload)) != READY_LINE:
         if _PORT_IN_USE_TEXT not in answer or time.monotonic() > deadline:
             reason = answer.decode(errors="replace").strip() or "it printed no error; see the log of Spark's driver"
             raise KafkaframesError(f"the process that {purpose} did not start: {reason}")
-        time.sleep(_RETRY_S)
+        time.sleep(_RETRY_INTERVAL_S)
 
 
 _PORT_IN_USE_TEXT: Final = b"address already in use"
 
 
 def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
+    """Start the process, and return what it prints: ``READY_LINE``, or an error."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", module, str(path)],
@@ -244,7 +246,7 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
         env=environment,
         start_new_session=True,
     )
-    _SERVER_STARTS.append(process)
+    _STARTED_PROCESSES.append(process)
     assert process.stdin is not None
     assert process.stdout is not None
     answer = b""
@@ -261,5 +263,5 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
     if answer != READY_LINE:
         process.kill()
         process.wait()
-        _SERVER_STARTS.remove(process)
+        _STARTED_PROCESSES.remove(process)
     return answer

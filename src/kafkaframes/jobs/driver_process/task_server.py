@@ -77,6 +77,7 @@ class TaskServer:
         await asyncio.gather(*open_connections, return_exceptions=True)
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Authenticate a task, and serve its connection until it ends."""
         connection = asyncio.current_task()
         assert connection is not None
         self._connections.add(connection)
@@ -108,13 +109,14 @@ async def send_last_answer(
 
 
 async def _greet_task(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+    """Check that a task has the secret, and prove to the task that this server has it too."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     writer.write(nonce)
     await writer.drain()
     answer = await reader.readexactly(2 * _NONCE_BYTES)
-    if not hmac.compare_digest(answer[:_NONCE_BYTES], _proof(secret, _TASK, nonce)):
+    if not hmac.compare_digest(answer[:_NONCE_BYTES], _compute_proof(secret, _TASK, nonce)):
         raise EOFError("the peer does not have the secret")
-    writer.write(_proof(secret, _DRIVER, answer[_NONCE_BYTES:]))
+    writer.write(_compute_proof(secret, _DRIVER, answer[_NONCE_BYTES:]))
 
 
 class TaskConnection:
@@ -132,8 +134,8 @@ class TaskConnection:
     def greet(self, *, answer_timeout_s: float) -> None:
         """Exchange the proofs. After that, each read waits for at most ``answer_timeout_s`` seconds."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        self._socket.sendall(_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)
-        if not hmac.compare_digest(self._read_exactly(_NONCE_BYTES), _proof(self._secret, _DRIVER, nonce)):
+        self._socket.sendall(_compute_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)
+        if not hmac.compare_digest(self._read_exactly(_NONCE_BYTES), _compute_proof(self._secret, _DRIVER, nonce)):
             raise EOFError("another program listens on the driver's port")
         self._socket.settimeout(answer_timeout_s)
 
@@ -152,11 +154,13 @@ class TaskConnection:
         self._socket.close()
 
     def _read_exactly(self, size: int) -> bytes:
+        """Return the next ``size`` bytes from the server."""
         data = self._stream.read(size)
         if len(data) < size:
             raise EOFError("the connection was closed")
         return data
 
 
-def _proof(secret: bytes, name: bytes, nonce: bytes) -> bytes:
+def _compute_proof(secret: bytes, name: bytes, nonce: bytes) -> bytes:
+    """Return the proof that one side has the secret, for a nonce of the other side."""
     return hmac.digest(secret, name + nonce, "sha256")

@@ -43,39 +43,42 @@ MAX_TABLE_BYTES = 1 << 30  # limit for the keys, and for the values: an Arrow bi
 _BASE64_LINE = plan_line(Base64Part("value"))
 
 
-def chunk_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:
+def make_tables(chunk: DecodedBatches, origin: SegmentOrigin) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records as one table, or as several if one would be too large."""
-    for part in _portions(chunk):
+    for part in _split_by_size(chunk):
         columns = build_record_columns(part)
         count = len(part.index.offsets)
         yield pa.RecordBatch.from_arrays(
             [
-                _binary(keys_of(part)),
-                _binary(values_of(part)),
+                _to_binary_array(keys_of(part)),
+                _to_binary_array(values_of(part)),
                 pa.repeat(pa.scalar(origin.topic, pa.string()), count),
                 pa.repeat(pa.scalar(origin.partition, pa.int32()), count),
                 pa.array(columns["offset"]),
-                _timestamps(columns["timestamp"]),
+                _to_timestamp_array(columns["timestamp"]),
                 pa.array(columns["ts_type"] - 1, pa.int32()),
-                _headers(part),
+                _build_header_lists(part),
             ],
             schema=SCHEMA,
         )
 
 
-def csv_tables(chunk: DecodedBatches, origin: SegmentOrigin, *, base64: bool) -> Iterator[pa.RecordBatch]:
+def make_csv_tables(chunk: DecodedBatches, origin: SegmentOrigin, *, base64: bool) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records in text columns. ``base64`` encodes keys, values and header values without loss."""
-    for table in chunk_tables(chunk, origin):
+    for table in make_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):
             columns[name] = (
-                _array(_BASE64_LINE, slices_of(columns[name]), pa.string()) if base64 else _text(columns[name])
+                _render_array(_BASE64_LINE, slices_of(columns[name]), pa.string())
+                if base64
+                else _to_text_array(columns[name])
             )
-        columns["headers"] = _json_headers(columns["headers"], base64=base64)
+        columns["headers"] = _headers_to_json(columns["headers"], base64=base64)
         yield pa.RecordBatch.from_arrays(list(columns.values()), schema=CSV_SCHEMA)
 
 
-def _portions(chunk: DecodedBatches) -> Iterator[DecodedBatches]:
+def _split_by_size(chunk: DecodedBatches) -> Iterator[DecodedBatches]:
+    """Yield a chunk's records in parts with at most ``MAX_TABLE_BYTES`` bytes of keys and values."""
     index = chunk.index
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     portion = np.cumsum(sizes) // MAX_TABLE_BYTES
@@ -86,38 +89,43 @@ def _portions(chunk: DecodedBatches) -> Iterator[DecodedBatches]:
         yield chunk.select(portion == number)
 
 
-def _binary(values: BytesSlices) -> pa.Array:
+def _to_binary_array(values: BytesSlices) -> pa.Array:
     """Copy a bytes column to an Arrow array."""
     return make_binary_array(values.data, values.starts, values.sizes)
 
 
-def _array(line: CompiledLine, values: BytesSlices, kind: pa.DataType) -> pa.Array:
+def _render_array(line: CompiledLine, values: BytesSlices, kind: pa.DataType) -> pa.Array:
     """Render a bytes column to an Arrow array. Null values stay null."""
     lines = line.render_lines({"value": values}, len(values))
     offsets = np.concatenate([np.zeros(1, np.int64), lines.ends]).astype(np.int32)
-    buffers = [_bitmap(values.sizes >= 0), pa.py_buffer(offsets), pa.py_buffer(lines.data)]
+    buffers = [_pack_validity(values.sizes >= 0), pa.py_buffer(offsets), pa.py_buffer(lines.data)]
     return pa.Array.from_buffers(kind, len(values), buffers)
 
 
-def _bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+def _pack_validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Return Arrow's validity bitmap; None if all values are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+def _to_timestamp_array(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Return an Arrow array of timestamps, null for ``NO_TIMESTAMP``."""
     array = pa.array(milliseconds, mask=milliseconds == NO_TIMESTAMP)
     return array.cast(pa.timestamp("ms", "UTC"))
 
 
-def _headers(chunk: DecodedBatches) -> pa.Array:
+def _build_header_lists(chunk: DecodedBatches) -> pa.Array:
+    """Return an Arrow array with each record's list of headers."""
     count = len(chunk.index.offsets)
     if not chunk.index.header_counts.any():
         return pa.array([[]] * count, pa.list_(HEADER)) if count else pa.array([], pa.list_(HEADER))
     headers = index_headers(chunk)
-    items = pa.StructArray.from_arrays([_text(_binary(headers.keys)), _binary(headers.values)], fields=list(HEADER))
+    items = pa.StructArray.from_arrays(
+        [_to_text_array(_to_binary_array(headers.keys)), _to_binary_array(headers.values)], fields=list(HEADER)
+    )
     return pa.ListArray.from_arrays(pa.array(headers.lists.astype(np.int32)), items)
 
 
-def _text(values: pa.Array) -> pa.Array:
+def _to_text_array(values: pa.Array) -> pa.Array:
     """Convert bytes to text. The slow conversion of single values runs only if some are invalid UTF-8."""
     try:
         return values.cast(pa.string())
@@ -125,7 +133,7 @@ def _text(values: pa.Array) -> pa.Array:
         return pa.array([None if raw is None else decode_java_text(raw) for raw in values.to_pylist()], pa.string())
 
 
-def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
+def _headers_to_json(headers: pa.Array, *, base64: bool) -> pa.Array:
     """Return each record's headers as JSON, or empty text for a record without headers."""
     if len(headers.values) == 0:
         return pa.array([""] * len(headers), pa.string())
@@ -137,6 +145,7 @@ def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
 
 
 def _format_value(value: bytes | None, *, base64: bool) -> str | None:
+    """Return a header value as text."""
     if value is None:
         return None
     return b64encode(value).decode() if base64 else decode_java_text(value)

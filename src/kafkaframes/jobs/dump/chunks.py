@@ -157,6 +157,7 @@ class ChunkReader:
             self.bytes_read = chunk.base + chunk.batches.end.position
 
     def _stop_at(self, end: scan.ScanEnd | None) -> None:
+        """Set ``fault`` if reading ended before the end of the file."""
         if end is not None and end.status == scan.SHORTENED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.is_corrupt:
@@ -208,6 +209,7 @@ class RecordFilter:
         return chunk if is_selected.all() else chunk.select(is_selected)
 
     def _mask_ranges(self, chunk: DecodedBatches) -> Flags:
+        """Return a flag for each record: whether its offset and timestamp are in the ranges."""
         is_selected = np.ones(len(chunk.index.offsets), np.bool_)
         for values, minimum, limit in (
             (chunk.index.offsets, self.from_offset, self.until_offset),

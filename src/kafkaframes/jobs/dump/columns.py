@@ -103,6 +103,7 @@ def add_sequence_deltas(base_sequences: Ints, deltas: Ints) -> Ints:
 
 
 def _to_int32(values: Ints) -> Ints:
+    """Wrap numbers to 32 bits, as Java does."""
     int32_values: Ints = (values + 2**31) % 2**32 - 2**31
     return int32_values
 
@@ -162,6 +163,7 @@ def index_headers(chunk: DecodedBatches) -> ChunkHeaders:
 
 
 def _empty_slices(data: Bytes, count: int) -> BytesSlices:
+    """Return a column for ``count`` values of ``data``, whose starts and sizes are not set yet."""
     return BytesSlices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 
 

@@ -15,7 +15,7 @@ import pyarrow.csv
 from kafkaframes.scan.values.instants import format_instants, is_in_calendar
 
 TIMESTAMP = "timestamp"
-_NO_HEADER = pyarrow.csv.WriteOptions(include_header=False)
+_OPTIONS_WITHOUT_HEADER = pyarrow.csv.WriteOptions(include_header=False)
 
 
 class CsvFile:
@@ -31,4 +31,4 @@ class CsvFile:
         if not pc.all(is_in_calendar(times.cast(pa.int64()))).as_py():
             index = batch.schema.get_field_index(TIMESTAMP)
             batch = batch.set_column(index, pa.field(TIMESTAMP, pa.string()), format_instants(times))
-        pyarrow.csv.write_csv(batch, self._file, _NO_HEADER)
+        pyarrow.csv.write_csv(batch, self._file, _OPTIONS_WITHOUT_HEADER)

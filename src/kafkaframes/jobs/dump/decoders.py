@@ -55,11 +55,13 @@ def find_decoder(name: str, style: OutputStyle) -> Callable[[DecodedBatches], tu
 
 
 def _to_text_column(texts: list[str | None]) -> BytesSlices:
+    """Return texts as a bytes column in UTF-8."""
     utf8_texts = [None if text is None else text.encode("utf-8", "replace") for text in texts]
     return slices_of(pa.array(utf8_texts, pa.binary()))
 
 
-def _json(value: Any) -> str:
+def _encode_json(value: Any) -> str:
+    """Return a value as compact JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -83,21 +85,24 @@ def _decode_coordinator_records(topic: str, texts_of: Callable[[Any], Texts]) ->
 
 
 def _format_as_json(record: Any) -> Texts:
+    """Return key and value of a coordinator's record as JSON."""
+
     from kafkaframes.storage.log.internal_topics import decode_members
 
     min_version = record.key.spec.valid_versions.lowest
-    key_text = _json({"type": str(record.type), "data": record.key.to_json(min_version, unknown_tags=False)})
+    key_text = _encode_json({"type": str(record.type), "data": record.key.to_json(min_version, unknown_tags=False)})
     if record.value is None:
         return key_text, DELETED_VALUE_TEXT
     data = record.value.to_json(record.value_version, unknown_tags=False)
     decode_members(data, unknown_tags=False)
-    return key_text, _json({"version": str(record.value_version), "data": data})
+    return key_text, _encode_json({"version": str(record.value_version), "data": data})
 
 
 # ------------------------------------------------------------------------- transactions, as text until 3.9
 
 
 def _format_transaction(record: Any) -> Texts:
+    """Return key and value of a ``__transaction_state`` record in Kafka's text."""
     key_text = f"transaction_metadata::transactionalId={record.key.transactional_id}"
     if record.value is None:
         return key_text, DELETED_VALUE_TEXT
@@ -110,13 +115,14 @@ def _format_transaction(record: Any) -> Texts:
     partitions = ",".join(f"{topic}-{number}" for topic, number in sort_by_scala_hash(partition_list))
     return key_text, (
         f"producerId:{result.producer_id},producerEpoch:{result.producer_epoch},"
-        f"state={_state(result.transaction_status)},partitions=[{partitions}],"
+        f"state={_name_transaction_state(result.transaction_status)},partitions=[{partitions}],"
         f"txnLastUpdateTimestamp={result.transaction_last_update_timestamp_ms},"
         f"txnTimeoutMs={result.transaction_timeout_ms}"
     )
 
 
-def _state(number: int) -> str:
+def _name_transaction_state(number: int) -> str:
+    """Return the name of a transaction state; its number if it is unknown."""
     return _TRANSACTION_STATES[number] if 0 <= number < len(_TRANSACTION_STATES) else str(number)
 
 
@@ -152,6 +158,7 @@ def _java_hash(topic: str, partition: int) -> int:
 
 
 def _format_offset_commit(record: Any) -> Texts:
+    """Return key and value of a ``__consumer_offsets`` record in Kafka's text."""
     result = record.value
     if record.type in (0, 1):
         key_text = f"offset_commit::group={record.key.group},partition={record.key.topic}-{record.key.partition}"
@@ -166,10 +173,11 @@ def _format_offset_commit(record: Any) -> Texts:
 
 
 def _format_group(group: Any) -> str:
+    """Return a consumer group's metadata in Kafka's text."""
     members = ",".join(
         f"{member.member_id}={_format_assignment(group.protocol_type, member)}" for member in group.members
     )
-    return _json(
+    return _encode_json(
         {
             "protocolType": group.protocol_type or "",
             "protocol": group.protocol,
@@ -180,6 +188,8 @@ def _format_group(group: Any) -> str:
 
 
 def _format_assignment(protocol_type: str, member: Any) -> str:
+    """Return a member's assignment in Kafka's text; bytes as hexadecimal digits for other protocols."""
+
     from kafkaframes.protocol.messages.envelopes import decode_versioned
     from kafkaframes.storage.log.internal_topics import CONSUMER_PROTOCOL_TYPE
 
@@ -200,6 +210,8 @@ def _format_assignment(protocol_type: str, member: Any) -> str:
 
 
 def _decode_metadata_record(offset: int, key: bytes | None, value: bytes | None) -> Texts:
+    """Return key and value of a ``__cluster_metadata`` record as text."""
+
     from kafkaframes.protocol.messages import envelopes
 
     try:
@@ -208,7 +220,7 @@ def _decode_metadata_record(offset: int, key: bytes | None, value: bytes | None)
         return None, f"Error at {offset}, skipping. {error}"
     name = _to_snake_case(type(record.value).spec.name)
     data = record.value.to_json(record.version, unknown_tags=False)
-    return None, _json({"type": name, "version": record.version, "data": data})
+    return None, _encode_json({"type": name, "version": record.version, "data": data})
 
 
 def _to_snake_case(name: str) -> str:

@@ -135,16 +135,19 @@ class DumpSettings(PartitionSettings):
             control=self.has_control_records,
         )
         names = set(partitions)
-        starts, ends = (_values(setting, bound, names) for setting, bound in (("start", start), ("end", end)))
+        starts, ends = (
+            _make_bound_lookup(setting, bound, names) for setting, bound in (("start", start), ("end", end))
+        )
 
         def filter_of(name: Name | None) -> RecordFilter:
-            result = _with_start(base, starts(name), is_time=isinstance(start, TimeBound))
-            return _with_end(result, ends(name), is_time=isinstance(end, TimeBound))
+            result = _limit_start(base, starts(name), is_time=isinstance(start, TimeBound))
+            return _limit_end(result, ends(name), is_time=isinstance(end, TimeBound))
 
         return filter_of
 
 
-def _values(setting: str, bound: Bound, names: set[Name]) -> Callable[[Name | None], int]:
+def _make_bound_lookup(setting: str, bound: Bound, names: set[Name]) -> Callable[[Name | None], int]:
+    """Return a function that returns the start or end for a topic partition; ``names`` are all of them."""
     value = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(value, int):
         return lambda name: value
@@ -152,7 +155,8 @@ def _values(setting: str, bound: Bound, names: set[Name]) -> Callable[[Name | No
     return lambda name: values[name] if name is not None else EARLIEST if setting == "start" else LATEST
 
 
-def _with_start(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilter:
+def _limit_start(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilter:
+    """Return the conditions with a start, which is an offset or a timestamp."""
     if is_time:
         return replace(base, from_timestamp=value)
     if value == EARLIEST:
@@ -160,7 +164,8 @@ def _with_start(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilte
     return replace(base, from_offset=NO_END if value == LATEST else value)
 
 
-def _with_end(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilter:
+def _limit_end(base: RecordFilter, value: int, *, is_time: bool) -> RecordFilter:
+    """Return the conditions with an end (exclusive), which is an offset or a timestamp."""
     if is_time:
         return replace(base, until_timestamp=value)
     if value == LATEST:
@@ -185,8 +190,8 @@ class LogDump(Iterator[bytes | memoryview]):
         self.decisions: list[str] = []
         self._error_texts: set[str] = set()
         self._settings = settings
-        self._requests = self._plan(paths)
-        self._parts = _FORMATS["pattern" if settings.pattern is not None else settings.format](self)
+        self._requests = self._plan_requests(paths)
+        self._parts = _DUMP_METHOD_BY_FORMAT["pattern" if settings.pattern is not None else settings.format](self)
 
     def __next__(self) -> bytes | memoryview:
         return next(self._parts)
@@ -208,7 +213,8 @@ class LogDump(Iterator[bytes | memoryview]):
         """End the dump, and close the file that is being read."""
         self._parts.close()
 
-    def _plan(self, paths: Sequence[str]) -> Iterator[RequestedFile]:
+    def _plan_requests(self, paths: Sequence[str]) -> Iterator[RequestedFile]:
+        """Yield the requested files, each with its conditions on records."""
         settings, options = self._settings, self._settings.storage
         is_json = settings.format == "jsonl"
         result = files.list_files_to_dump(paths, kinds=settings.file_kinds, temporary=is_json, options=options)
@@ -229,7 +235,8 @@ class LogDump(Iterator[bytes | memoryview]):
             self._error_texts.add(str(error))
             self.errors.append(error)
 
-    def _text_parts(self) -> Parts:
+    def _dump_as_text(self) -> Parts:
+        """Yield the output in kafka-dump-log's text."""
         for request in self._requests:
             dump = dump_text(request.file, replace(self._settings.text, keep=request.keep))
             yield from dump
@@ -237,7 +244,8 @@ class LogDump(Iterator[bytes | memoryview]):
             for fault in dump.findings.faults:
                 self._add_error(fault)
 
-    def _json_parts(self) -> Parts:
+    def _dump_as_json_lines(self) -> Parts:
+        """Yield the output as JSON lines."""
         limit = None if self._settings.full_values else MAX_PRINTED_VALUE_BYTES
         for request in self._requests:
             dump = JsonLinesDump(request.file, JsonLinesOptions(limit, self._settings.text.max_bytes, request.keep))
@@ -245,7 +253,7 @@ class LogDump(Iterator[bytes | memoryview]):
             for fault in dump.faults:
                 self._add_error(fault)
 
-    def _chunks(self) -> Iterator[tuple[DecodedBatches, SegmentOrigin]]:
+    def _iterate_chunks(self) -> Iterator[tuple[DecodedBatches, SegmentOrigin]]:
         """Yield the requested part of every segment."""
         for request in self._requests:
             reader = ChunkReader(request.file, self._settings.text.max_bytes)
@@ -259,44 +267,53 @@ class LogDump(Iterator[bytes | memoryview]):
             if reader.fault is not None:
                 self._add_error(reader.fault)
 
-    def _lines(self, plan: Callable[[SegmentOrigin], Any], write: Callable[[DecodedBatches, Any], Part]) -> Parts:
+    def _render_chunks(
+        self, plan: Callable[[SegmentOrigin], Any], write: Callable[[DecodedBatches, Any], Part]
+    ) -> Parts:
+        """Yield the lines of each chunk. ``plan`` compiles the line of a segment, and ``write`` renders it."""
         origin_and_plan: tuple[SegmentOrigin, Any] | None = None
-        for chunk, origin in self._chunks():
+        for chunk, origin in self._iterate_chunks():
             if origin_and_plan is None or origin_and_plan[0] is not origin:
                 origin_and_plan = origin, plan(origin)
             yield write(chunk, origin_and_plan[1])
 
-    def _pattern_parts(self) -> Parts:
+    def _dump_by_pattern(self) -> Parts:
+        """Yield the records in kcat's format ``pattern``."""
         pattern = self._settings.pattern
         assert pattern is not None
-        return self._lines(lambda origin: kcat.plan_format(pattern, origin), kcat.render_records)
+        return self._render_chunks(lambda origin: kcat.plan_format(pattern, origin), kcat.render_records)
 
-    def _envelope_parts(self) -> Parts:
-        return self._lines(kcat.plan_envelope, kcat.render_envelopes)
+    def _dump_as_envelopes(self) -> Parts:
+        """Yield the records in kcat's JSON envelopes."""
+        return self._render_chunks(kcat.plan_envelope, kcat.render_envelopes)
 
-    def _csv_parts(self) -> Parts:
+    def _dump_as_csv(self) -> Parts:
+        """Yield the records as CSV."""
         out = _PartBuffer()
         writer = CsvFile(out, arrow_tables.CSV_SCHEMA)
         yield out.take()
-        for chunk, origin in self._chunks():
-            _write_rows(writer, arrow_tables.csv_tables(chunk, origin, base64=self._settings.base64))
+        for chunk, origin in self._iterate_chunks():
+            _write_rows(writer, arrow_tables.make_csv_tables(chunk, origin, base64=self._settings.base64))
             yield out.take()
 
-    def _arrow_parts(self) -> Parts:
+    def _dump_as_arrow(self) -> Parts:
+        """Yield the records as an Arrow IPC stream."""
         out = _PartBuffer()
         with pa.ipc.new_stream(out, arrow_tables.SCHEMA) as writer:
-            for chunk, origin in self._chunks():
-                _write_rows(writer, arrow_tables.chunk_tables(chunk, origin))
+            for chunk, origin in self._iterate_chunks():
+                _write_rows(writer, arrow_tables.make_tables(chunk, origin))
                 yield out.take()
         yield out.take()
 
 
 def _partition_of(file: files.DumpFile) -> Name | None:
+    """Return the topic and partition of a file, by the name of its directory."""
     directory = DirectoryName.parse(split_path(split_path(file.path)[0])[1])
     return None if directory is None else (directory.topic_partition.topic, directory.topic_partition.partition)
 
 
 def _write_rows(writer: Any, tables: Iterable[pa.RecordBatch]) -> None:
+    """Write the batches that have rows."""
     for batch in tables:
         if batch.num_rows:
             writer.write_batch(batch)
@@ -329,11 +346,11 @@ class _PartBuffer(RawIOBase):
         return result
 
 
-_FORMATS: dict[str, Callable[[LogDump], Parts]] = {
-    "text": LogDump._text_parts,
-    "jsonl": LogDump._json_parts,
-    "csv": LogDump._csv_parts,
-    "arrow": LogDump._arrow_parts,
-    "envelopes": LogDump._envelope_parts,
-    "pattern": LogDump._pattern_parts,
+_DUMP_METHOD_BY_FORMAT: dict[str, Callable[[LogDump], Parts]] = {
+    "text": LogDump._dump_as_text,
+    "jsonl": LogDump._dump_as_json_lines,
+    "csv": LogDump._dump_as_csv,
+    "arrow": LogDump._dump_as_arrow,
+    "envelopes": LogDump._dump_as_envelopes,
+    "pattern": LogDump._dump_by_pattern,
 }

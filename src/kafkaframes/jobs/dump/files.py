@@ -148,6 +148,7 @@ def _open_single_file(filesystem: FileSystem, path: str, info: FileInfo, options
 def _select_files(
     filesystem: FileSystem, entries: Iterable[FileInfo], kinds: Collection[str], *, temporary: bool
 ) -> list[DumpFile]:
+    """Return the files of these kinds."""
     return [
         DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes)
         for entry in entries
@@ -156,6 +157,7 @@ def _select_files(
 
 
 def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -> bool:
+    """Return whether a directory entry is a file of the requested kinds."""
     name = None if entry.is_directory else FileName.parse(entry.name)
     return name is not None and name.kind in kinds and (temporary or not name.temporary)
 

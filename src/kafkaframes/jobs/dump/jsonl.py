@@ -91,6 +91,7 @@ class JsonLinesOptions:
 
 
 def _label_part(name: str) -> tuple[Part, ...]:
+    """Return the parts of a line that print a field with its name."""
     label = f',"{name}":'.encode()
     if name in _FLAG_TEXTS:
         return TextPart(label), WordPart(name, _FLAG_TEXTS[name])
@@ -101,14 +102,15 @@ def _label_part(name: str) -> tuple[Part, ...]:
     return TextPart(label), NumberPart(name)
 
 
-def _bytes(name: str) -> Part:
+def _make_base64_part(name: str) -> Part:
+    """Return the part of a line that prints a bytes column in base64, or null."""
     return NullBranchPart(name, (TextPart(b"null"),), (TextPart(b'"'), Base64Part(name), TextPart(b'"')))
 
 
 _RECORD_LINE = plan_line(
     *(TextPart(b'{"type":"record"'), *_label_part("offset"), *_label_part("timestamp"), *_label_part("ts_type")),
-    *(TextPart(b',"key":'), _bytes("key"), TextPart(b',"value":')),
-    NullBranchPart("value_digest", (_bytes("value"),), (BytesPart("value_digest"),)),
+    *(TextPart(b',"key":'), _make_base64_part("key"), TextPart(b',"value":')),
+    NullBranchPart("value_digest", (_make_base64_part("value"),), (BytesPart("value_digest"),)),
     *(TextPart(b',"headers":['), BytesPart("headers"), TextPart(b"]"), *_label_part("sequence")),
     *(NullBranchPart("control_fields", (), (BytesPart("control_fields"),)), TextPart(b"}\n")),
 )
@@ -127,20 +129,21 @@ class _LineSuffix:
         origin = SegmentOrigin.parse_path(path)
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}
-        text = b"," + _json(fields)[1:-1] + b"}\n"
+        text = b"," + _encode_json(fields)[1:-1] + b"}\n"
         line_start = [TextPart(b'{"type":"batch"'), *(part for name in _BATCH_FIELDS for part in _label_part(name))]
         line_end = [*_label_part("count"), TextPart(text)]
         return cls(text, plan_line(*line_start, *_label_part("base_ts"), *line_end), plan_line(*line_start, *line_end))
 
     def line(self, **fields: Any) -> bytes:
-        return _json(fields)[:-1] + self.text
+        return _encode_json(fields)[:-1] + self.text
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _error(inside: str, error: KafkaframesError) -> dict[str, Any]:
+def _describe_error(inside: str, error: KafkaframesError) -> dict[str, Any]:
+    """Return the JSON object for an error inside a batch or record."""
     return {"type": "error", "in": inside, "class": type(error).__name__, "message": str(error)}
 
 
@@ -164,7 +167,7 @@ class JsonLinesDump:
                 return
         if reader.fault is not None:
             self.faults.append(reader.fault)
-            yield ending.line(**_error("batches", reader.fault))
+            yield ending.line(**_describe_error("batches", reader.fault))
         yield ending.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
 
 
@@ -178,6 +181,7 @@ def dump_json_lines(paths: Iterable[str], options: JsonLinesOptions | None = Non
 
 
 def _render_chunk(chunk: DecodedBatches, ending: _LineSuffix, options: JsonLinesOptions) -> bytes:
+    """Return the lines of a chunk's batches and records, in file order."""
     columns = build_batch_columns(chunk)
     fields, unreadable_records = _build_control_fields(chunk)
     records = _RECORD_LINE.render_lines(_build_record_columns(chunk, options, fields), len(chunk.index.offsets))
@@ -198,7 +202,7 @@ def _render_chunk(chunk: DecodedBatches, ending: _LineSuffix, options: JsonLines
                 last, problem = unreadable_records[batch]
             chunks.append(records.data.data[ends[first] : ends[last]])
             if problem is not None:
-                chunks.append(_json(_error("records", problem)) + b"\n")
+                chunks.append(_encode_json(_describe_error("records", problem)) + b"\n")
         first = stop
     return b"".join(chunks)
 
@@ -218,6 +222,7 @@ def _render_batches(columns: dict[str, Any], is_v2: npt.NDArray[np.bool_], endin
 
 
 def _build_record_columns(chunk: DecodedBatches, options: JsonLinesOptions, control_fields: pa.Array) -> dict[str, Any]:
+    """Return the columns of the record lines."""
     columns = build_record_columns(chunk)
     is_large = columns["value_size"] > (2**31 if options.value_limit is None else options.value_limit)
     columns["value_digest"] = _digest_large_values(chunk, is_large)
@@ -252,7 +257,7 @@ def _build_control_fields(chunk: DecodedBatches) -> tuple[pa.Array, dict[int, tu
             fields_of_record: dict[str, Any] = {"control_type": kind}
             if kind in END_MARKER_TYPES:
                 fields_of_record["coordinator_epoch"] = parse_coordinator_epoch(values.value_at(row))
-            fields[row] = b"," + _json(fields_of_record)[1:-1]
+            fields[row] = b"," + _encode_json(fields_of_record)[1:-1]
         except CorruptRecordError as error:
             unreadable_records.setdefault(int(chunk.owners[row]), (row, error))
     return pa.array(fields, pa.binary()), unreadable_records
@@ -269,6 +274,7 @@ def _find_special_batches(chunk: DecodedBatches) -> set[int]:
 
 
 def _render_special_batch(chunk: DecodedBatches, batch: int, ending: _LineSuffix) -> bytes:
+    """Return the line of a batch that has an unprintable header field."""
     fields: dict[str, Any] = {"type": "batch"}
     count = int(chunk.reached_counts[batch])
     try:
@@ -317,6 +323,7 @@ def _iterate_readable_fields(chunk: DecodedBatches, batch: int) -> Iterator[tupl
 
 
 def _fields_of_later_format(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
+    """Yield the header fields of a batch whose format is newer than 2."""
     attributes, base_sequence, offset_delta = (
         values[name] for name in ("attributes", "base_sequence", "last_offset_delta")
     )

@@ -50,8 +50,8 @@ _PARTS_BY_LETTER: dict[str, Part] = {
     "%": TextPart(b"%"),
 }
 FORMAT_LETTERS = (*_ORIGIN_PARTS, *_PARTS_BY_LETTER)
-_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
-_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+_BYTES_BY_ESCAPE_LETTER = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_FORMAT_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -65,6 +65,7 @@ def plan_format(text: str, origin: SegmentOrigin) -> CompiledLine:
 
 
 def _plan_parts(text: str, origin: SegmentOrigin) -> Iterator[Part]:
+    """Yield the parts of a line in kcat's format ``text``."""
     letters = {letter: make_part(origin) for letter, make_part in _ORIGIN_PARTS.items()} | _PARTS_BY_LETTER
     for part in parse_format(text, letters):
         yield TextPart(part) if isinstance(part, bytes) else part
@@ -76,14 +77,14 @@ def parse_format(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | 
     Raises:
         OptionError: a ``%`` or a backslash is followed by an unknown letter.
     """
-    for token in _TOKEN.finditer(text):
+    for token in _FORMAT_TOKEN.finditer(text):
         letter, hexadecimal, escape, plain_text, _ = token.groups()
         if letter in letters:
             yield letters[letter]
         elif hexadecimal:
             yield bytes.fromhex(hexadecimal)
-        elif escape in _ESCAPES:
-            yield _ESCAPES[escape]
+        elif escape in _BYTES_BY_ESCAPE_LETTER:
+            yield _BYTES_BY_ESCAPE_LETTER[escape]
         elif plain_text:
             yield plain_text.encode()
         else:
@@ -104,6 +105,7 @@ def render_records(chunk: DecodedBatches, line: CompiledLine) -> memoryview:
 
 
 def _to_int32_bytes(numbers: Any) -> BytesSlices:
+    """Return numbers as a bytes column of big-endian 32-bit integers."""
     data = numbers.astype(">i4").view(np.uint8)
     return BytesSlices(data, np.arange(0, len(data), 4), np.full(len(numbers), 4, np.int32))
 
@@ -139,6 +141,7 @@ def _json_text(raw: bytes | None) -> str | None:
 
 
 def _json_column(values: BytesSlices) -> pa.Array:
+    """Return a bytes column with each value as a JSON string, or null."""
     return pa.array([json.dumps(_json_text(values.value_at(row))).encode() for row in range(len(values))], pa.binary())
 
 

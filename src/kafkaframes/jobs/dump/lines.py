@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafkaframes.jobs.dump import _kernels as kernels
 
-_MAX_DIGITS = 20
+_MAX_INTEGER_CHARACTERS = 20
 MAX_ROWS_PER_PORTION = 1 << 17
 _NO_BYTES = np.frombuffer(b"", np.uint8)
 _NO_STARTS = np.frombuffer(b"", np.int64)
@@ -130,11 +130,13 @@ class _LineCompiler:
     bytes_columns: list[str] = field(default_factory=list)
 
     def pool_text(self, text: bytes) -> tuple[int, int]:
+        """Add a constant text to the pool, and return its start and end there."""
         start = len(self.pool)
         self.pool += text
         return start, len(self.pool)
 
     def add_part(self, part: Part) -> None:
+        """Append the instructions of a part of the line to the program."""
         match part:
             case TextPart(text):
                 self.program.append((kernels.LITERAL, *self.pool_text(text), 0))
@@ -153,6 +155,7 @@ class _LineCompiler:
                 self.add_branch(kernels.IF_VALID, column, otherwise)
 
     def add_branch(self, operation: int, column: str, parts: Sequence[Part]) -> None:
+        """Append parts that are skipped for some rows, depending on the bytes column."""
         if not parts:
             return
         branch, index = len(self.program), _index_of(self.bytes_columns, column)
@@ -163,6 +166,7 @@ class _LineCompiler:
 
 
 def _index_of(names: list[str], name: str) -> int:
+    """Return the index of a name in a list, to which it is added if it is missing."""
     if name not in names:
         names.append(name)
     return names.index(name)
@@ -193,6 +197,7 @@ class CompiledLine:
         return self._render_portion(columns, 0, count)
 
     def _render_portion(self, columns: Mapping[str, Column], first: int, stop: int) -> RenderedLines:
+        """Return the lines of the rows ``first`` to ``stop`` (exclusive)."""
         count = stop - first
         numbers = np.empty((len(self.number_columns), count), np.int64)
         for index, name in enumerate(self.number_columns):
@@ -218,7 +223,7 @@ class CompiledLine:
             elif operation == kernels.CHOICE:
                 per_row += widest_word
             elif operation == kernels.INTEGER:
-                per_row += _MAX_DIGITS
+                per_row += _MAX_INTEGER_CHARACTERS
             elif operation in (kernels.RAW, kernels.BASE64) and count:
                 size = int(np.maximum(sizes[first_operand], 0).sum(dtype=np.int64))
                 total_bytes += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
@@ -226,6 +231,7 @@ class CompiledLine:
 
 
 def _join_portions(portions: list[RenderedLines]) -> RenderedLines:
+    """Return rendered lines of consecutive rows as one result."""
     starts = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
     ends = [portion.ends + start for portion, start in zip(portions, starts, strict=True)]
     return RenderedLines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
@@ -255,6 +261,7 @@ def plan_line(*parts: Part) -> CompiledLine:
 
 
 def _to_integers(column: Column) -> npt.NDArray[Any]:
+    """Return a number column as a numpy array."""
     if isinstance(column, np.ndarray):
         return column
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)

@@ -64,6 +64,7 @@ def select_files_in_range(
 
 
 def _group_by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
+    """Return the files by directory, or by merged log."""
     groups: dict[str, list[DumpFile]] = {}
     for file in files:
         groups.setdefault(file.merge_note or split_path(file.path)[0], []).append(file)
@@ -85,15 +86,16 @@ def _limit_to_merged_range(file: DumpFile, conditions: RecordFilter) -> RecordFi
 
 def _pair_with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | None]]:
     """Yield each file with the base offset of the next plain segment in its group, or None."""
-    bases = sorted(name.offset for name in map(_name, group) if name is not None and _is_plain(name))
+    bases = sorted(name.offset for name in map(_file_name_of, group) if name is not None and _is_plain(name))
     for file in group:
-        name = _name(file)
+        name = _file_name_of(file)
         later = [base for base in bases if name is not None and base > name.offset]
         yield file, later[0] if later and name is not None and _is_plain(name) else None
 
 
 def _may_have_records(file: DumpFile, next_base: int | None, conditions: RecordFilter) -> bool:
-    name = _name(file)
+    """Return whether a segment may have selected records, by its base offset and the next segment's."""
+    name = _file_name_of(file)
     if name is None or not _is_plain(name):
         return True
     first_offset, limit = conditions.from_offset, conditions.until_offset
@@ -106,10 +108,11 @@ def _may_have_records(file: DumpFile, next_base: int | None, conditions: RecordF
 
 
 def _resolve_conditions(group: list[DumpFile], conditions: RecordFilter) -> RecordFilter:
+    """Return the conditions with offsets in place of a start time and of offsets relative to the end."""
     first_offset, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
     if first_offset is not None and first_offset < 0:
-        end = _end(segments[-1]) if segments else 0
+        end = _end_offset_of(segments[-1]) if segments else 0
         first_offset = max(end + first_offset, 0)
     if conditions.from_timestamp is not None:
         first = _find_first_offset_at_time(segments, conditions.from_timestamp)
@@ -128,13 +131,14 @@ def _find_first_offset_at_time(segments: Sequence[DumpFile], time_ms: int) -> in
     return next((offset for offset in offsets if offset is not None), None)
 
 
-def _end(file: DumpFile) -> int:
+def _end_offset_of(file: DumpFile) -> int:
+    """Return the offset after a file's last record."""
     return log_end_offset(file) if file.offsets is None else file.offsets[1]
 
 
 def log_end_offset(file: DumpFile) -> int:
     """Return the offset after the last whole batch of a segment, or the base offset of a segment without batches."""
-    name = _name(file)
+    name = _file_name_of(file)
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
         raw = file.filesystem.read(file.path, position=position, length=_MAX_HEADER_READ_BYTES)
@@ -148,11 +152,12 @@ def log_end_offset(file: DumpFile) -> int:
     return end
 
 
-def _name(file: DumpFile) -> FileName | None:
+def _file_name_of(file: DumpFile) -> FileName | None:
     return FileName.parse(split_path(file.path)[1])
 
 
 def _is_plain(name: FileName) -> bool:
+    """Return whether a file is a segment without a temporary suffix."""
     return name.kind == "log" and not name.temporary
 
 

@@ -24,93 +24,103 @@ def remote_log_metadata(*, with_index: bool) -> Decoder:
     def decode(offset: int, key: bytes | None, value: bytes | None) -> Texts:
         try:
             record = envelopes.decode_metadata_record("__remote_log_metadata", value or b"")
-            return None, _REMOTE_TEXTS[record.type](record.value, with_index)
+            return None, _FORMATTERS_BY_RECORD_TYPE[record.type](record.value, with_index)
         except DecodeError as error:
             return None, f"Error at offset {offset}, skipping. {error}"
 
     return decode
 
 
-def _remote_segment(result: Any, with_index: bool) -> str:
+def _format_segment(result: Any, with_index: bool) -> str:
+    """Return a RemoteLogSegmentMetadata record in Java's text."""
     texts = {
-        "remoteLogSegmentId": _segment_id(result.remote_log_segment_id),
+        "remoteLogSegmentId": _format_segment_id(result.remote_log_segment_id),
         "startOffset": result.start_offset,
         "endOffset": result.end_offset,
         "brokerId": result.broker_id,
         "maxTimestampMs": result.max_timestamp_ms,
         "eventTimestampMs": result.event_timestamp_ms,
     }
-    return _java("RemoteLogSegmentMetadata", texts | _of_segment(result, with_index))
+    return _format_java_object("RemoteLogSegmentMetadata", texts | _common_segment_fields(result, with_index))
 
 
-def _remote_update(result: Any, _: bool) -> str:
+def _format_segment_update(result: Any, _: bool) -> str:
+    """Return a RemoteLogSegmentMetadataUpdate record in Java's text."""
     texts = {
-        "remoteLogSegmentId": _segment_id(result.remote_log_segment_id),
-        "customMetadata": _custom(result.custom_metadata),
-        "state": _format_names(_COPY_STATES, result.remote_log_segment_state),
+        "remoteLogSegmentId": _format_segment_id(result.remote_log_segment_id),
+        "customMetadata": _format_custom_metadata(result.custom_metadata),
+        "state": _name_state(_COPY_STATES, result.remote_log_segment_state),
         "eventTimestampMs": result.event_timestamp_ms,
         "brokerId": result.broker_id,
     }
-    return _java("RemoteLogSegmentMetadataUpdate", texts)
+    return _format_java_object("RemoteLogSegmentMetadataUpdate", texts)
 
 
-def _remote_deletion(result: Any, _: bool) -> str:
+def _format_partition_deletion(result: Any, _: bool) -> str:
+    """Return a RemotePartitionDeleteMetadata record in Java's text."""
     texts = {
-        "topicPartition": _topic_partition(result.topic_id_partition),
-        "state": _format_names(_DELETE_STATES, result.remote_partition_delete_state),
+        "topicPartition": _format_topic_partition(result.topic_id_partition),
+        "state": _name_state(_DELETE_STATES, result.remote_partition_delete_state),
         "eventTimestampMs": result.event_timestamp_ms,
         "brokerId": result.broker_id,
     }
-    return _java("RemotePartitionDeleteMetadata", texts)
+    return _format_java_object("RemotePartitionDeleteMetadata", texts)
 
 
-def _remote_snapshot(result: Any, with_index: bool) -> str:
+def _format_segment_snapshot(result: Any, with_index: bool) -> str:
+    """Return a RemoteLogSegmentMetadataSnapshot record in Java's text."""
     texts = {
         "segmentId": uuid_to_text(result.segment_id),
         "startOffset": result.start_offset,
         "endOffset": result.end_offset,
         "maxTimestampMs": result.max_timestamp_ms,
     }
-    return _java("RemoteLogSegmentMetadataSnapshot", texts | _of_segment(result, with_index))
+    return _format_java_object("RemoteLogSegmentMetadataSnapshot", texts | _common_segment_fields(result, with_index))
 
 
-_REMOTE_TEXTS: Mapping[int, Callable[[Any, bool], str]] = {
-    0: _remote_segment,
-    1: _remote_update,
-    2: _remote_deletion,
-    3: _remote_snapshot,
+_FORMATTERS_BY_RECORD_TYPE: Mapping[int, Callable[[Any, bool], str]] = {
+    0: _format_segment,
+    1: _format_segment_update,
+    2: _format_partition_deletion,
+    3: _format_segment_snapshot,
 }
 
 
-def _of_segment(result: Any, with_index: bool) -> dict[str, object]:
+def _common_segment_fields(result: Any, with_index: bool) -> dict[str, object]:
+    """Return the texts of the fields that segments and snapshots have in common, by name."""
     epochs = dict(sorted((one.leader_epoch, one.offset) for one in result.segment_leader_epochs))
     texts = {
         "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}",
         "segmentSizeInBytes": result.segment_size_in_bytes,
-        "customMetadata": _custom(result.custom_metadata),
-        "state": _format_names(_COPY_STATES, result.remote_log_segment_state),
+        "customMetadata": _format_custom_metadata(result.custom_metadata),
+        "state": _name_state(_COPY_STATES, result.remote_log_segment_state),
     }
     return texts | ({"txnIdxEmpty": "true" if result.txn_index_empty else "false"} if with_index else {})
 
 
-def _java(name: str, texts: Mapping[str, object]) -> str:
+def _format_java_object(name: str, texts: Mapping[str, object]) -> str:
+    """Return an object in the text of Java's ``toString``."""
     return f"{name}{{{', '.join(f'{key}={value}' for key, value in texts.items())}}}"
 
 
-def _segment_id(result: Any) -> str:
-    texts = {"topicIdPartition": _topic_partition(result.topic_id_partition), "id": uuid_to_text(result.id)}
-    return _java("RemoteLogSegmentId", texts)
+def _format_segment_id(result: Any) -> str:
+    """Return a RemoteLogSegmentId in Java's text."""
+    texts = {"topicIdPartition": _format_topic_partition(result.topic_id_partition), "id": uuid_to_text(result.id)}
+    return _format_java_object("RemoteLogSegmentId", texts)
 
 
-def _topic_partition(result: Any) -> str:
+def _format_topic_partition(result: Any) -> str:
+    """Return a TopicIdPartition in Java's text."""
     return f"{uuid_to_text(result.id)}:{result.name}-{result.partition}"
 
 
-def _custom(data: bytes | None) -> str:
+def _format_custom_metadata(data: bytes | None) -> str:
+    """Return custom metadata in Java's text."""
     return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
 
 
-def _format_names(names: tuple[str, ...], number: int) -> str:
+def _name_state(names: tuple[str, ...], number: int) -> str:
+    """Return the name of a state. An unknown number is a ``DecodeError``."""
     if not 0 <= number < len(names):
         raise DecodeError(f"unknown state {number}", position=0)
     return names[number]

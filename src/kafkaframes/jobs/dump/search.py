@@ -68,7 +68,7 @@ class Pattern:
 
     def rows_of(self, column: pa.Array) -> Flags:
         """Return a flag for each row of a binary column: whether it matches. Nulls do not match."""
-        if self.is_plain and not self.ignores_case and not _is_anywhere(column, self.text.encode()):
+        if self.is_plain and not self.ignores_case and not _may_match_anywhere(column, self.text.encode()):
             return np.zeros(len(column), np.bool_)
         search = pc.match_substring if self.is_plain else pc.match_substring_regex
         result = search(column, self.text.encode(), ignore_case=self.ignores_case)
@@ -76,7 +76,7 @@ class Pattern:
         return flags
 
 
-def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
+def _may_match_anywhere(column: pa.Array, plain: bytes) -> bool:
     """Return whether the concatenated rows contain the bytes. A match across two rows is a false positive."""
     _, offsets, data = column.buffers()
     if data is None or len(column) == 0:
@@ -92,11 +92,12 @@ def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = 
     for name in (one for one in (KEY, VALUE) if one in fields):
         result |= pattern.rows_of(batch.column(name))
     if HEADERS in fields:
-        result |= _in_headers(batch.column(HEADERS), pattern)
+        result |= _match_headers(batch.column(HEADERS), pattern)
     return batch if result.all() else batch.filter(pa.array(result))
 
 
-def _in_headers(column: Any, pattern: Pattern) -> Flags:
+def _match_headers(column: Any, pattern: Pattern) -> Flags:
+    """Return a flag for each record: whether a header's name or value matches."""
     flags = np.zeros(len(column), np.bool_)
     entries = column.flatten()
     if not len(entries):
@@ -156,7 +157,7 @@ def search_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
         .select(*COLUMNS)
         .to_batches()
     )
-    return RecordBatches(_matches(batches, settings), batches.schema, batches.errors, batches.notes)
+    return RecordBatches(_select_matches(batches, settings), batches.schema, batches.errors, batches.notes)
 
 
 def follow_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
@@ -186,12 +187,13 @@ def follow_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
             yield pa.RecordBatch.from_pylist([], schema=schema)
             time.sleep(POLL_SECONDS)
 
-    return RecordBatches(_matches(read_steps(), settings, keep_empty=True), schema, follower.errors)
+    return RecordBatches(_select_matches(read_steps(), settings, keep_empty=True), schema, follower.errors)
 
 
-def _matches(
+def _select_matches(
     batches: Iterator[pa.RecordBatch], settings: GrepSettings, *, keep_empty: bool = False
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the matching rows of each batch, up to ``max_count`` rows."""
     remaining = settings.max_count
     fields = settings.fields or SEARCHED_FIELDS
     for batch in batches:

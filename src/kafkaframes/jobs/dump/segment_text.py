@@ -35,10 +35,10 @@ Decoder = Callable[[DecodedBatches], tuple[Any, Any]]
 def chunk_text(options: TextOptions, style: OutputStyle, chunk: DecodedBatches, decode: Decoder | None) -> bytes:
     """Return the lines of a chunk's batches and records in file order. Invalid UTF-8 is not changed."""
     batches = build_batch_columns(chunk)
-    records = _record_columns(options, style, chunk, decode, batches) if options.has_records else {}
+    records = _build_text_columns(options, style, chunk, decode, batches) if options.has_records else {}
     chunks: list[memoryview] = []
     row = 0
-    for first, stop, modern in _runs(chunk.batches.is_v2):
+    for first, stop, modern in _iterate_runs(chunk.batches.is_v2):
         last_row = row + int(chunk.index.rows[first:stop].sum())
         batch_line = style.batch if modern else style.message
         batch_lines = batch_line.render_lines(slice_rows(batches, first, stop), stop - first)
@@ -52,7 +52,7 @@ def chunk_text(options: TextOptions, style: OutputStyle, chunk: DecodedBatches, 
     return b"".join(chunks)
 
 
-def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+def _iterate_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
     """Yield (first, stop, value) for each run of equal flags."""
     edges = np.flatnonzero(np.diff(flags)) + 1
     bounds = [0, *edges.tolist(), len(flags)]
@@ -79,9 +79,10 @@ def _interleave(
         start, first = end, last
 
 
-def _record_columns(
+def _build_text_columns(
     options: TextOptions, style: OutputStyle, chunk: DecodedBatches, decode: Decoder | None, batches: dict[str, Any]
 ) -> dict[str, Any]:
+    """Return the columns of the record lines, and those of their batches."""
     columns = build_record_columns(chunk)
     of_control = chunk.batches.is_control[chunk.owners]
     keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
@@ -90,10 +91,10 @@ def _record_columns(
         "key_text": keys.null_unless(has_text),
         "value_text": values.null_unless(has_text),
         "header_keys": render_header_keys(chunk),
-        "control_text": _control_texts(chunk, of_control, style),
+        "control_text": _format_control_records(chunk, of_control, style),
     }
     if not chunk.batches.is_v2.all():
-        columns |= _message_columns(chunk) | _read_sizes(chunk, columns)
+        columns |= _read_message_crcs(chunk) | _read_sizes(chunk, columns)
     for name in style.batch_fields:
         columns[name] = batches[name][chunk.owners]
     return columns
@@ -109,7 +110,7 @@ def _read_sizes(chunk: DecodedBatches, columns: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _message_columns(chunk: DecodedBatches) -> dict[str, Any]:
+def _read_message_crcs(chunk: DecodedBatches) -> dict[str, Any]:
     """Return the CRC of each message of format 0 or 1, and whether it is valid. Inner messages have their own CRC."""
     crcs = chunk.batches.column("crc")[chunk.owners]
     valid = chunk.crc_ok[chunk.owners]
@@ -122,7 +123,7 @@ def _message_columns(chunk: DecodedBatches) -> dict[str, Any]:
     return {"record_crc": crcs, "record_valid": valid}
 
 
-def _control_texts(chunk: DecodedBatches, of_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
+def _format_control_records(chunk: DecodedBatches, of_control: npt.NDArray[np.bool_], style: OutputStyle) -> pa.Array:
     """Return the text of each control record, and null for other records."""
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary())

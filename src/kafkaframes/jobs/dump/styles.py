@@ -82,6 +82,7 @@ _CONTROL_TEXT: Part = NullBranchPart("control_text", (), (TextPart(b" "), BytesP
 
 
 def _make_labelled_part(item: str) -> tuple[Part, ...]:
+    """Return the parts of a line for an item of a template: ``label:column``, or a name that is both."""
     label, _, column = item.partition(":")
     column = column or label
     if label == "*":
@@ -103,7 +104,8 @@ def _compile_line(template: str, *extra: Part, start: bytes = b"") -> CompiledLi
     return plan_line(TextPart(start + first.text.lstrip()), *more_parts, *extra, TextPart(b"\n"))
 
 
-def _record_line(template: str, *extra: Part) -> CompiledLine:
+def _compile_record_line(template: str, *extra: Part) -> CompiledLine:
+    """Compile the line of a record from a template."""
     return _compile_line(template, *extra, *_KEY_AND_PAYLOAD_LABELS, start=b"| ")
 
 
@@ -153,7 +155,7 @@ class OutputStyle:
 
 _BATCH_LINE = _compile_line(_BATCH_TEMPLATE)
 _MESSAGE_LINE = _compile_line(_MESSAGE_TEMPLATE)
-_RECORD_LINE = _record_line(_RECORD_TEMPLATE + " sequence", *_HEADER_KEYS, _CONTROL_TEXT)
+_RECORD_LINE = _compile_record_line(_RECORD_TEMPLATE + " sequence", *_HEADER_KEYS, _CONTROL_TEXT)
 _MESSAGE_RECORD = _RECORD_TEMPLATE + " isValid:record_valid crc:record_crc"
 # --skip-record-metadata: the bar is printed with the key. Since 4.x it is also printed with a payload without a key.
 _RECORD_ONLY_LINE = plan_line(NullBranchPart("key_text", (_PAYLOAD_WITHOUT_KEY,), _KEY_AND_PAYLOAD), TextPart(b"\n"))
@@ -169,7 +171,7 @@ _STYLE_4_3 = OutputStyle(
     batch=_BATCH_LINE,
     message=_MESSAGE_LINE,
     record=_RECORD_LINE,
-    message_record=_record_line(_MESSAGE_RECORD),
+    message_record=_compile_record_line(_MESSAGE_RECORD),
     bare=_RECORD_ONLY_LINE,
     batch_fields=(),
     counts_from_zero=True,
@@ -187,7 +189,7 @@ _STYLE_4_3 = OutputStyle(
 _3_9 = replace(
     _STYLE_4_3,
     name="3.9",
-    message_record=_record_line(_MESSAGE_RECORD, TextPart(b"}")),
+    message_record=_compile_record_line(_MESSAGE_RECORD, TextPart(b"}")),
     bare=_RECORD_ONLY_LINE_2_8,
     counts_from_zero=False,
     walks_to_the_end=False,
@@ -205,12 +207,12 @@ _2_8 = replace(
         _BATCH_TEMPLATE.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")
     ),
     message=_compile_line(_MESSAGE_TEMPLATE.replace(":codec", ":upper_codec")),
-    record=_record_line(
+    record=_compile_record_line(
         _RECORD_PARTS_2_8.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
         *_HEADER_KEYS,
         _CONTROL_TEXT,
     ),
-    message_record=_record_line(_RECORD_PARTS_2_8 + " crc:record_crc isvalid:record_valid"),
+    message_record=_compile_record_line(_RECORD_PARTS_2_8 + " crc:record_crc isvalid:record_valid"),
     batch_fields=_BATCH_TEMPLATE_2_8,
     absent="None",
     present="Some({})",
@@ -242,6 +244,7 @@ def style_of_version(version: str) -> OutputStyle:
 
 
 def _version_numbers(version: str) -> tuple[int, int]:
+    """Return the major and minor number of a version."""
     major, minor, *_ = version.split(".")
     return int(major), int(minor)
 

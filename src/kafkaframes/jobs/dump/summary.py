@@ -56,7 +56,7 @@ class SegmentSummary:
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as a JSON object."""
-        return _add_units(_fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
+        return _add_units(_fields_to_dict(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
 
 
 @dataclass(slots=True)
@@ -93,10 +93,10 @@ class PartitionSummary:
         times = {"first_timestamp": first, "last_timestamp": last}
         mixes = {"codecs": dict(self.sum_by_name("codecs")), "magics": dict(self.sum_by_name("magics"))}
         segments = {"segments": [segment.as_json() for segment in self.segments]}
-        return _add_units(_fields(self) | totals | times | mixes) | segments
+        return _add_units(_fields_to_dict(self) | totals | times | mixes) | segments
 
 
-_UNITS = {
+_UNIT_SUFFIXES = {
     "first_timestamp": "first_timestamp_ms",
     "last_timestamp": "last_timestamp_ms",
     "codecs": "codec_bytes",
@@ -106,10 +106,11 @@ _UNITS = {
 
 def _add_units(values: dict[str, Any]) -> dict[str, Any]:
     """Add the units to the names of values, and replace unknown values (-1) by None."""
-    return {_UNITS.get(name, name): None if value == UNKNOWN_VALUE else value for name, value in values.items()}
+    return {_UNIT_SUFFIXES.get(name, name): None if value == UNKNOWN_VALUE else value for name, value in values.items()}
 
 
-def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
+def _fields_to_dict(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
+    """Return the fields of a summary by name."""
     return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
@@ -168,6 +169,8 @@ def summarize_quickly(filesystem: FileSystem, segment: Segment) -> SegmentSummar
 
 
 def _read_first_and_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
+    """Add the facts in a segment's first and last batch headers to its summary."""
+
     from kafkaframes.storage.files.headers import HeaderWalk
 
     first = _read_header(read_at, 0, segment.size_bytes)
@@ -190,6 +193,8 @@ def _read_first_and_last(filesystem: FileSystem, segment: Segment, read_at: Read
 
 
 def _read_header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+    """Return the batch header at a position; None if no whole batch starts there."""
+
     from kafkaframes.storage.files.headers import parse_header
 
     raw = read_at(position, BATCH_V2.size)
@@ -204,7 +209,7 @@ def _read_header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader
 
 def _find_last_batch(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:
     """Return the position in the last entry of the offset index if a batch starts there, else the second batch's."""
-    position = _last_indexed_position(filesystem, segment)
+    position = _read_last_indexed_position(filesystem, segment)
     if not first.end <= position < segment.size_bytes:
         return first.end
     result = _read_header(read_at, position, segment.size_bytes)
@@ -212,7 +217,8 @@ def _find_last_batch(filesystem: FileSystem, segment: Segment, read_at: ReadAt, 
     return position if is_batch_start else first.end
 
 
-def _last_indexed_position(filesystem: FileSystem, segment: Segment) -> int:
+def _read_last_indexed_position(filesystem: FileSystem, segment: Segment) -> int:
+    """Return the position in the last entry of the offset index; -1 if it cannot be read."""
     index = segment.index
     if index is None or index.size_bytes < _INDEX_ENTRY_BYTES or index.size_bytes % _INDEX_ENTRY_BYTES:
         return UNKNOWN_VALUE
@@ -227,6 +233,7 @@ def _last_indexed_position(filesystem: FileSystem, segment: Segment) -> int:
 
 
 def _add_codec_and_format(summary: SegmentSummary, header: BatchHeader) -> None:
+    """Add a batch's size to the sizes of its codec and format."""
     codec = CODECS[header.codec] if header.codec < len(CODECS) else "unknown"
     summary.codecs[codec] += header.size
     summary.magics[f"v{header.magic}"] += header.size
@@ -252,6 +259,7 @@ def summarize_all_headers(filesystem: FileSystem, segment: Segment) -> SegmentSu
 
 
 def _add_window(summary: SegmentSummary, batches: Any) -> None:
+    """Add the facts in the batch headers of a window to a summary."""
     if len(batches) == 0:
         return
     if summary.first_offset < 0:

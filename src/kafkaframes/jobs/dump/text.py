@@ -37,7 +37,7 @@ class TextDump:
 
     def __iter__(self) -> Iterator[bytes]:
         yield f"Dumping {self.findings.file}\n".encode()
-        printer = _PRINTERS_BY_KIND.get(self.file.kind, _unknown)
+        printer = _PRINTERS_BY_KIND.get(self.file.kind, _report_unknown_file)
         try:
             yield from printer(self)
         except KafkaframesError as error:
@@ -59,12 +59,14 @@ def _open_file(filesystem: FileSystem, path: str) -> DumpFile:
     return DumpFile(filesystem, path, kind_of(split_path(path)[1]), result.size_bytes if result else 0)
 
 
-def _unknown(dump: TextDump) -> Iterator[bytes]:
+def _report_unknown_file(dump: TextDump) -> Iterator[bytes]:
+    """Yield kafka-dump-log's line about a file of unknown kind."""
     yield f"Ignoring unknown file {dump.findings.file}\n".encode()
 
 
 def _render_records(dump: TextDump) -> Iterator[bytes]:
-    yield from (f"{line}\n".encode() for line in _start_lines(dump))
+    """Yield the text of a segment or KRaft snapshot."""
+    yield from (f"{line}\n".encode() for line in _format_file_header(dump))
     options, findings = dump.options, dump.findings
     decode = find_decoder(options.decoder, dump.style) if options.decoder else None
     reader = ChunkReader(dump.file, options.max_bytes)
@@ -86,7 +88,8 @@ def _render_records(dump: TextDump) -> Iterator[bytes]:
         yield f"Found {reader.file.size_bytes - reader.bytes_read} invalid bytes at the end of {name}\n".encode()
 
 
-def _start_lines(dump: TextDump) -> Iterator[str]:
+def _format_file_header(dump: TextDump) -> Iterator[str]:
+    """Yield the lines before the first batch, such as the start offset."""
     file_name = escape_unprintable(split_path(dump.file.path)[1])
     name = FileName.parse(file_name)
     if file_name == "bootstrap.checkpoint":
@@ -107,6 +110,7 @@ def encode_like_java(raw: bytes) -> bytes:
 
 
 def _render_index(dump: TextDump, lines: Callable[..., Iterator[str]]) -> Iterator[bytes]:
+    """Yield the text of an index file."""
     index = index_text.open_index(
         dump.file.filesystem, dump.file.path, partial(_make_timestamp_reader, dump.file.filesystem)
     )
@@ -129,6 +133,7 @@ def _make_timestamp_reader(filesystem: FileSystem, path: str) -> Callable[[int, 
 def _render_small_file(
     dump: TextDump, lines: Callable[[bytes, OutputStyle, FileFindings], Iterator[str]]
 ) -> Iterator[bytes]:
+    """Yield the text of a producer snapshot or transaction index."""
     raw = dump.file.filesystem.read(dump.file.path)
     yield from (f"{line}\n".encode() for line in lines(raw, dump.style, dump.findings))
 
@@ -148,6 +153,7 @@ def format_producers(raw: bytes, style: OutputStyle, findings: FileFindings) -> 
 
 
 def _format_producer(producer: ProducerEntry, style: OutputStyle) -> str:
+    """Return the line of a producer in a snapshot."""
     first = producer.current_txn_first_offset
     transaction = style.absent if first == NO_OFFSET else style.present.format(first)
     line = (

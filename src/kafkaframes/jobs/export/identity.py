@@ -77,6 +77,7 @@ def acceptance_of(fail_on_data_loss: bool) -> str | None:
 
 
 def _describe_missing_records(rows: tuple[Fingerprint, ...], destination: Destination) -> str:
+    """Return which of a destination's last records the log does not have."""
     if not rows:
         return f"{destination.name} has no record fingerprints"
     offsets = ", ".join(str(row.offset) for row in rows)

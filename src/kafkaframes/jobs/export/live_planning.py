@@ -15,7 +15,7 @@ from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_topic_lookup
 from kafkaframes.jobs.export.positions import (
-    TABLE_OF_TOPICS,
+    TOPIC_TABLE_DESTINATION,
     Destination,
     Gap,
     IncrementPlan,
@@ -33,11 +33,11 @@ from kafkaframes.storage.log.notes import LogNotes
 from kafkaframes.wire.primitives import uuid_to_text
 
 FILE_BYTES: Final = 64 << 20  # approximate number of bytes that a task fetches
-_GUESSED_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could be fetched
-_SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
+_ASSUMED_RECORD_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could be fetched
+_MIN_SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
 
 
-def make_topic_planner(options: TopicOptions, destination: Destination = TABLE_OF_TOPICS) -> Plan:
+def make_topic_planner(options: TopicOptions, destination: Destination = TOPIC_TABLE_DESTINATION) -> Plan:
     """Return a function that plans an export of live topics, given the destination's positions.
 
     Args:
@@ -63,10 +63,10 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TABLE_O
                 check_same_topic(topic, topic_id, positions, destination)
             ends = consumer.end_offsets(partitions)
             requested = lookups.find_start_offsets(all_partitions)
-            starts, gaps = _live_starts(
+            starts, gaps = _resolve_start_offsets(
                 lookups, {one: requested[one] for one in partitions}, ends, positions, initial_partitions, destination
             )
-            stops = _live_stops(lookups, all_partitions, starts, ends)
+            stops = _resolve_end_offsets(lookups, all_partitions, starts, ends)
             check_identity(
                 [(one.topic, one.partition) for one in partitions if starts[one] < stops[one]],
                 positions,
@@ -78,17 +78,17 @@ def make_topic_planner(options: TopicOptions, destination: Destination = TABLE_O
             tasks = [
                 replace(task, topic_id=ids.get(one.topic, ""))
                 for one in partitions
-                for task in _tasks(consumer, one, starts[one], stops[one], options.client)
+                for task in _make_tasks(consumer, one, starts[one], stops[one], options.client)
             ]
         first_offsets = {(one.topic, one.partition): starts[one] for one in partitions}
         hiding = {one: end for one, end in ends.items() if stops[one] == end}
-        notes = LogNotes(_open_transactions(hiding, options.client, destination))
+        notes = LogNotes(_describe_open_transactions(hiding, options.client, destination))
         return IncrementPlan(tuple(tasks), first_offsets, ids, gaps, notes=notes)
 
     return plan
 
 
-def _live_starts(
+def _resolve_start_offsets(
     lookups: TopicLookups,
     requested: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
@@ -120,7 +120,7 @@ def _live_starts(
     }
     begins = {one: max(firsts[one], requested[one]) for one in partitions}
     gaps = tuple(
-        _gaps(expected, begins, firsts, ends, allow_loss=not options.fail_on_data_loss, destination=destination)
+        _find_gaps(expected, begins, firsts, ends, allow_loss=not options.fail_on_data_loss, destination=destination)
     )
     row_filter = options.row_filter
     return {
@@ -128,7 +128,7 @@ def _live_starts(
     }, gaps
 
 
-def _live_stops(
+def _resolve_end_offsets(
     lookups: TopicLookups,
     all_partitions: Sequence[TopicPartition],
     starts: Mapping[TopicPartition, int],
@@ -153,7 +153,7 @@ def _live_stops(
     return stops
 
 
-def _open_transactions(
+def _describe_open_transactions(
     ends: Mapping[TopicPartition, int], client: Mapping[str, Any], destination: Destination
 ) -> tuple[Finding, ...]:
     """Return a note for each partition that ends at an open transaction, before the high watermark.
@@ -180,7 +180,7 @@ def _read_topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[st
     return {name: uuid_to_text(one.topic_id) for name, one in result.items() if one.topic_id.int}
 
 
-def _gaps(
+def _find_gaps(
     known_ends: Mapping[TopicPartition, int | None],
     begins: Mapping[TopicPartition, int],
     firsts: Mapping[TopicPartition, int],
@@ -225,13 +225,17 @@ def _gaps(
             yield gap
 
 
-def _tasks(
+def _make_tasks(
     consumer: Consumer, partition: TopicPartition, first: int, end: int, client: Mapping[str, Any]
 ) -> Iterator[TopicTask]:
     """Yield the tasks of a partition: offset ranges of about ``FILE_BYTES`` each."""
     if first >= end:
         return
-    each = _GUESSED_BYTES if end - first <= _SAMPLED_OFFSETS else _bytes_per_offset(consumer, partition, first)
+    each = (
+        _ASSUMED_RECORD_BYTES
+        if end - first <= _MIN_SAMPLED_OFFSETS
+        else _estimate_bytes_per_offset(consumer, partition, first)
+    )
     step = max(int(FILE_BYTES / each), 1)
     path = f"{partition.topic}-{partition.partition} of {client['bootstrap.servers']}"
     for begin in range(first, end, step):
@@ -249,8 +253,8 @@ def _tasks(
         )
 
 
-def _bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
+def _estimate_bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
     """Estimate the average record size from the partition's first records."""
     result = fetch_sample(consumer, partition, first)
     consumer.assign({})
-    return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)
+    return _ASSUMED_RECORD_BYTES if result is None else max(result.bytes_per_offset, 1.0)

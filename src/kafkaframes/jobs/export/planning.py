@@ -155,7 +155,7 @@ def find_finished_segments(settings: ExportTaskSettings, tasks: Sequence[ExportT
         OptionError: an exported segment in the middle of the log was deleted, or an exported segment shared a file
             with a segment that has changed.
     """
-    results_by_name = recorded_results(settings.to)
+    results_by_name = read_newest_results(settings.to)
     current_task = {task.name: task for task in tasks}
     _check_same_log(settings, results_by_name, current_task)
     _check_not_merged(results_by_name, tasks)
@@ -190,7 +190,7 @@ def find_finished_segments(settings: ExportTaskSettings, tasks: Sequence[ExportT
     return FinishedSegments(results, reexported_names, frozenset(outputs))
 
 
-def recorded_results(to: str) -> dict[str, SegmentResult]:
+def read_newest_results(to: str) -> dict[str, SegmentResult]:
     """Return the newest result of each segment in the journal of a destination."""
     results_by_name: dict[str, SegmentResult] = {}
     for values in read_journal(to):
@@ -203,6 +203,7 @@ def recorded_results(to: str) -> dict[str, SegmentResult]:
 
 
 def _group_by_output(results_by_name: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
+    """Return the results by output file."""
     result: dict[str, list[SegmentResult]] = defaultdict(list)
     for segment_result in results_by_name.values():
         if segment_result.output is not None:
@@ -246,6 +247,7 @@ def _check_same_log(
 
 
 def _has_other_head(task: ExportTask, before: ExportTask) -> bool:
+    """Return whether a segment's first batch differs from the one in the journal."""
     return task.start == before.start and bool(task.head and before.head) and task.head != before.head
 
 
@@ -268,11 +270,11 @@ def _check_not_merged(results_by_name: Mapping[str, SegmentResult], tasks: Seque
     """Check that the cleaner has not merged exported segments, because their records would be exported twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
-        first.setdefault(_partition(task), task.base_offset)
+        first.setdefault(_partition_key_of(task), task.base_offset)
     names = {task.name for task in tasks}
     for name, result in results_by_name.items():
         task = result.task
-        begin = first.get(_partition(task))
+        begin = first.get(_partition_key_of(task))
         if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
             raise OptionError(
                 f"{task.path} was exported and is no longer in the log, but older segments are. If the log was "
@@ -285,6 +287,7 @@ def _check_shared_files_complete(
     tasks_by_name: Mapping[str, SegmentResult],
     current_tasks: Mapping[str, ExportTask],
 ) -> None:
+    """Check that every segment of an exported file still exists."""
     missing_paths = [
         recorded_names.task.path for recorded_names in members if recorded_names.task.name not in tasks_by_name
     ]
@@ -313,7 +316,7 @@ def plan_files(tasks: Sequence[ExportTask], finished: FinishedSegments) -> list[
         if task is None or task.name in finished.results:
             previous_results = None
             continue
-        is_last = next_task is None or _partition(next_task) != _partition(task)
+        is_last = next_task is None or _partition_key_of(next_task) != _partition_key_of(task)
         if previous_results is None or not _shares_file_with_previous(
             previous_results, task, finished, limit - size_bytes, is_last=is_last
         ):
@@ -334,7 +337,8 @@ def choose_part_bytes(total: int, max_bytes: int) -> int:
     return min(max_bytes, max(total // MIN_PARTS, 4 << 20))
 
 
-def _partition(task: ExportTask) -> tuple[str, int, str]:
+def _partition_key_of(task: ExportTask) -> tuple[str, int, str]:
+    """Return the topic, partition and source of a task."""
     return task.topic, task.partition, task.source
 
 
@@ -346,7 +350,7 @@ def _shares_file_with_previous(
     if entry is not None or next_results is not None:
         return entry == next_results
     is_small = max(previous_results.size_bytes, task.size_bytes) <= MAX_SMALL_SEGMENT_BYTES and task.size_bytes <= space
-    return is_small and not is_last and _partition(previous_results) == _partition(task)
+    return is_small and not is_last and _partition_key_of(previous_results) == _partition_key_of(task)
 
 
 def remove_unrecorded_files(

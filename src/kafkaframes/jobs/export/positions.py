@@ -76,7 +76,7 @@ Plan = Callable[[Positions | None], IncrementPlan]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The kind of a destination, in messages.
+    """A kind of destination: its name in messages, and the remedy that errors suggest.
 
     Attributes:
         name: the destination as a subject, such as "the table".
@@ -87,8 +87,8 @@ class Destination:
     new: str
 
 
-TABLE_OF_LOGS = Destination("the table", "Export it to a new table, or with `overwrite`")
-TABLE_OF_TOPICS = Destination("the table", "Write it to a new table, or with `overwrite`")
+LOG_TABLE_DESTINATION = Destination("the table", "Export it to a new table, or with `overwrite`")
+TOPIC_TABLE_DESTINATION = Destination("the table", "Write it to a new table, or with `overwrite`")
 FILES = Destination("the export", "Export it to a new directory, or with `overwrite`")
 
 

@@ -289,6 +289,7 @@ def _acquire_lock(descriptor: int, to: str) -> None:
 
 
 def _prepare_destination(root: Path, requested_settings: dict[str, Any]) -> None:
+    """Create the destination's directories, or check that the settings equal those of earlier runs."""
     settings_path = root / _STORED_SETTINGS_FILE
     if settings_path.exists():
         if (stored_settings := parse_json_object(settings_path.read_bytes())) != requested_settings:
@@ -372,6 +373,7 @@ def sum_results(
 
 
 def _summarize_topic(topic: str, results: Sequence[SegmentResult]) -> TopicSummary:
+    """Return the totals of a topic's segments."""
     tallies = [result.tally for result in results]
     min_timestamps = [tally.first_timestamp_ms for tally in tallies if tally.first_timestamp_ms is not None]
     max_timestamps = [tally.last_timestamp_ms for tally in tallies if tally.last_timestamp_ms is not None]

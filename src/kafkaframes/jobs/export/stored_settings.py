@@ -18,7 +18,7 @@ _SETTING_NAMES: Final[Mapping[str, str]] = {
     "key_pattern": "key_regex",
 }
 _TIME_SETTINGS: Final = ("from_timestamp", "until_timestamp")
-_DAMAGE_OF_MODE: Final[Mapping[Any, str]] = {mode: on_damage for on_damage, mode in SPARK_MODES.items()}
+_ON_DAMAGE_BY_MODE: Final[Mapping[Any, str]] = {mode: on_damage for on_damage, mode in SPARK_MODES.items()}
 
 
 def describe_changes(earlier_values: Mapping[str, Any], current_values: Mapping[str, Any]) -> str:
@@ -39,10 +39,11 @@ def describe_changes(earlier_values: Mapping[str, Any], current_values: Mapping[
 
 
 def _name_settings(stored_values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings under the names of their flags and arguments."""
     values = dict(stored_values)
     values |= values.pop("keep", None) or {}
-    if values.get("mode") in _DAMAGE_OF_MODE:
-        values["on_damage"] = _DAMAGE_OF_MODE[values.pop("mode")]
+    if values.get("mode") in _ON_DAMAGE_BY_MODE:
+        values["on_damage"] = _ON_DAMAGE_BY_MODE[values.pop("mode")]
     times = [values.pop(name, None) for name in _TIME_SETTINGS]
     if times != [None, None]:
         values["timestamp"] = tuple(times)
@@ -50,5 +51,6 @@ def _name_settings(stored_values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shorten_value(value: Any) -> str:
+    """Return a setting's value as text of limited length."""
     text = "not set" if value is None else str(value)
     return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."

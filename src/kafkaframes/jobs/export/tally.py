@@ -149,6 +149,7 @@ class SegmentTally:
     def _count_codecs(
         self, batch: pa.RecordBatch, starts: Flags, control: Flags, payload: npt.NDArray[np.int64]
     ) -> None:
+        """Count the batches and records of each codec."""
         codecs = batch.column("codec")
         numbers = codecs.indices.to_numpy()
         for number in np.flatnonzero(np.bincount(numbers)).tolist():
@@ -161,6 +162,7 @@ class SegmentTally:
                 self.codecs.setdefault(codecs.dictionary[number].as_py(), RecordCounts()).add_counts(counts)
 
     def _count_written_rows(self, batch: pa.RecordBatch, payload: npt.NDArray[np.int64]) -> None:
+        """Count the rows to write, their payload bytes and their time range."""
         self.records += batch.num_rows
         self.payload_bytes += int(payload.sum())
         times = _timestamps_in_ms(batch)[batch.column("timestamp_type").to_numpy() >= 0]
@@ -193,11 +195,13 @@ def _compute_payload_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _compute_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the length of each value in bytes, 0 for null."""
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
     return lengths
 
 
 def _mask_selected_rows(batch: pa.RecordBatch, record_filter: RecordFilter) -> Flags:
+    """Return a flag for each row: whether its timestamp and key are selected."""
     is_selected = np.ones(batch.num_rows, np.bool_)
     if record_filter.from_timestamp is not None:
         is_selected &= _timestamps_in_ms(batch) >= record_filter.from_timestamp

@@ -395,6 +395,7 @@ def _copy_segment(
     observe_batches: Look | None,
     memory: Recycler,
 ) -> None:
+    """Read the selected records of a segment, and pass them to ``write`` batch by batch."""
     task = result.task
     alternates = [AlternateRange(*alternate) for alternate in task.alternates]
     healer = BatchHealer(task.path, alternates, settings.storage) if alternates else None
@@ -461,6 +462,7 @@ def _count_unread_bytes(result: SegmentResult, end: ScanEnd | None, gaps: list[D
 
 
 def _make_read_options(task: ExportTask, settings: ExportTaskSettings) -> ReadOptions:
+    """Return the options for reading a task's segment."""
     return ReadOptions(
         columns=SOURCE_COLUMNS,
         on_damage=settings.on_damage,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from kafkaframes.jobs.export.planning import FinishedSegments, has_output, recorded_results
+from kafkaframes.jobs.export.planning import FinishedSegments, has_output, read_newest_results
 from kafkaframes.jobs.export.positions import (
     Fingerprints,
     Gap,
@@ -34,9 +34,9 @@ from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.notes import LogNotes
 
-_PLAN = "plan"  # key of the plan in the stored settings
+_PLAN_KEY = "plan"  # key of the plan in the stored settings
 # Part of the stored settings, so that logs are not exported to the same destination.
-_SOURCE = {"source": "live topics"}
+_SOURCE_SETTING = {"source": "live topics"}
 Interval = tuple[int, int]
 
 
@@ -79,29 +79,30 @@ class TopicExport:
         settings, overwrite = self.settings, self.overwrite
         if self.single_file:
             plan = self.plan(None)
-            return export_to_single_file(plan.tasks, settings, overwrite=overwrite, notes=_notes_of(plan))
-        fingerprint = settings.stored_fingerprint() | _SOURCE
+            return export_to_single_file(plan.tasks, settings, overwrite=overwrite, notes=_list_notes(plan))
+        fingerprint = settings.stored_fingerprint() | _SOURCE_SETTING
         return export_work(self._find_work, settings, fingerprint, run=run, overwrite=overwrite)
 
     def _find_work(self) -> RemainingWork:
+        """Return the remaining tasks, after storing new facts of the plan in the journal."""
         to = self.settings.to
         contents = read_contents(to)
         plan = self.plan(contents)
-        if (values := _new_facts(plan, contents)) is not None:
+        if (values := _select_new_facts(plan, contents)) is not None:
             with open_journal(to) as record:
-                record({_PLAN: values})
-        tasks = [task for planned in plan.tasks for task in contents.without_finished(planned)]
+                record({_PLAN_KEY: values})
+        tasks = [task for planned in plan.tasks for task in contents.omit_finished_offsets(planned)]
         done = {result.task.name: result for result in contents.results}
         selected_results = [
             result for result in contents.results if (result.task.topic, result.task.partition) in plan.starts
         ]
-        selected_tasks = sorted([*(result.task for result in selected_results), *tasks], key=_order_of)
+        selected_tasks = sorted([*(result.task for result in selected_results), *tasks], key=_sort_key_of)
         outputs = frozenset(result.output for result in done.values() if result.output is not None)
         return RemainingWork(
             [task.name for task in selected_tasks],
             [(task,) for task in tasks],
             FinishedSegments({result.task.name: result for result in selected_results}, {}, outputs),
-            notes=_notes_of(plan),
+            notes=_list_notes(plan),
         )
 
 
@@ -144,7 +145,7 @@ class DestinationContents:
 
     @cached_property
     def _ends(self) -> dict[TopicPartition, int]:
-        return {name: _contiguous_end(start, self._intervals[name]) for name, start in self.starts.items()}
+        return {name: _find_contiguous_end(start, self._intervals[name]) for name, start in self.starts.items()}
 
     @cached_property
     def _intervals(self) -> dict[TopicPartition, list[Interval]]:
@@ -156,35 +157,35 @@ class DestinationContents:
             intervals[gap.topic, gap.partition].append((gap.first, gap.end))
         return defaultdict(list, {name: sorted(ranges) for name, ranges in intervals.items()})
 
-    def without_finished(self, task: ExportTask) -> Iterator[ExportTask]:
+    def omit_finished_offsets(self, task: ExportTask) -> Iterator[ExportTask]:
         """Yield tasks for the offsets of a task that no earlier run has exported."""
         position, end = _interval_of(task)
         for first, last in self._intervals[task.topic, task.partition]:
             if last > position and first < end:
                 if first > position:
-                    yield _part_of(task, position, first)
+                    yield _slice_task(task, position, first)
                 position = last
         if position < end:
-            yield _part_of(task, position, end)
+            yield _slice_task(task, position, end)
 
 
 def read_contents(to: str) -> DestinationContents:
     """Read the journal of a destination. Results whose file is missing or has another size are not valid."""
-    results = [result for result in recorded_results(to).values() if result.output is None or has_output(to, result)]
+    results = [result for result in read_newest_results(to).values() if result.output is None or has_output(to, result)]
     starts: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}
     gaps: list[Gap] = []
     for values in read_journal(to):
-        plan = values.get(_PLAN)
+        plan = values.get(_PLAN_KEY)
         if isinstance(plan, dict):
             for topic, partitions in plan["starts"].items():
                 starts |= {(topic, int(partition)): start for partition, start in partitions.items()}
             topic_ids |= plan["topic_ids"]
             gaps += [Gap(*gap) for gap in plan["gaps"]]
-    return DestinationContents(sorted(results, key=lambda result: _order_of(result.task)), starts, topic_ids, gaps)
+    return DestinationContents(sorted(results, key=lambda result: _sort_key_of(result.task)), starts, topic_ids, gaps)
 
 
-def _new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, Any] | None:
+def _select_new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, Any] | None:
     """Return the facts of a plan that the journal does not have, as JSON values; None if it has all."""
     starts = {name: start for name, start in plan.starts.items() if name not in contents.starts}
     topic_ids = {name: one for name, one in plan.topic_ids.items() if name not in contents.topic_ids}
@@ -194,7 +195,8 @@ def _new_facts(plan: IncrementPlan, contents: DestinationContents) -> dict[str, 
     return {"starts": nest_by_topic(starts), "topic_ids": topic_ids, "gaps": gaps}
 
 
-def _notes_of(plan: IncrementPlan) -> LogNotes:
+def _list_notes(plan: IncrementPlan) -> LogNotes:
+    """Return a plan's notes, with one for each gap."""
     losses = tuple(
         Finding(Severity.NOTE, "lost-records", f"{gap} are no longer in the topic", gap.topic, offset=gap.first)
         for gap in plan.gaps
@@ -206,14 +208,14 @@ def _interval_of(task: ExportTask) -> Interval:
     return task.first_offset or 0, task.end_offset or 0
 
 
-def _order_of(task: ExportTask) -> tuple[str, int, int]:
+def _sort_key_of(task: ExportTask) -> tuple[str, int, int]:
     return task.topic, task.partition, task.first_offset or 0
 
 
-def _contiguous_end(start: int, intervals: Iterable[Interval]) -> int:
+def _find_contiguous_end(start: int, intervals: Iterable[Interval]) -> int:
     """Return the end of the offsets from ``start`` on that intervals cover without a hole.
 
-    >>> _contiguous_end(3, [(0, 5), (5, 9), (10, 12)])
+    >>> _find_contiguous_end(3, [(0, 5), (5, 9), (10, 12)])
     9
     """
     end = start
@@ -224,7 +226,8 @@ def _contiguous_end(start: int, intervals: Iterable[Interval]) -> int:
     return end
 
 
-def _part_of(task: ExportTask, first: int, end: int) -> ExportTask:
+def _slice_task(task: ExportTask, first: int, end: int) -> ExportTask:
+    """Return the task for a part of a task's offsets."""
     if (first, end) == _interval_of(task):
         return task
     whole_first, whole_end = _interval_of(task)

@@ -82,6 +82,8 @@ class TopicTask(ExportTask):
 
 
 def _open_range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
+    """Return a reader of the task's offsets. A loss of records ends the task."""
+
     def raise_loss(problem: str) -> None:
         raise OptionError(f"{task.path} {problem}; run the job again")
 

@@ -48,6 +48,8 @@ class ParquetOutput:
         self._open_writer(schema)
 
     def _open_writer(self, schema: pa.Schema) -> None:
+        """Create the Parquet writer, with encodings that suit each column."""
+
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
@@ -218,7 +220,7 @@ class CsvOutput:
         texts = (*_PAYLOAD_COLUMNS, "headers")
         fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]
         self._schema = pa.schema(fields)
-        self._format_bytes = _base64 if base64 else decode_java_text
+        self._format_bytes = _encode_base64 if base64 else decode_java_text
         file = pa.OSFile(path, "wb")
         self._writer = CsvFile(file, self._schema)
         self.close: Callable[[], None] = file.close
@@ -233,11 +235,14 @@ class CsvOutput:
         self._writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=self._schema))
 
     def _header_pairs_of(self, headers: pa.Array) -> list[str | None]:
+        """Return each record's headers as JSON text; None for a record without headers."""
         if headers.null_count == len(headers):
             return [None] * len(headers)
         format_bytes = self._format_bytes
         return [
-            None if pairs is None else json.dumps([[h["key"], _maybe(format_bytes, h["value"])] for h in pairs])
+            None
+            if pairs is None
+            else json.dumps([[h["key"], _format_unless_null(format_bytes, h["value"])] for h in pairs])
             for pairs in headers.to_pylist()
         ]
 
@@ -327,22 +332,22 @@ class OutputFile:
             self._writer.close()
 
 
-def _base64(raw: bytes) -> str:
+def _encode_base64(raw: bytes) -> str:
     return b64encode(raw).decode()
 
 
-def _maybe(format_bytes: Callable[[bytes], str], value: bytes | None) -> str | None:
+def _format_unless_null(format_bytes: Callable[[bytes], str], value: bytes | None) -> str | None:
     return None if value is None else format_bytes(value)
 
 
 def _to_text_array(raw: pa.Array, format_bytes: Callable[[bytes], str]) -> pa.Array:
     """Return bytes as text. Values are converted one by one only for base64, or if some are not UTF-8."""
-    if format_bytes is not _base64:
+    if format_bytes is not _encode_base64:
         try:
             return pc.cast(raw, pa.string())
         except pa.ArrowInvalid:
             pass
-    return pa.array([_maybe(format_bytes, value) for value in raw.to_pylist()], pa.string())
+    return pa.array([_format_unless_null(format_bytes, value) for value in raw.to_pylist()], pa.string())
 
 
 def to_output_rows(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:

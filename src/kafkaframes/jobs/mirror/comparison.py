@@ -61,6 +61,7 @@ class ComparedRecord(NamedTuple):
 
 
 def _shorten_value(value: bytes | None) -> str:
+    """Return a value as text of limited length."""
     if value is None or len(value) <= _MAX_VALUE_TEXT_BYTES:
         return repr(value)
     return f"{value[:_MAX_VALUE_TEXT_BYTES]!r}... ({count_text(len(value), 'byte')})"
@@ -126,7 +127,7 @@ def find_equal_batches(
 
 
 class ComparedSide(Protocol):
-    """One side of a comparison."""
+    """The source or the copy of a partition, as one side of a comparison."""
 
     async def read_window(self, offset: int, end: int) -> FetchedWindow:
         """Return records from source offset ``offset`` to ``end`` (exclusive) at most."""
@@ -226,6 +227,7 @@ class MappedSide:
 
 
 def _iterate_records(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
+    """Yield (offset, record) for each row."""
     values = {name: columns.column(name) for name in _COMPARED_COLUMNS}
     values["timestamp"] = values["timestamp"].cast("int64")
     for offset, timestamp, kind, key, value, headers in zip(

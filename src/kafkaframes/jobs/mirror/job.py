@@ -201,6 +201,7 @@ class _MirrorRun:
         await wait_until_reachable(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _target_keeps_offsets(self, target_admin: AsyncAdmin | None) -> bool:
+        """Return whether copies keep the source's offsets, by the settings and the target's broker."""
         if self.settings.offsets == REASSIGN:
             return False
         can = target_admin is None or await check_keeps_offsets(target_admin)
@@ -209,6 +210,7 @@ class _MirrorRun:
         return can
 
     def _make_writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps_offsets: bool) -> Writer:
+        """Return the writer to the target, which keeps offsets or stores them in a mapping."""
         cluster = ClusterClient(ClientSettings.from_options(select_client_options(target)))
         stack.push_async_callback(cluster.close)
         if keeps_offsets:
@@ -302,6 +304,7 @@ class _MirrorRun:
     async def _open_partition(
         self, partition: TopicPartition, start: int, end: int, writer: Writer | None, identity: str
     ) -> None:
+        """Begin the copy of a partition: find the offset at which it resumes, and compare both sides below it."""
         report = MirroredPartition(partition.topic, partition.partition)
         source_offset = -1 if writer is None else await writer.open_copy(report, identity)
         if source_offset > end:
@@ -454,7 +457,7 @@ class _MirrorRun:
         """Copy until the copy is complete, or with ``follow`` until the mirror is stopped."""
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
-        while not self.stop.is_set() and (settings.follow or self._missing()):
+        while not self.stop.is_set() and (settings.follow or self._list_incomplete_partitions()):
             fetched_batches = await consumer.fetch(_POLL_INTERVAL_MS)
             now = time.monotonic()
             if fetched_batches is not None:
@@ -463,9 +466,8 @@ class _MirrorRun:
             elif not settings.follow and await self._skip_gaps(consumer):
                 moved_at = now
             elif not settings.follow and now - moved_at > _STALL_TIMEOUT_S:
-                raise NetworkError(
-                    f"no records of {', '.join(map(str, self._missing()))} arrived for {_STALL_TIMEOUT_S:.0f} s"
-                )
+                partitions_text = ", ".join(map(str, self._list_incomplete_partitions()))
+                raise NetworkError(f"no records of {partitions_text} arrived for {_STALL_TIMEOUT_S:.0f} s")
             self._raise_write_errors()
             if settings.follow and settings.groups and now - groups_at >= settings.group_interval_s:
                 await self._copy_groups(admin, target_admin, writer)
@@ -478,13 +480,15 @@ class _MirrorRun:
     async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
         """Finish partitions with a gap as their last offsets, and return whether there were any."""
         skipped_partitions = [
-            partition for partition in self._missing() if await consumer.skip_gap(partition, self.ends[partition])
+            partition
+            for partition in self._list_incomplete_partitions()
+            if await consumer.skip_gap(partition, self.ends[partition])
         ]
         for partition in skipped_partitions:
             self.reports[partition].until_offset = max(self.reports[partition].until_offset, self.ends[partition])
         return bool(skipped_partitions)
 
-    def _missing(self) -> list[TopicPartition]:
+    def _list_incomplete_partitions(self) -> list[TopicPartition]:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
     async def _start_write(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
@@ -513,6 +517,7 @@ class _MirrorRun:
         self.writing[partition] = asyncio.ensure_future(writer.write_batches(fetched_batches, report))
 
     def _raise_write_errors(self) -> None:
+        """Raise the error of a write that failed."""
         for task in self.writing.values():
             if task.done() and (error := task.exception()) is not None:
                 raise error
@@ -520,6 +525,7 @@ class _MirrorRun:
     async def _look_for_new_topics(
         self, admin: AsyncAdmin, target_admin: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
+        """Begin to copy new topics and partitions that the settings select."""
         with suppress(OptionError):  # a pattern that no longer matches a topic
             for topic in await select_topics(admin, self.settings.selection.topic_names, self.configs):
                 await self._compare_recreated_topic(topic, consumer, writer)
@@ -549,7 +555,7 @@ class _MirrorRun:
 
     async def _finish_copy(self, admin: AsyncAdmin, target_admin: AsyncAdmin, writer: Writer) -> None:
         """Copy committed offsets, and check the counts."""
-        self.report.was_stopped = not self.settings.follow and bool(self._missing())
+        self.report.was_stopped = not self.settings.follow and bool(self._list_incomplete_partitions())
         if isinstance(writer, OffsetKeepingWriter):
             await self._align_offsets(admin, target_admin, writer)
         if self.settings.groups:

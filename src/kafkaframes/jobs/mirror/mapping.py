@@ -66,7 +66,7 @@ class OffsetMapping:
             return
         self._behind.append(runs)
         if self._file is not None:
-            self._file.write(_lines(runs))
+            self._file.write(_format_runs(runs))
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -152,7 +152,7 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> OffsetMapping:
     Raises:
         LogDirError: the file is for other topics or is not a mapping, or the copy has records that are not mapped.
     """
-    runs, first = _NO_RUNS, _first_line(identity)
+    runs, first = _NO_RUNS, _format_first_line(identity)
     if os.path.exists(path):
         with open(path, "rb") as file:
             raw = file.read()
@@ -180,22 +180,23 @@ def begin_writing(mapping: OffsetMapping, path: str, identity: str) -> OffsetMap
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     temporary = path + ".new"
     with open(temporary, "wb") as file:
-        file.write(_first_line(identity) + _lines(mapping.runs))
+        file.write(_format_first_line(identity) + _format_runs(mapping.runs))
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
     return OffsetMapping(mapping.runs, open(path, "ab"))
 
 
-def _first_line(identity: str) -> bytes:
+def _format_first_line(identity: str) -> bytes:
     return f"{_FORMAT_LINE} {identity}\n".encode()
 
 
-def _lines(runs: Runs) -> bytes:
+def _format_runs(runs: Runs) -> bytes:
     return "".join(f"{source} {target} {count}\n" for source, target, count in runs.tolist()).encode()
 
 
 def _parse_mapping(raw: bytes, path: str) -> Runs:
+    """Return the runs in the text of a mapping file, without its first line."""
     try:
         return np.array(raw.split(), np.int64).reshape(-1, 3)
     except ValueError:
@@ -334,6 +335,7 @@ def _add_batches(
     start: int,
     batch_bytes: int,
 ) -> None:
+    """Add batches with the same reason to the result: omit, decode or renumber them."""
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH_REASON, BEFORE):
         if reason != BEFORE:  # batches before the start were already read and counted

@@ -51,11 +51,11 @@ async def resolve_ranges(
         commits = await admin.group_offsets(start.group_id, partitions)
         first_offsets = {one: commits[one].offset if one in commits else NO_START for one in partitions}
     else:
-        first_offsets = await _resolve(admin, "start", start, partitions, ends)
+        first_offsets = await _resolve_offsets(admin, "start", start, partitions, ends)
         first_offsets = {one: NO_START if at == ranges.EARLIEST else at for one, at in first_offsets.items()}
     end_offsets = dict.fromkeys(partitions, NO_END)
     if end != ranges.LATEST:
-        end_offsets |= await _resolve(admin, "end", end, partitions, dict.fromkeys(partitions, NO_END))
+        end_offsets |= await _resolve_offsets(admin, "end", end, partitions, dict.fromkeys(partitions, NO_END))
     is_shared = isinstance(start, int | TimeBound | GroupBound) and isinstance(end, int | TimeBound)
     result = {}
     for one in partitions:
@@ -68,13 +68,14 @@ async def resolve_ranges(
     return result
 
 
-async def _resolve(
+async def _resolve_offsets(
     admin: AsyncAdmin,
     setting: str,
     bound: ranges.Bound,
     partitions: Sequence[TopicPartition],
     latest: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
+    """Return the offset of a bound in each partition. A time is looked up in the source."""
     names = [_name_of(one) for one in partitions]
     times = ranges.expand_bound(setting, bound, names) if isinstance(bound, TimeBound) else {}
     found_offsets = (
@@ -92,6 +93,7 @@ async def _resolve(
 
 
 def _check_loss(name: Name, start: int, end: int, first: int, log_end: int) -> None:
+    """Reject offsets that a partition of the source does not have."""
     if NO_START < start < first:
         problem = describe_offset_below_start(format_partition(name), start, first)
         raise OptionError(f"`start`: {problem}; give a later offset, or a time")

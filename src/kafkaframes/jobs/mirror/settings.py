@@ -222,6 +222,7 @@ class MirrorReport(ReprAsText, JsonDataclass):
         return [*lines, *self._count_totals()]
 
     def _count_totals(self) -> list[str]:
+        """Return the lines with the totals of all partitions."""
         parts = self.partitions
         opened_batches = sum((report.opened for report in parts), Counter[str]())
         batches, sent_batches = (
@@ -241,6 +242,7 @@ class MirrorReport(ReprAsText, JsonDataclass):
 
 
 def _lines_of_partition(report: MirroredPartition, is_dry_run: bool) -> list[str]:
+    """Return the summary lines of one partition."""
     partition = f"{report.topic}-{report.partition}"
     verb = "would copy" if is_dry_run else "copied"
     is_continued = f"resumed at {report.from_offset:,}, " if report.resumed else ""

@@ -187,6 +187,7 @@ async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parce
 
 
 def _check_base_offset(partition: TopicPartition, base: int, expected_base: int | None) -> None:
+    """Check that the target assigned the expected base offset."""
     if expected_base is not None and base != expected_base:
         raise BrokerError(
             f"{partition} of the target continues at offset {base:,}, not at {expected_base:,}: another program "
@@ -232,6 +233,7 @@ class OffsetKeepingWriter:
     async def _send_parcel(
         self, fetched_batches: FetchedBatches, batches_to_copy: BatchHeaders, report: MirroredPartition
     ) -> None:
+        """Write the batches of a fetch as one parcel, without copying them if they are contiguous."""
         partition = fetched_batches.partition
         positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
         ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])

@@ -89,6 +89,7 @@ def repair_in_place(
 def _repair_directory(
     source: str, destination: Path | None, settings: RecoverySettings, as_kafka: bool, run: Runner
 ) -> RepairReport:
+    """Repair a log directory into a new directory, or only report what would be lost."""
     if destination is not None:
         atomic.reject_nested_destination(destination, [source])
     directory = _only_directory(source)
@@ -111,6 +112,7 @@ def _repair_directory(
 
 
 def _only_directory(path: str) -> LogDirectory:
+    """Return the log directory at a path. A path with several log directories is an error."""
     directories = discover(path)
     if len(directories) != 1 or directories[0].path.rstrip("/") != path.rstrip("/"):
         raise OptionError(

@@ -153,6 +153,7 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
 
 
 def _plan_partition(task: RepairPlanTask) -> PartitionRepair:
+    """Return what a repair of one partition keeps."""
     name = str(task.partition.topic_partition)
     if task.as_kafka:
         plan = plan_recovery(task.directory, task.partition)
@@ -174,6 +175,7 @@ def _plan_partition(task: RepairPlanTask) -> PartitionRepair:
 
 
 def _plan_segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int) -> SegmentRepair:
+    """Return what a repair of one segment keeps. Offsets are below ``end_offset``."""
     with filesystem.open(kept_segment.path) as read_at:
         counts: list[int] = []
         windows = _count_windows(
@@ -262,6 +264,7 @@ def _write_partition(task: WriteTask) -> int:
 
 
 def _write_files(task: WriteTask) -> None:
+    """Write the files of a repaired partition to its new directory."""
     directory, repair, path = task.directory, task.repair, Path(task.path)
     filesystem = repair.plan.view or directory.filesystem
     if repair.as_kafka:

@@ -103,6 +103,7 @@ def find_valid_batches(data: bytes | Bytes, *, base_offset: int, end_offset: int
 
 
 def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[ValidRange]:
+    """Yield the valid batches of a segment in file order. Their offsets may decrease."""
     position, budget = 0, _MAX_CRC_BYTES_PER_BYTE * data.size
     while 0 <= position < data.size and budget > 0:
         batches = scan_batches(data, position=position, rules=FILE)
@@ -143,6 +144,7 @@ def _count_before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
 
 
 def _iterate_batch_ranges(batches: BatchHeaders, rows: Ints) -> Iterator[ValidRange]:
+    """Yield the byte and offset ranges of some batches."""
     columns = [batches.column(name)[rows].tolist() for name in ("position", "size", "base_offset", "last_offset")]
     for position, size, first, last in zip(*columns, strict=True):
         yield ValidRange(position, position + size, first, last + 1)
@@ -182,6 +184,7 @@ def _find_candidates(data: Bytes, position: int, base_offset: int, end_offset: i
 
 
 def _read_big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
+    """Return the unsigned number of ``width`` bytes at each position."""
     value = np.zeros(len(positions), np.int64)
     for index in range(width):
         value = (value << 8) | data[positions + index]
@@ -209,6 +212,7 @@ def _longest_ascending_chain(good: list[ValidRange]) -> list[int]:
 
 
 def _find_losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int]) -> Iterator[OmittedRange]:
+    """Yield the byte ranges between the batches to keep, with the reason for each."""
     position = 0
     for start, end in (*((valid_range.start, valid_range.end) for valid_range in good_batches), (data.size, data.size)):
         if start > position:
@@ -217,6 +221,7 @@ def _find_losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int
 
 
 def _reason_of_loss(lost_bytes: Bytes, is_backwards: bool) -> str:
+    """Return why bytes are omitted. ``is_backwards``: their batches are valid but out of order."""
     if is_backwards:
         return "batches whose offsets are not in ascending order"
     return "zeros that were never overwritten with data" if not lost_bytes.any() else "no batch with a valid CRC"

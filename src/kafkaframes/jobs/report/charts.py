@@ -66,7 +66,7 @@ def draw_bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = Fals
     largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
     ticks = choose_axis_ticks(largest, binary=binary)
     end = ticks[-1]
-    lines = f"--step:{_percent(ticks[1], end)}"
+    lines = f"--step:{_format_percent(ticks[1], end)}"
     bar_rows = [
         make_tag(
             "div",
@@ -76,7 +76,7 @@ def draw_bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = Fals
                 make_tag("small", row.remark) if row.remark else None,
                 class_="label",
             ),
-            make_tag("div", (_part(part, end) for part in row.parts if part.value), class_="track", style=lines),
+            make_tag("div", (_draw_part(part, end) for part in row.parts if part.value), class_="track", style=lines),
             make_tag("div", row.text, class_="value"),
             class_="bar",
         )
@@ -85,21 +85,23 @@ def draw_bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = Fals
     scale = make_tag(
         "div",
         make_tag("div", name, class_="label axis-name"),
-        make_tag("div", (_mark(tick, end, axis) for tick in ticks), class_="scale"),
+        make_tag("div", (_draw_mark(tick, end, axis) for tick in ticks), class_="scale"),
         class_="bar axis",
     )
     return make_tag("div", bar_rows, scale, class_="bars")
 
 
-def _part(part: ChartPart, end: float) -> Markup:
-    return make_tag("span", class_=f"part {part.color}", style=f"width:{_percent(part.value, end)}", title=part.tip)
+def _draw_part(part: ChartPart, end: float) -> Markup:
+    return make_tag(
+        "span", class_=f"part {part.color}", style=f"width:{_format_percent(part.value, end)}", title=part.tip
+    )
 
 
-def _mark(mark: float, end: float, axis: Text) -> Markup:
-    return make_tag("span", axis(mark), style=f"left:{_percent(mark, end)}")
+def _draw_mark(mark: float, end: float, axis: Text) -> Markup:
+    return make_tag("span", axis(mark), style=f"left:{_format_percent(mark, end)}")
 
 
-def _percent(part: float, whole: float) -> str:
+def _format_percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.3f}".rstrip("0").rstrip(".") + "%" if whole else "0%"
 
 
@@ -122,8 +124,8 @@ def draw_columns(
             "line",
             x1=0,
             x2=count,
-            y1=_y(tick_value, tick_values[-1]),
-            y2=_y(tick_value, tick_values[-1]),
+            y1=_format_y(tick_value, tick_values[-1]),
+            y2=_format_y(tick_value, tick_values[-1]),
             class_="grid",
         )
         for tick_value in tick_values[1:]
@@ -139,7 +141,9 @@ def draw_columns(
     axis = make_tag(
         "div",
         (
-            make_tag("span", format_count_tick(tick_value), style=f"bottom:{_percent(tick_value, tick_values[-1])}")
+            make_tag(
+                "span", format_count_tick(tick_value), style=f"bottom:{_format_percent(tick_value, tick_values[-1])}"
+            )
             for tick_value in tick_values
         ),
         class_="y",
@@ -159,10 +163,12 @@ def _draw_tick(entry: ColumnTick, count: int) -> Markup:
     share = entry.position / count
     edge = " first" if share < 0.04 else " last" if share > 0.96 else ""
     name = ("minor" if entry.is_minor else "") + edge
-    return make_tag("span", entry.label, style=f"left:{_percent(entry.position, count)}", class_=name.strip() or None)
+    return make_tag(
+        "span", entry.label, style=f"left:{_format_percent(entry.position, count)}", class_=name.strip() or None
+    )
 
 
-def _y(value: float, end: float) -> str:
+def _format_y(value: float, end: float) -> str:
     return f"{CHART_HEIGHT - CHART_HEIGHT * value / end:.2f}".rstrip("0").rstrip(".")
 
 
@@ -191,7 +197,7 @@ def _draw_stack(index: int, column: ChartColumn, end: float) -> list[Markup]:
 def draw_share_bar(parts: Sequence[ChartPart], *, text: Text) -> Markup:
     """Return one bar with all parts, and a legend with the share of each."""
     whole = sum(part.value for part in parts)
-    chunks = [_part(part, whole) for part in parts if part.value]
+    chunks = [_draw_part(part, whole) for part in parts if part.value]
     label = [
         make_tag(
             "li", make_tag("i", class_=part.color), make_tag("b", part.tip.split("\n")[0]), " ",

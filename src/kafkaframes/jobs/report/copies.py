@@ -38,7 +38,7 @@ _VERDICT_BY_CHECK = {
 
 @dataclass(slots=True)
 class CopyReport:
-    """One of several copies of a partition.
+    """The report on one of several copies of a partition.
 
     Attributes:
         verdict: ``same`` as the merged log; ``behind`` or ``starts later`` (the same within its offsets); ``cleaned``
@@ -107,17 +107,17 @@ def join_copies(
     """
     result: list[MeasuredLog] = []
     for _, copies in sorted(group_by_partition(select_copies(directories, topics)).items()):
-        for cluster_groups, cluster_separation in _split_by_id(copies, _cluster, OTHER_CLUSTER):
-            for same_topic, topic_separation in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
+        for cluster_groups, cluster_separation in _split_by_id(copies, _cluster_id_of, OTHER_CLUSTER):
+            for same_topic, topic_separation in _split_by_id(cluster_groups, _topic_id_of, OTHER_TOPIC):
                 result.append(_make_measured_log(tuple(same_topic), options, topic_separation or cluster_separation))
     return result
 
 
-def _cluster(entry: CopySource) -> str | None:
+def _cluster_id_of(entry: CopySource) -> str | None:
     return entry.log_directory.meta.cluster_id if entry.log_directory.meta else None
 
 
-def _topic_id(entry: CopySource) -> str | None:
+def _topic_id_of(entry: CopySource) -> str | None:
     return entry.partition.metadata.topic_id if entry.partition.metadata else None
 
 
@@ -134,6 +134,7 @@ def _split_by_id(
 def _make_measured_log(
     result: tuple[CopySource, ...], options: Mapping[str, Any], separation_reason: str
 ) -> MeasuredLog:
+    """Return the log of one or several copies, and their merged view."""
     first = max(result, key=lambda entry: entry.partition.size_bytes)
     single_log = MeasuredLog(result, first.partition, first.filesystem, apart=separation_reason)
     if len(result) == 1:
@@ -167,6 +168,7 @@ def list_copy_reports(joined_copies: Iterable[MeasuredLog], errors: Mapping[str,
 
 
 def _report_copy(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
+    """Return the report on copy number ``index`` of a partition."""
     partition = entry.copies[index].partition
     copy = entry.merged_log.copies[index] if entry.merged_log else None
     copy_decisions = [decision for decision in entry.decisions if decision.copy == partition.directory]
@@ -176,7 +178,7 @@ def _report_copy(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
         directory=partition.directory,
         verdict=_choose_verdict(entry, {decision.check for decision in copy_decisions}, errors),
         leads=index == (entry.merged_log.authority if entry.merged_log else 0),
-        topic_id=_topic_id(entry.copies[index]),
+        topic_id=_topic_id_of(entry.copies[index]),
         start_offset=copy.start if copy else -1,
         end_offset=copy.end if copy else -1,
         size_bytes=partition.size_bytes,
@@ -187,6 +189,7 @@ def _report_copy(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
 
 
 def _choose_verdict(entry: MeasuredLog, checks: set[str], errors: int) -> str:
+    """Return the verdict on a copy from the merge's checks and the number of its errors."""
     if entry.problem is not None or entry.apart:
         return UNREADABLE if entry.problem is not None else entry.apart
     result = next((verdict for check, verdict in _VERDICT_BY_CHECK.items() if check in checks), SAME)

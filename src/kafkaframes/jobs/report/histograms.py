@@ -71,8 +71,8 @@ class DistinctCounter:
 Ints = npt.NDArray[np.int64]
 
 _BUCKETS_PER_OCTAVE = 8  # buckets between two powers of two: the error of a quantile is at most 1/16
-_OCTAVES = 42  # the buckets cover this many powers of two
-_MAX_BUCKET_NUMBER = (1 << (_OCTAVES + 2)) - 1
+_OCTAVE_COUNT = 42  # the buckets cover this many powers of two
+_MAX_BUCKET_NUMBER = (1 << (_OCTAVE_COUNT + 2)) - 1
 
 
 class HistogramBin(NamedTuple):
@@ -87,7 +87,7 @@ class SizeHistogram:
     """A histogram of sizes or durations. Sum, minimum and maximum are exact."""
 
     def __init__(self) -> None:
-        self.counts: Ints = np.zeros(_BUCKETS_PER_OCTAVE * _OCTAVES, np.int64)
+        self.counts: Ints = np.zeros(_BUCKETS_PER_OCTAVE * _OCTAVE_COUNT, np.int64)
         self.total = 0
         self.smallest = 0
         self.largest = 0
@@ -143,13 +143,15 @@ class SizeHistogram:
 
 
 def _find_buckets(values: npt.NDArray[Any]) -> Ints:
-    if values.max() < _HASH_TABLE.size:
-        result: Ints = _HASH_TABLE[values]
+    """Return the bucket number of each value, from a table if all values are small."""
+    if values.max() < _BUCKET_BY_SMALL_VALUE.size:
+        result: Ints = _BUCKET_BY_SMALL_VALUE[values]
         return result
-    return _compute_hashes(values)
+    return _compute_buckets(values)
 
 
-def _compute_hashes(values: npt.NDArray[Any]) -> Ints:
+def _compute_buckets(values: npt.NDArray[Any]) -> Ints:
+    """Return the bucket number of each value. There are 8 buckets between two powers of two."""
     small = np.minimum(values.astype(np.int64), _MAX_BUCKET_NUMBER)
     exponents = np.frexp(small.astype(np.float64))[1].astype(np.int64) - 1
     shifts = np.maximum(exponents - 3, 0)
@@ -161,7 +163,7 @@ def _compute_hashes(values: npt.NDArray[Any]) -> Ints:
     return buckets
 
 
-_HASH_TABLE: Ints = _compute_hashes(np.arange(1 << 16))
+_BUCKET_BY_SMALL_VALUE: Ints = _compute_buckets(np.arange(1 << 16))
 
 
 def _lower_bound_of(bucket: int) -> int:
@@ -236,10 +238,12 @@ class TimeHistogram:
             self._add_run_counts(other.starts, other.counts)
 
     def _extend_range(self, first: int, last: int) -> None:
+        """Extend the time range."""
         self.first = first if self.first < 0 else min(self.first, first)
         self.last = max(self.last, last)
 
     def _add_run_counts(self, starts: Ints, counts: Ints) -> None:
+        """Add counts of records by bucket start, and widen the buckets if there are too many."""
         starts, counts = np.concatenate((self.starts, starts)), np.concatenate((self.counts, counts))
         while True:
             self.starts, indexes = np.unique(starts - starts % self.width_ms, return_inverse=True)
@@ -297,6 +301,7 @@ def choose_timeline(times: TimeHistogram) -> Timeline:
 
 
 def _choose_range(times: TimeHistogram) -> tuple[int, int]:
+    """Return the first and last timestamp of the timeline, without rare times far from all others."""
     is_in_calendar = times.starts <= MAX_CALENDAR_MS
     starts, counts = times.starts[is_in_calendar], times.counts[is_in_calendar]
     if starts.size == 0:
@@ -311,6 +316,7 @@ def _choose_range(times: TimeHistogram) -> tuple[int, int]:
 
 
 def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
+    """Return the counts between the edges, before the first and after the last one."""
     indexes = np.searchsorted(np.asarray(edges, np.int64), starts, side="right")
     result = np.bincount(indexes, counts, minlength=len(edges) + 1).astype(np.int64).tolist()
     return result[1 : len(edges)], result[0], sum(result[len(edges) :])
@@ -328,12 +334,12 @@ def round_calendar_edges(low: int, high: int, width: int) -> tuple[list[int], st
         edges = list(_iterate_months(low, high, months))
         if len(edges) <= MAX_TIMELINE_COLUMNS + 1:
             break
-    return edges, _months_text(months)
+    return edges, _format_months(months)
 
 
 def _iterate_months(low: int, high: int, step: int) -> Iterator[int]:
     """Yield the start of every ``step``-th month, from the one that contains ``low`` to the first after ``high``."""
-    first = _time(low)
+    first = _to_datetime(low)
     number = (first.year * 12 + first.month - 1) // step * step
     while True:
         year, month = divmod(number, 12)
@@ -348,8 +354,9 @@ def _iterate_months(low: int, high: int, step: int) -> Iterator[int]:
         number += step
 
 
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=microseconds)
+def _to_datetime(milliseconds: int) -> datetime:
+    """Return a time in milliseconds since 1970 as a datetime in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 _UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1, "millisecond"))
@@ -361,14 +368,20 @@ def format_width(width: int) -> str:
     >>> format_width(600_000), format_width(86_400_000), format_width(604_800_000), format_width(1)
     ('10 minutes', 'day', '7 days', 'millisecond')
     """
-    return next(_plural(width // size, name) for size, name in _UNITS if width % size == 0)
+    return next(_format_plural(width // size, name) for size, name in _UNITS if width % size == 0)
 
 
-def _months_text(months: int) -> str:
-    return _plural(months // 12, "year") if months % 12 == 0 else "quarter" if months == 3 else _plural(months, "month")
+def _format_months(months: int) -> str:
+    return (
+        _format_plural(months // 12, "year")
+        if months % 12 == 0
+        else "quarter"
+        if months == 3
+        else _format_plural(months, "month")
+    )
 
 
-def _plural(count: int, name: str) -> str:
+def _format_plural(count: int, name: str) -> str:
     return name if count == 1 else f"{count} {name}s"
 
 
@@ -410,9 +423,10 @@ _YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 
 
 def _label_ticks(result: list[int], label: tuple[str, str]) -> list[AxisTick]:
+    """Return labelled ticks. The outer label (such as the day) is only set if it changes."""
     ticks, previous_time = [], None
     for time in result:
-        inner_label, outer_label = (text.format(_time(time), time % SECOND) for text in label)
+        inner_label, outer_label = (text.format(_to_datetime(time), time % SECOND) for text in label)
         ticks.append(
             AxisTick(
                 time,

@@ -208,10 +208,12 @@ class _WindowMeasurer:
         return self._segment
 
     def _measure_chunk(self, whole: Chunk) -> None:
+        """Decode and measure a chunk of batches, in parts of limited size."""
         for part in decode.decode_steps(whole.data, whole.batches, allocate=self._memory.new_array, base=whole.base):
             self._measure_part(part)
 
     def _measure_part(self, part: DecodedBatches) -> None:
+        """Measure decoded batches."""
         batches, sections, index = part.batches, part.sections, part.index
         raw = sections.ends - sections.starts
         self._ratio = max(float(raw.sum()) / max(int(batches.column("size").sum()), 1), 1.0)
@@ -231,6 +233,8 @@ class _WindowMeasurer:
         measure.append_time += int(index.rows[append].sum())
 
     def _add_damaged_batch(self, part: DecodedBatches, row: int, readable: int, reason: str) -> None:
+        """Add a damaged batch, of which the first ``readable`` records could be decoded."""
+
         def value(name: str) -> int:
             return int(part.batches.column(name)[row])
 
@@ -252,6 +256,7 @@ def _add_batches(
     is_valid: npt.NDArray[np.bool_],
     is_data: npt.NDArray[np.bool_],
 ) -> None:
+    """Count batches by format and codec."""
     sizes, magics = batches.column("size"), batches.column("magic")
     codecs = np.minimum(batches.codecs, len(CODECS))
     headers = np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
@@ -273,6 +278,7 @@ def _add_batches(
 
 
 def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
+    """Count batches by producer id."""
     table = batches.table[:, is_data]
     ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]
@@ -296,6 +302,7 @@ def _has_delete_horizon(table: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _add_records(measure: RecordCounts, index: RecordIndex, buf: npt.NDArray[np.uint8]) -> None:
+    """Count the records, keys, sizes and timestamps of decoded batches."""
     has_key = index.key_size >= 0
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     measure.record_sizes.add_values(sizes)

@@ -95,6 +95,7 @@ def _build_tiles(outcome: SizeComparison) -> Iterator[tuple[str, str, str, str]]
 
 
 def _build_changes_table(question: ProposalSettings) -> Markup:
+    """Return the card that lists the changed fields."""
     rows = [
         (message, change.kind, make_breakable(".".join(change.path) or NO_VALUE_TEXT, "."), change.text)
         for message, changes in list_spec_changes(question)
@@ -114,6 +115,7 @@ def _build_changes_table(question: ProposalSettings) -> Markup:
 
 
 def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
+    """Return the card with the findings on compatibility, by its id; empty without new specs."""
     if question.after is None:
         return {}
     specs = question.specs_before
@@ -164,14 +166,15 @@ def _build_cost_cards(question: ProposalSettings, outcome: SizeComparison) -> It
 
 
 def _build_totals_card(name: str, title: str, rows: Sequence[_TotalsRow]) -> Markup:
+    """Return the card of a table of message sizes before and after the proposal."""
     fields = [
         TableColumn("What", lambda row: make_tag("b", row.name), wide=True),
         _number_column("Count", "messages"),
         _number_column("Before, bytes", "before"),
         _number_column("After", "after"),
         _number_column("Saved", "saved"),
-        TableColumn("%", _share, lambda row: row.size_totals.share),
-        TableColumn("Break-even", _even, lambda row: row.size_totals.break_even_share or -1.0),
+        TableColumn("%", _format_saved_share, lambda row: row.size_totals.share),
+        TableColumn("Break-even", _format_break_even, lambda row: row.size_totals.break_even_share or -1.0),
     ]
     return build_card(
         name, title, make_table(rows, fields, name=title, searchable=len(rows) > 20, is_stacked=True), wide=True
@@ -179,6 +182,7 @@ def _build_totals_card(name: str, title: str, rows: Sequence[_TotalsRow]) -> Mar
 
 
 def _build_lengths_card(name: str, summaries: Sequence[LengthSummary]) -> Markup:
+    """Return the card with the lengths of arrays, strings and bytes."""
     fields = [
         TableColumn("Fields", lambda row: make_tag("b", row.kind)),
         TableColumn("Count", lambda row: f"{row.count:,}", lambda row: float(row.count)),
@@ -186,7 +190,7 @@ def _build_lengths_card(name: str, summaries: Sequence[LengthSummary]) -> Markup
         TableColumn("One-byte length", lambda row: f"{100 * row.one_byte / row.count:.2f} %"),
         TableColumn("At most 100", lambda row: f"{100 * row.hundred / row.count:.2f} %"),
         *(
-            TableColumn(title, lambda row, name=attribute: _length_text(getattr(row, name)))  # type: ignore[misc]
+            TableColumn(title, lambda row, name=attribute: _format_length(getattr(row, name)))  # type: ignore[misc]
             for title, attribute in (("Median", "median"), ("90 %", "p90"), ("99 %", "p99"), ("Largest", "maximum"))
         ),
     ]
@@ -199,11 +203,12 @@ def _build_lengths_card(name: str, summaries: Sequence[LengthSummary]) -> Markup
     )
 
 
-def _length_text(length: int | None) -> str:
+def _format_length(length: int | None) -> str:
     return NO_VALUE_TEXT if length is None else f"{length:,}"
 
 
 def _number_column(name: str, attribute: str) -> TableColumn:
+    """Return a table column for a number of the totals."""
     return TableColumn(
         name,
         lambda row: f"{getattr(row.size_totals, attribute):,}",
@@ -211,17 +216,20 @@ def _number_column(name: str, attribute: str) -> TableColumn:
     )
 
 
-def _share(row: _TotalsRow) -> str:
+def _format_saved_share(row: _TotalsRow) -> str:
+    """Return the saved share in percent."""
     return f"{100 * row.size_totals.share:.2f}" if row.size_totals.before else NO_VALUE_TEXT
 
 
-def _even(row: _TotalsRow) -> str:
+def _format_break_even(row: _TotalsRow) -> str:
+    """Return the break-even share in percent."""
     return (
         NO_VALUE_TEXT if row.size_totals.break_even_share is None else f"{100 * row.size_totals.break_even_share:.0f} %"
     )
 
 
 def _build_scale_card(question: ProposalSettings, rows: Sequence[ByteRate]) -> dict[str, _Card]:
+    """Return the card with the bytes per second of a mix of calls, by its id; empty without a mix."""
     if not rows:
         return {}
     fields: list[Any] = [
@@ -244,6 +252,7 @@ def _build_scale_card(question: ProposalSettings, rows: Sequence[ByteRate]) -> d
 
 
 def _build_omission_card(outcome: SizeComparison) -> Markup:
+    """Return the card with the messages that were not compared, by reason."""
     rows = [
         (kind, reason, count)
         for (kind,), size_totals in outcome.sum_totals_by("kind").items()

@@ -97,7 +97,7 @@ def draw_compression(report: LogReport) -> Markup:
         Bar(
             topic.name,
             " ".join(sorted({cell.codec for cell in topic.cells} - {"none"})),
-            [ChartPart("c0", topic.raw_bytes / topic.log_bytes, _ratio_tip(topic))],
+            [ChartPart("c0", topic.raw_bytes / topic.log_bytes, _format_ratio_tip(topic))],
             format_ratio(topic.raw_bytes, topic.log_bytes),
         )
         for topic in topics[:MAX_BARS]
@@ -113,7 +113,7 @@ def draw_compression(report: LogReport) -> Markup:
         number_column("Records", "records"),
         number_column("In the log", "log_bytes", format_size),
         number_column("Uncompressed", "raw_bytes", format_size, is_minor=True),
-        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _ratio),
+        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _compression_ratio_of),
     ]
     note = "Ratio of the size without compression to the size in the log, including batch headers."
     if len(topics) > MAX_BARS:
@@ -121,11 +121,12 @@ def draw_compression(report: LogReport) -> Markup:
     return build_card("compression", "Compression", bar_chart, make_table(codecs, fields, name="codecs"), note=note)
 
 
-def _ratio(entry: FormatCounts | TopicReport) -> float:
+def _compression_ratio_of(entry: FormatCounts | TopicReport) -> float:
+    """Return the ratio of uncompressed to compressed size, 0 without batches."""
     return entry.raw_bytes / entry.log_bytes if entry.log_bytes else 0
 
 
-def _ratio_tip(topic: TopicReport) -> str:
+def _format_ratio_tip(topic: TopicReport) -> str:
     return (
         f"{topic.name}\n{format_size(topic.log_bytes)} in the log, {format_size(topic.raw_bytes)} without compression"
     )
@@ -175,6 +176,7 @@ def draw_formats(report: LogReport) -> Markup:
 
 
 def _limit_names(names: Sequence[str], max_names: int = 8) -> str:
+    """Return the first names, and the number of other names."""
     remark = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + remark
 
@@ -202,11 +204,13 @@ def draw_quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
 
 
 def _draw_octaves(result: SizeReport, *, text: charts.Text, noun: str, x_name: str) -> Markup:
+    """Draw the columns of a histogram whose bins double in width."""
     y_name = _PLURALS.get(noun, f"{noun}s")
     columns = [
         ChartColumn(
             [ChartPart("c0", count, "")],
-            f"{_range(low, high, text)}\n{count_text(count, noun, y_name)} ({format_share(count, result.count)})",
+            f"{_format_range(low, high, text)}\n"
+            f"{count_text(count, noun, y_name)} ({format_share(count, result.count)})",
         )
         for low, high, count in result.bins
     ]
@@ -219,7 +223,8 @@ def _draw_octaves(result: SizeReport, *, text: charts.Text, noun: str, x_name: s
     return charts.draw_columns(columns, ticks, x_name=x_name, y_name=y_name, label=f"Histogram: {y_name} by {x_name}")
 
 
-def _range(low: int, high: int, text: charts.Text) -> str:
+def _format_range(low: int, high: int, text: charts.Text) -> str:
+    """Return the values of a histogram's bin as text."""
     return text(low) if high == low + 1 else f"{text(low)} to < {text(high)}"
 
 
@@ -279,6 +284,7 @@ def choose_chart_range(times: TimeReport) -> tuple[int, int]:
 def _make_time_column(
     edges: Sequence[int], index: int, total: int, named_layers: Sequence[tuple[str, str, Sequence[int]]]
 ) -> ChartColumn:
+    """Return the chart column of one period, with the topics' counts as coloured parts."""
     parts = [ChartPart(color, counts[index], name) for color, name, counts in named_layers]
     lines = [f"{format_time(edges[index])}", count_text(total, "record")]
     lines += [f"{part.tip}: {part.value:,}" for part in parts if part.value] if len(named_layers) > 1 else []
@@ -312,7 +318,7 @@ def draw_topics(report: LogReport) -> Markup:
         number_column("Partitions", "partitions", is_minor=True),
         number_column("Records", "records"),
         number_column("Size", "size_bytes", format_size),
-        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _ratio),
+        TableColumn("Ratio", lambda entry: format_ratio(entry.raw_bytes, entry.log_bytes), _compression_ratio_of),
         number_column("Median record", "record_sizes.median", format_size, is_minor=True),
         number_column("First", "first", format_minute, is_minor=True),
         number_column("Last", "last", format_minute, is_minor=True),

@@ -53,7 +53,7 @@ def draw_producers(report: LogReport) -> Markup:
     rows = [
         Bar(
             _name_producer(producer),
-            _topics_text(producer.topics),
+            _format_topics(producer.topics),
             [ChartPart("rest" if producer.producer_id < 0 else "c0", producer.records, _describe_producer(producer))],
             f"{producer.records:,}",
         )
@@ -71,11 +71,12 @@ def _name_producer(entry: ProducerReport) -> str:
     return entry.name or f"producer {entry.producer_id}"
 
 
-def _topics_text(topics: Sequence[str]) -> str:
+def _format_topics(topics: Sequence[str]) -> str:
     return ", ".join(topics[:2]) + (f" and {len(topics) - 2:,} more" if len(topics) > 2 else "")
 
 
 def _describe_producer(entry: ProducerReport) -> str:
+    """Return a producer's ids, times and amounts as the text of a tooltip."""
     epoch = f"producer id {entry.producer_id}, epoch {entry.epoch}\n" if entry.producer_id >= 0 else ""
     times = f"{format_time(entry.first)} to {format_time(entry.last)}"
     batches = count_text(entry.batches, "batch", "batches")
@@ -112,7 +113,7 @@ def draw_transactions(report: LogReport) -> Markup:
             number_column("First offset", "first_offset"),
             number_column("Since, UTC", "since", format_time),
         ]
-        heading = "Open transactions: read_committed consumers wait at the first one" + _of(
+        heading = "Open transactions: read_committed consumers wait at the first one" + _format_shown_rows(
             len(result.oldest_open), result.open
         )
         open_cards += [make_tag("h3", heading), make_table(result.oldest_open, fields, name="open transactions")]
@@ -132,7 +133,8 @@ def _draw_transaction_bar(topic: TopicReport, kinds: Sequence[tuple[str, str]]) 
     return Bar(topic.name, "", parts, f"{result.count:,}")
 
 
-def _of(row_count: int, whole: int) -> str:
+def _format_shown_rows(row_count: int, whole: int) -> str:
+    """Return the number of shown rows of a truncated table, "" if all rows are shown."""
     return f" ({row_count:,} of {whole:,} shown)" if row_count < whole else ""
 
 
@@ -156,8 +158,8 @@ def draw_keys(report: LogReport) -> Markup:
     ordered_topics = [*compacted_topics, *(topic for topic in keyed_topics if not topic.keys.compacted)]
     fields = [
         TableColumn("Topic", lambda entry: entry.name, wide=True),
-        TableColumn("Distinct keys", _distinct_text, lambda entry: entry.keys.distinct),
-        TableColumn("Per key", lambda entry: f"{_per_key(entry):,.1f}", _per_key),
+        TableColumn("Distinct keys", _format_distinct_keys, lambda entry: entry.keys.distinct),
+        TableColumn("Per key", lambda entry: f"{_records_per_key(entry):,.1f}", _records_per_key),
         number_column("Tombstones", "keys.tombstones", is_minor=True, none=0),
         number_column("Keyless", "keys.without_key", is_minor=True, none=0),
         TableColumn("Compacted", lambda entry: entry.keys.compacted or NO_VALUE_TEXT, is_minor=True, wide=True),
@@ -175,23 +177,23 @@ def draw_keys(report: LogReport) -> Markup:
     )
 
 
-def _per_key(entry: TopicReport) -> float:
+def _records_per_key(entry: TopicReport) -> float:
     return entry.keys.keyed / entry.keys.distinct
 
 
-def _distinct_text(entry: TopicReport) -> str:
+def _format_distinct_keys(entry: TopicReport) -> str:
     return ("≈ " if entry.keys.standard_error else "") + f"{entry.keys.distinct:,}"
 
 
 def _draw_key_bar(entry: TopicReport) -> Bar:
     result = entry.keys
     older = result.keyed - result.distinct
-    tip = f"{entry.name}\n{_distinct_text(entry)} distinct keys in {count_text(result.keyed, 'record')}"
+    tip = f"{entry.name}\n{_format_distinct_keys(entry)} distinct keys in {count_text(result.keyed, 'record')}"
     parts = [
         ChartPart("c0", result.distinct, tip),
         ChartPart("pale", older, f"{tip}\n{format_share(older, result.keyed)} are older"),
     ]
-    return Bar(entry.name, f"{_distinct_text(entry)} keys", parts, f"{result.keyed:,}")
+    return Bar(entry.name, f"{_format_distinct_keys(entry)} keys", parts, f"{result.keyed:,}")
 
 
 MAX_FINDINGS_PER_CHECK = 20
@@ -256,6 +258,7 @@ def draw_replicas(report: LogReport) -> Markup:
 
 
 def _draw_verdict(entry: CopyReport) -> Markup:
+    """Return the verdict on a copy as a badge."""
     color, words = _VERDICT_BADGES[entry.verdict]
     leads = make_tag("span", "leads", class_="badge", title="the merged log follows this copy") if entry.leads else None
     return join_html([make_tag("span", words, class_=f"badge {color}"), leads])
@@ -279,7 +282,7 @@ def draw_findings(report: LogReport) -> Markup:
     kinds = " · ".join(f"{check} {count:,}" for check, count in checks.most_common())
     losses_by_place = {(finding.file, finding.position): finding for finding in report.losses}
     fields = [
-        TableColumn("Severity", _severity),
+        TableColumn("Severity", _draw_severity),
         TableColumn("Check", lambda entry: entry.check),
         TableColumn(
             "What",
@@ -313,11 +316,12 @@ def _limit_by_check(findings: Sequence[Finding]) -> list[Finding]:
     return first_findings
 
 
-def _severity(entry: Finding) -> Markup:
+def _draw_severity(entry: Finding) -> Markup:
     return make_tag("span", entry.severity.name.lower(), class_=f"badge {_SEVERITY_COLORS[entry.severity]}")
 
 
 def _describe_loss(loss: DamagedBatch | None) -> Markup | None:
+    """Return the size and the records of a damaged batch."""
     if loss is None:
         return None
     records = f"{count_text(loss.declared, 'record')} declared, " if loss.declared >= 0 else ""

@@ -94,6 +94,7 @@ def report_topics(
 
 
 def _report_topic(name: str, state: TopicTotals, compaction_evidence: str, errors: Counter[str]) -> TopicReport:
+    """Return the report of a topic."""
     measure, total = state.measure, state.measure.total
     if not compaction_evidence and state.lossless and measure.thinned:
         compaction_evidence = "records are missing inside batches"
@@ -196,6 +197,7 @@ def report_producers(topics: Topics, ids: Mapping[int, str]) -> list[ProducerRep
 
 
 def _report_producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]) -> ProducerReport:
+    """Return the report of a producer, whose name is its transactional id."""
     numbers = entry.epoch, entry.batches, entry.records, entry.log_bytes, entry.first, entry.last
     return ProducerReport(producer, name, *numbers, topics)
 
@@ -319,6 +321,7 @@ def _survey_segments(directories: list[LogDirectory], measured_logs: list[Measur
 
 
 def _add_result(survey: SurveyResult, entry: MeasuredLog, result: list[Measured]) -> None:
+    """Add the measured segments of a partition to the totals of its topic."""
     state = survey.topics.setdefault(entry.partition.topic, TopicTotals())
     totals = RecordCounts()
     for _, measured_segment in result:
@@ -338,6 +341,7 @@ def _add_result(survey: SurveyResult, entry: MeasuredLog, result: list[Measured]
 
 
 def _count_errors(survey: SurveyResult) -> None:
+    """Set the number of errors of each partition from the findings."""
     errors = count_errors_by_directory(survey.findings)
     for state in survey.topics.values():
         for partition in state.partitions:
@@ -345,11 +349,13 @@ def _count_errors(survey: SurveyResult) -> None:
 
 
 def _finding_of_loss(loss: DamagedBatch) -> Finding:
+    """Return a finding about a damaged batch."""
     check = "crc" if loss.reason == CRC_MISMATCH else "records"
     return Finding(Severity.ERROR, check, loss.reason, loss.file, loss.position, loss.base_offset)
 
 
 def _report_directory(entry: LogDirectory) -> DirectoryReport:
+    """Return the report of a log directory."""
     return DirectoryReport(
         path=entry.path,
         node_id=entry.meta.node_id if entry.meta else None,
@@ -368,6 +374,7 @@ _STATE_TEXTS = {
 
 
 def _list_unread_files(directories: list[LogDirectory], path_names: Collection[str]) -> Iterator[UnreadFile]:
+    """Yield the files and directories that were not measured."""
     for directory in directories:
         for partition in directory.partitions:
             if not partition.is_live and partition.directory not in path_names:

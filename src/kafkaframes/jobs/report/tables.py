@@ -59,6 +59,7 @@ def make_breakable(text: str, sign: str) -> Markup:
 
 
 def _to_html(child: Child) -> str:
+    """Return a value as HTML; text is escaped."""
     if isinstance(child, Markup):
         return child
     if child is None:
@@ -168,11 +169,13 @@ def make_table(
 
 
 def _class_of(entry: TableColumn) -> str | None:
+    """Return the CSS classes of a column's cells."""
     names = ["num"] * (entry.value is not None) + ["minor"] * entry.is_minor + ["wrap"] * entry.wide
     return " ".join(names) or None
 
 
 def _make_cell(row: Any, entry: TableColumn, is_stacked: bool) -> Markup:
+    """Return the cell of a row in a column."""
     value = entry.value(row) if entry.value and not entry.says_all else None
     sorted_by = None if value is None else f"{value:.6g}" if value % 1 else f"{value:.0f}"
     label = entry.name if is_stacked and entry.value else None
@@ -203,7 +206,7 @@ def build_html_page(
         sections: links to cards, by their ids.
         data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
     """
-    head = make_tag("div", (_tile(*tile) for tile in tiles), class_="tiles")
+    head = make_tag("div", (_make_tile(*tile) for tile in tiles), class_="tiles")
     lines = make_tag(
         "div", make_tag("h1", heading), make_tag("p", location, class_="paths"), make_tag("p", footer, class_="soft")
     )
@@ -225,29 +228,31 @@ def build_html_page(
         body += [
             make_tag("div", id="tip", role="tooltip", hidden=""),
             make_tag("script", Markup(safe), type="application/json", id="data"),
-            make_tag("script", _file("page.js")),
+            make_tag("script", _read_asset("page.js")),
         ]
     page_facts = [
         make_tag("meta", charset="utf-8"),
         make_tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         make_tag("meta", name="generator", content=f"kafkaframes {version}"),
         make_tag("title", title),
-        make_tag("style", _file("page.css")),
+        make_tag("style", _read_asset("page.css")),
     ]
     return f"<!doctype html>\n{make_tag('html', make_tag('head', page_facts), make_tag('body', body), lang='en')}\n"
 
 
-def _tile(name: str, value: str, remark: str, state: str) -> Markup:
+def _make_tile(name: str, value: str, remark: str, state: str) -> Markup:
+    """Return a tile: a number of the page's head with its name and a remark."""
     return make_tag(
         "div", make_tag("span", name), make_tag("b", value), make_tag("small", remark), class_=f"tile {state}".strip()
     )
 
 
 def _make_buttons() -> Markup:
+    """Return the page's buttons: save the data, and switch between light and dark."""
     save = make_tag("button", "Save data", type="button", id="save", title="Save the numbers of this page as JSON")
     theme = make_tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark")
     return make_tag("div", save, theme, class_="buttons")
 
 
-def _file(name: str) -> Markup:
+def _read_asset(name: str) -> Markup:
     return Markup((_ASSET_DIRECTORY / name).read_text(encoding="utf-8"))

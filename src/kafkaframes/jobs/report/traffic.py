@@ -167,6 +167,7 @@ def make_traffic_report(
 
 
 def _count_calls(report: TrafficReport, batch: pa.RecordBatch) -> None:
+    """Count the calls of a batch."""
     table = pa.Table.from_batches([batch])
     report.incomplete += len(table) - table.column("_error").null_count
     names = table.column("apiName").fill_null("unknown").to_pylist()

@@ -67,7 +67,10 @@ def build_audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str
         heading=title,
         location=location,
         footer=footer,
-        tiles=[_verdict_tile(audit.judged), *(_build_tile(verdict, audit) for verdict in _VERDICT_COLORS)],
+        tiles=[
+            _make_coverage_tile(audit.judged),
+            *(_build_verdict_tile(verdict, audit) for verdict in _VERDICT_COLORS),
+        ],
         cards=cards,
         version=version,
     )
@@ -77,7 +80,7 @@ _COVERAGE_COLORS: Final = {ALL: "good", PART: "warn", NOTHING: "bad"}
 _MAX_LISTED_ENTRIES: Final = 200
 
 
-def _verdict_tile(verdict: str) -> tuple[str, str, str, str]:
+def _make_coverage_tile(verdict: str) -> tuple[str, str, str, str]:
     return "Judged", verdict, "of the input", _COVERAGE_COLORS[verdict]
 
 
@@ -94,7 +97,8 @@ def _build_unread_cards(text: str, entries: Sequence[UnreadData]) -> list[Markup
     return [build_card("judged", "Unread parts of the input", rows, note=text, wide=True)]
 
 
-def _build_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
+def _build_verdict_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
+    """Return the texts of the tile with the number of clients with a verdict."""
     count = sum(client.verdict == verdict for client in audit.clients)
     return (
         verdict.capitalize(),
@@ -105,6 +109,7 @@ def _build_tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
 
 
 def _build_client_cards(audit: Audit) -> Markup:
+    """Return the card that lists the clients with their findings."""
     if not audit.clients:
         return build_card("clients", "Clients", empty_text("The input has no readable traffic."), wide=True)
     names = ("Client", "Library", "Host", "Verdict", "What to do", "First request", "Last request")
@@ -127,37 +132,38 @@ def _build_client_rows(client: ClientAudit, audit: Audit) -> Markup:
         make_tag("td", client.client.address or "", class_="short"),
         make_tag("td", make_verdict_badge(client), class_="short"),
         make_tag("td", format_action(client, audit.target) or "nothing"),
-        make_tag("td", format_second(_first(client.findings)) or "", class_="short"),
-        make_tag("td", format_second(_last(client.findings)) or "", class_="short"),
+        make_tag("td", format_second(_first_use_time(client.findings)) or "", class_="short"),
+        make_tag("td", format_second(_last_use_time(client.findings)) or "", class_="short"),
     )
     return join_html(
         [make_tag("tr", cells, class_="client"), make_tag("tr", make_tag("td", details, colspan=str(len(cells))))]
     )
 
 
-def _first(findings: Sequence[AuditVerdict]) -> int | None:
+def _first_use_time(findings: Sequence[AuditVerdict]) -> int | None:
     return min((finding.use_count.first for finding in findings if finding.use_count.first is not None), default=None)
 
 
-def _last(findings: Sequence[AuditVerdict]) -> int | None:
+def _last_use_time(findings: Sequence[AuditVerdict]) -> int | None:
     return max((finding.use_count.last for finding in findings if finding.use_count.last is not None), default=None)
 
 
 def make_verdict_badge(client: ClientAudit) -> Markup:
     """Return a client's verdict as a badge, red if the upgrade breaks it."""
-    return _badge(client.verdict)
+    return _make_badge(client.verdict)
 
 
-def _badge(verdict: str) -> Markup:
+def _make_badge(verdict: str) -> Markup:
     return make_tag("span", verdict, class_=f"badge {_VERDICT_COLORS[verdict]}".strip())
 
 
 def _build_findings_table(findings: Sequence[AuditVerdict]) -> Markup:
+    """Return the table of a client's findings."""
     names = ("Verdict", "What", "Count", "First", "Last", "Why")
     rows = (
         make_tag(
             "tr",
-            make_tag("td", _badge(finding.verdict), class_="short"),
+            make_tag("td", _make_badge(finding.verdict), class_="short"),
             make_tag("td", finding.subject),
             make_tag("td", f"{finding.use_count.count:,}"),
             make_tag("td", format_second(finding.use_count.first) or "", class_="short"),
@@ -223,7 +229,7 @@ def _build_tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]
         broken_clients = [entry for entry in report.audit.clients if entry.verdict == REMOVED]
         upgrade = f"{'breaks' if len(broken_clients) == 1 else 'break'} on {report.audit.target.name}"
     return (
-        _verdict_tile(report.judged),
+        _make_coverage_tile(report.judged),
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
         ("Requests", format_size(request_bytes), "without size prefixes", ""),
         ("Responses", format_size(response_bytes), "without size prefixes", ""),
@@ -252,21 +258,28 @@ def _sort_apis(report: TrafficReport) -> list[ApiTraffic]:
     return sorted(report.apis.values(), key=lambda entry: -(entry.request_bytes + entry.response_bytes))
 
 
-def _name(entry: ApiTraffic) -> str:
+def _name_api_version(entry: ApiTraffic) -> str:
     return f"{entry.api} {entry.version}" if entry.version >= 0 else "unknown"
 
 
 def _draw_bytes(report: TrafficReport) -> Markup:
+    """Return the card with the bytes of requests and responses by API version."""
     rows = []
     for entry in _sort_apis(report)[:_MAX_BARS]:
         parts = [
-            ChartPart("c0", entry.request_bytes, f"{_name(entry)}\nrequests: {format_size(entry.request_bytes)}"),
-            ChartPart("c1", entry.response_bytes, f"{_name(entry)}\nresponses: {format_size(entry.response_bytes)}"),
+            ChartPart(
+                "c0", entry.request_bytes, f"{_name_api_version(entry)}\nrequests: {format_size(entry.request_bytes)}"
+            ),
+            ChartPart(
+                "c1",
+                entry.response_bytes,
+                f"{_name_api_version(entry)}\nresponses: {format_size(entry.response_bytes)}",
+            ),
         ]
         total_bytes = entry.request_bytes + entry.response_bytes
         rows.append(
             Bar(
-                _name(entry),
+                _name_api_version(entry),
                 count_text(entry.calls, "call"),
                 [part for part in parts if part.value],
                 format_size(total_bytes),
@@ -282,6 +295,7 @@ def _draw_bytes(report: TrafficReport) -> Markup:
 
 
 def _draw_times(report: TrafficReport) -> Markup:
+    """Return the card with the calls over time."""
     if not report.minutes:
         return build_card("time", "Calls over time", empty_text("No call has a timestamp."))
     edges, unit = round_calendar_edges(min(report.minutes) * 1000, max(report.minutes) * 1000, 1000)
@@ -299,28 +313,30 @@ def _draw_times(report: TrafficReport) -> Markup:
     )  # narrow next to the card of errors
 
 
-def _milliseconds(value: float | None) -> str:
+def _format_milliseconds(value: float | None) -> str:
     return NO_VALUE_TEXT if value is None else f"{value:,.3g} ms"
 
 
-def _latency_column(share: float) -> TableColumn:
+def _make_latency_column(share: float) -> TableColumn:
+    """Return the table column for a quantile of the latency."""
     name = "Median" if share == 0.5 else f"{share:.0%}"
     return TableColumn(
         name,
-        lambda entry: _milliseconds(entry.find_latency_quantile(share)),
+        lambda entry: _format_milliseconds(entry.find_latency_quantile(share)),
         lambda entry: entry.find_latency_quantile(share) or -1.0,
         share == 0.5,
     )
 
 
 def _draw_apis(report: TrafficReport) -> Markup:
+    """Return the card with calls, bytes and latencies by API version."""
     fields = [
-        TableColumn("API", lambda entry: make_tag("b", _name(entry)), wide=True),
+        TableColumn("API", lambda entry: make_tag("b", _name_api_version(entry)), wide=True),
         number_column("Calls", "calls"),
         number_column("Requests", "request_bytes", format_size, is_minor=True),
         number_column("Responses", "response_bytes", format_size, is_minor=True),
-        _latency_column(0.5),
-        _latency_column(0.99),
+        _make_latency_column(0.5),
+        _make_latency_column(0.99),
         number_column("Errors", "errors", none=0),
     ]
     note = "The latency is the time from the complete request to the complete response. Its error is at most 9 %."
@@ -334,6 +350,7 @@ def _draw_apis(report: TrafficReport) -> Markup:
 
 
 def _draw_errors(report: TrafficReport) -> Markup:
+    """Return the card with the error codes of responses."""
     if not report.error_codes:
         return build_card("errors", "Errors", empty_text("No response has an error code."), wide=True)
     rows = report.error_codes.most_common(40)
@@ -347,6 +364,7 @@ def _draw_errors(report: TrafficReport) -> Markup:
 
 
 def _draw_clients(report: TrafficReport) -> Markup:
+    """Return the card with the clients that an upgrade would break."""
     result = report.audit
     if result is None or not result.clients:
         return build_card("clients", "What an upgrade would break", empty_text("No clients were found."))
@@ -369,6 +387,7 @@ def _draw_clients(report: TrafficReport) -> Markup:
 
 
 def _draw_kip_636(report: TrafficReport) -> Markup:
+    """Return the card with the bytes that KIP-636 would save."""
     rows = [
         (_KIP_636_NAMES[kind], size_totals)
         for (kind,), size_totals in report.kip_636.sum_totals_by("kind").items()
@@ -387,14 +406,15 @@ def _draw_kip_636(report: TrafficReport) -> Markup:
     return build_card("kip-636", "What KIP-636 would save", make_table(rows, fields, name="KIP-636"), note=note)
 
 
-def _amount(entry: UnreadData) -> int:
+def _amount_of(entry: UnreadData) -> int:
     return entry.packets or entry.connections or entry.lines or 1
 
 
 def _draw_connections(report: TrafficReport) -> Markup:
+    """Return the card with the connections, capture gaps and unread data."""
     rows = [*((f"connections: {name}", count) for name, count in report.connections.most_common())]
     rows += [(f"gaps: {name}", count) for name, count in report.gaps.most_common()]
-    rows += [(f"not needed: {entry.reason}", _amount(entry)) for entry in merge_files(report.coverage.harmless)]
+    rows += [(f"not needed: {entry.reason}", _amount_of(entry)) for entry in merge_files(report.coverage.harmless)]
     if not rows:
         return build_card(
             "connections", "Connections and gaps", empty_text("A request log does not have the packets of connections.")

@@ -19,10 +19,11 @@ def format_size(size_bytes: float) -> str:
     ('0 B', '1.50 KiB', '10.0 MiB', '123 GiB')
     """
     value, unit = _scale_size(size_bytes)
-    return f"{_three(value) if unit else round(value)} {_SIZE_UNITS[unit]}"
+    return f"{_format_three_digits(value) if unit else round(value)} {_SIZE_UNITS[unit]}"
 
 
 def _scale_size(size_bytes: float) -> tuple[float, int]:
+    """Return a size below 1,000 and the index of its unit in ``_SIZE_UNITS``."""
     value, unit = float(size_bytes), 0
     while value >= 999.5 and unit < len(_SIZE_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -39,12 +40,14 @@ def format_size_tick(size_bytes: float) -> str:
     return f"{_format_digits(value)} {_SIZE_UNITS[unit]}"
 
 
-def _three(value: float) -> str:
+def _format_three_digits(value: float) -> str:
+    """Return a number with three significant digits."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def _format_digits(value: float) -> str:
-    text = _three(value)
+    """Return a number with three digits, without trailing zeros."""
+    text = _format_three_digits(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -122,7 +125,7 @@ def format_duration(milliseconds: float) -> str:
     """
     for size, unit in _DURATION_UNITS:
         if milliseconds >= size:
-            return f"{_three(milliseconds / size)} {unit}"
+            return f"{_format_three_digits(milliseconds / size)} {unit}"
     return f"{milliseconds:,.0f} ms"
 
 

@@ -164,11 +164,12 @@ class BatchRewriter:
     # ------------------------------------------------------------------------------------------------- kept offsets
 
     def _rewrite_with_same_offsets(self, data: Bytes, batches: BatchHeaders) -> Iterator[bytes]:
+        """Yield the bytes of batches that keep their offsets."""
         for start, stop, opened_batch in self._iterate_runs(
             data, batches, batches.column("last_offset") >= self.end_offset
         ):
             if opened_batch is None:
-                yield self._copy_batches(data, _part(batches, start, stop), None)
+                yield self._copy_batches(data, _slice_batches(batches, start, stop), None)
             elif opened_batch.stop > opened_batch.start:
                 yield self._build_batch(
                     batches, start, opened_batch, base_offset=int(batches.column("base_offset")[start])
@@ -177,9 +178,10 @@ class BatchRewriter:
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
     def _rewrite_with_new_offsets(self, data: Bytes, batches: BatchHeaders) -> Iterator[bytes]:
+        """Yield the bytes of batches with consecutive new offsets."""
         for start, stop, opened_batch in self._iterate_runs(data, batches, self._find_batches_to_decode(batches)):
             if opened_batch is None:
-                yield self._renumber_run(data, _part(batches, start, stop))
+                yield self._renumber_run(data, _slice_batches(batches, start, stop))
             elif opened_batch.stop > opened_batch.start:
                 yield self._renumber_batch(data, batches, start, opened_batch)
 
@@ -193,6 +195,7 @@ class BatchRewriter:
         return decodes
 
     def _renumber_run(self, data: Bytes, batches: BatchHeaders) -> bytes:
+        """Return the bytes of neighboring batches with new offsets, without decoding them."""
         counts = np.where(batches.is_v2, batches.column("count"), 1)
         last_offsets = self.next_offset + np.cumsum(counts) - 1
         self._translation.add_runs(
@@ -202,6 +205,7 @@ class BatchRewriter:
         return self._copy_batches(data, batches, last_offsets)
 
     def _renumber_batch(self, data: Bytes, batches: BatchHeaders, row: int, opened_batch: DecodedRows) -> bytes:
+        """Return the bytes of a decoded batch with new offsets."""
         old_offsets = opened_batch.offsets
         new_offsets = self.next_offset + np.arange(len(old_offsets))
         self._translation.add_runs(old_offsets, old_offsets, new_offsets)
@@ -210,7 +214,7 @@ class BatchRewriter:
         if (
             is_wrapper and opened_batch.is_whole and int(old_offsets[-1] - old_offsets[0]) == len(old_offsets) - 1
         ):  # inner offsets are relative
-            return self._copy_batches(data, _part(batches, row, row + 1), new_offsets[-1:])
+            return self._copy_batches(data, _slice_batches(batches, row, row + 1), new_offsets[-1:])
         opened_batch.rows.offsets[opened_batch.start : opened_batch.stop] = new_offsets
         return self._build_batch(batches, row, opened_batch)
 
@@ -331,7 +335,8 @@ def _iterate_decoded_batches(
         )
 
 
-def _part(batches: BatchHeaders, start: int, stop: int) -> BatchHeaders:
+def _slice_batches(batches: BatchHeaders, start: int, stop: int) -> BatchHeaders:
+    """Return the batches from ``start`` to ``stop`` (exclusive)."""
     return BatchHeaders(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
 
 
@@ -348,7 +353,7 @@ def _find_first_offset_at_time(data: Bytes, batches: BatchHeaders, timestamp_ms:
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
         if int(batches.column("last_offset")[row]) < min_offset:
             continue
-        index = decode_batches(data, _part(batches, row, row + 1)).index
+        index = decode_batches(data, _slice_batches(batches, row, row + 1)).index
         reaching_rows = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= min_offset))
         if len(reaching_rows):
             return int(index.offsets[reaching_rows[0]])

@@ -34,12 +34,12 @@ from kafkaframes.storage.files.names import TopicPartition
 
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = (number.to_bytes(2) for number in (3, 4))  # control record types (KIP-630)
 _CONTROL_VERSION: Final = (0).to_bytes(2)
-_TOPIC_RESOURCE: Final = 2
+_TOPIC_RESOURCE_TYPE: Final = 2
 _NO_LEADER: Final = -1
-_BATCH_BYTES: Final = 1 << 20
-_MAX_REGISTERED: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
+_SNAPSHOT_BATCH_BYTES: Final = 1 << 20
+_MAX_NEW_PARTITIONS: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
 # Version 1 has directories (metadata.version 3.7 and later); other records have version 0.
-_VERSIONS: Final = {"PartitionRecord": 1}
+_RECORD_VERSIONS: Final = {"PartitionRecord": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def number_partitions(existing_numbers: Collection[int], *, count: int = 0) -> S
         count: number of the topic's partitions in the source.
     """
     count = max(max(existing_numbers) + 1, count)
-    return range(count) if count <= _MAX_REGISTERED else sorted(existing_numbers)
+    return range(count) if count <= _MAX_NEW_PARTITIONS else sorted(existing_numbers)
 
 
 def make_layouts(
@@ -132,16 +132,17 @@ def build_bootstrap_checkpoint(
     for topic in topics:
         records += _topic_records(topic, node.node_id, directory)
     return _build_snapshot(
-        [encode_metadata_record(record, _VERSIONS.get(record.spec.name, 0)) for record in records], now_ms
+        [encode_metadata_record(record, _RECORD_VERSIONS.get(record.spec.name, 0)) for record in records], now_ms
     )
 
 
 def _topic_records(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[Message]:
+    """Yield the metadata records of a topic: its id, settings and partitions."""
     topic_id = uuid_of(topic.topic_id)
     yield message("TopicRecord")(name=topic.name, topic_id=topic_id)
     for name, value in sorted(topic.configs.items()):
         record = message("ConfigRecord")
-        yield record(resource_type=_TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
+        yield record(resource_type=_TOPIC_RESOURCE_TYPE, resource_name=topic.name, name=name, value=value)
     for number, leader_epoch in sorted(topic.leader_epochs.items()):
         yield message("PartitionRecord")(
             partition_id=number,
@@ -160,19 +161,20 @@ def _build_snapshot(values: list[bytes], now_ms: int) -> bytes:
     header = message("SnapshotHeaderRecord")(version=0, last_contained_log_timestamp=0).encode(0)
     footer = message("SnapshotFooterRecord")(version=0).encode(0)
     rows = {"value": values, "timestamp": [now_ms] * len(values)}
-    data = build_records(rows, base_offset=1, leader_epoch=0, batch_bytes=_BATCH_BYTES)
+    data = build_records(rows, base_offset=1, leader_epoch=0, batch_bytes=_SNAPSHOT_BATCH_BYTES)
     begin = _control_batch(0, _SNAPSHOT_HEADER, header, now_ms)
     return begin + data + _control_batch(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms)
 
 
 def _control_batch(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
+    """Return a batch with one control record."""
     row = {"offset": [offset], "timestamp": [now_ms], "key": [_CONTROL_VERSION + kind], "value": [value]}
     return build_records(row, control=True, leader_epoch=0)
 
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _KRAFT_PROPERTIES_VERSION = 1  # version of meta.properties
-STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: unknown broker epoch
+CLEAN_SHUTDOWN_CONTENT = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: unknown broker epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def build_node_files(
         BOOTSTRAP_CHECKPOINT,
         build_bootstrap_checkpoint(topics, node, now_ms=now_ms, next_producer_id=next_producer_id),
     )
-    yield names.CLEAN_SHUTDOWN_FILE, STOPPED_CLEANLY
+    yield names.CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_CONTENT
 
 
 def write_files(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:

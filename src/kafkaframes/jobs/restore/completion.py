@@ -32,8 +32,8 @@ from kafkaframes.storage.log.discover import discover
 GROUP_OFFSETS_CSV = "group-offsets.csv"
 _DEFAULT_OFFSETS_PARTITIONS = 50
 _PRODUCER_ID_BLOCK = 1000  # number of producer ids that a broker requests from the controller
-_OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-_MIN_VALUES = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)
+_OFFSETS_TOPIC_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+_MIN_CONFIG_VALUES = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)
 _UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -63,7 +63,9 @@ class DirectoryCompleter:
 
     def note_unlimited_topics(self) -> None:
         """Add the topics with unlimited retention to the report."""
-        self._report.held = sorted(name for name, configs in self._collect_configs().items() if _is_held(configs))
+        self._report.held = sorted(
+            name for name, configs in self._collect_configs().items() if _has_unlimited_retention(configs)
+        )
 
     def write_files(self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: SourceGroups) -> None:
         """Write everything except the restored partitions.
@@ -93,6 +95,7 @@ class DirectoryCompleter:
     def _write_groups(
         self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: SourceGroups
     ) -> dict[TopicPartition, int]:
+        """Write ``__consumer_offsets``, and return the end offset of each of its partitions."""
         count = self._settings.offsets_partitions or groups.partitions or _DEFAULT_OFFSETS_PARTITIONS
         known_ids, requested_ids = self._offsets_topic_ids, dict(self._settings.topic_ids).get(OFFSETS_TOPIC)
         topic_id = requested_ids or (known_ids[0] if len(known_ids) == 1 else self._new_id())
@@ -110,6 +113,7 @@ class DirectoryCompleter:
     # ------------------------------------------------------------------------------------------------------ the node
 
     def _write_node(self, directory: Path, logs: Mapping[TopicPartition, LogOffsets]) -> None:
+        """Write the files of a KRaft node: checkpoints, metadata snapshot and properties."""
         settings, report = self._settings, self._report
         epochs = {
             TopicPartition(partition.topic, partition.partition): partition.leader_epoch
@@ -120,7 +124,9 @@ class DirectoryCompleter:
             settings.new_name(name): topic_settings.partitions for name, topic_settings in self._metadata.topics.items()
         }
         layouts = make_layouts(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
-        report.held = sorted(name for name, topic_settings in configs.items() if _is_held(topic_settings))
+        report.held = sorted(
+            name for name, topic_settings in configs.items() if _has_unlimited_retention(topic_settings)
+        )
         report.cluster_id = settings.cluster_id or self._new_id()
         node = DirectoryNode(
             node_id=settings.node_id,
@@ -142,19 +148,21 @@ class DirectoryCompleter:
         }
         configs = {topic: self._configs_of_topic(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
-            configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._select_topic_id(OFFSETS_TOPIC)
+            configs[OFFSETS_TOPIC] = _OFFSETS_TOPIC_CONFIGS | self._select_requested_configs(OFFSETS_TOPIC)
         return configs
 
     def _configs_of_topic(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
+        """Return the settings of a restored topic. ``source`` has those in the source."""
         configs = dict(source.configs) if source is not None else {}
         configs |= {
-            name: str(minimum) for name, minimum in _MIN_VALUES.items() if _is_below(configs.get(name), minimum)
+            name: str(minimum) for name, minimum in _MIN_CONFIG_VALUES.items() if _is_below(configs.get(name), minimum)
         }
         if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
             configs |= _UNLIMITED_RETENTION
-        return configs | self._select_topic_id(topic)
+        return configs | self._select_requested_configs(topic)
 
-    def _select_topic_id(self, topic: str) -> dict[str, str]:
+    def _select_requested_configs(self, topic: str) -> dict[str, str]:
+        """Return the settings that the user specified for a topic or for all topics."""
         pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
         return {name: value for (topic_name, _, name), value in pairs if topic_name in ("", topic)}
 
@@ -176,8 +184,10 @@ def check_topic_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
 
 
 def _is_below(value: str | None, minimum: int) -> bool:
+    """Return whether a setting is a number below a minimum."""
     return value is not None and value.isascii() and value.isdigit() and int(value) < minimum
 
 
-def _is_held(configs: Mapping[str, str]) -> bool:
+def _has_unlimited_retention(configs: Mapping[str, str]) -> bool:
+    """Return whether a topic's settings keep its records forever."""
     return configs.get("retention.ms") == "-1"

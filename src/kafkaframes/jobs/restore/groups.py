@@ -111,6 +111,7 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> SourceGroup
 
 
 def _store_offset(groups: SourceGroups, key: bytes, value: bytes | None) -> None:
+    """Add a record of ``__consumer_offsets`` to the groups. A tombstone removes the commit."""
     try:
         record = decode_coordinator_record(OFFSETS_TOPIC, key, value)
     except DecodeError:
@@ -146,6 +147,7 @@ def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Re
 
 
 def _order_records(content: DecodedBatches, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
+    """Yield (offset, key, value) of each record, for a transaction at its commit marker."""
     producers = content.batches.column("producer_id").tolist()
     control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
     for batch, offset, key, value in _iterate_rows(content):
@@ -162,6 +164,7 @@ def _order_records(content: DecodedBatches, pending_records: dict[int, list[_Rec
 
 
 def _iterate_rows(content: DecodedBatches) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    """Yield (batch number, offset, key, value) of each record."""
     index, whole = content.index, content.sections.buf.data
     columns = (content.owners, index.offsets, index.key_at, index.key_size, index.value_at, index.value_size)
     for owner, offset, key_at, key_size, value_at, value_size in zip(
@@ -279,6 +282,7 @@ def write_groups(
 
 
 def _build_group_record(group: str, protocol_type: str, generation: int, now_ms: int) -> tuple[bytes, bytes]:
+    """Return key and value of a group's metadata record, without members."""
     key = message("GroupMetadataKey")(group=group)
     value = message("GroupMetadataValue")(
         protocol_type=protocol_type,
@@ -292,6 +296,7 @@ def _build_group_record(group: str, protocol_type: str, generation: int, now_ms:
 
 
 def _build_commit_record(key: CommitKey, commit: OffsetCommit) -> tuple[bytes, bytes]:
+    """Return key and value of the record of a committed offset."""
     record = message("OffsetCommitKey")(group=key.group, topic=key.topic, partition=key.partition)
     value = message("OffsetCommitValue")(
         offset=commit.offset,

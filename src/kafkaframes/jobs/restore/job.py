@@ -38,7 +38,7 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.wire.primitives import uuid_to_text
 
 AUTO, SEGMENTS, PARQUET = "auto", "segments", "parquet"
-_SUFFIX = ".parquet"
+_PARQUET_SUFFIX = ".parquet"
 
 
 def restore(
@@ -82,9 +82,9 @@ def is_parquet(source_paths: Sequence[str]) -> bool:
     >>> is_parquet(["s3://backup/orders.parquet"])
     True
     """
-    if not source_paths or source_paths[0].endswith(_SUFFIX):
+    if not source_paths or source_paths[0].endswith(_PARQUET_SUFFIX):
         return bool(source_paths)
-    return "://" not in source_paths[0] and next(Path(source_paths[0]).rglob(f"*{_SUFFIX}"), None) is not None
+    return "://" not in source_paths[0] and next(Path(source_paths[0]).rglob(f"*{_PARQUET_SUFFIX}"), None) is not None
 
 
 def restore_segments(
@@ -197,6 +197,7 @@ class _RestoreRun:
         self._end.write_files(directory, commits, self._groups)
 
     def _make_tasks(self, directory: Path) -> list[RestoreTask]:
+        """Return the tasks that restore the planned partitions."""
         committed_offsets = self._groups.offsets_by_partition()
         return [
             RestoreTask(
@@ -216,6 +217,7 @@ class _RestoreRun:
     # ------------------------------------------------------------------------------------------------------ groups
 
     def _translate_all_commits(self) -> dict[CommitKey, OffsetCommit]:
+        """Return the committed offsets after the restore."""
         moved_commits = {
             planned_partition.source: (planned_partition.target, dict(report.committed))
             for planned_partition, report in zip(self._plan.partitions, self._report.partitions, strict=True)
@@ -231,6 +233,7 @@ class _RestoreRun:
         return commits
 
     def _translate_commits(self, translate: Any) -> tuple[dict[CommitKey, OffsetCommit], GroupsReport | None]:
+        """Return the new committed offsets and the report on them. ``translate`` maps a source offset."""
         if not self._settings.groups:
             return {}, None
         settings = self._settings

@@ -223,7 +223,7 @@ class _ParquetSource:
             return {_parse_topic_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
         counts: Counter[TopicPartition] = Counter()
         for batch in fragment.to_batches(columns=["topic", "partition"], schema=self._dataset.schema):
-            names = pa.Table.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
+            names = pa.Table.from_arrays([_decode_dictionary(column) for column in batch.columns], batch.schema.names)
             row_counts = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
             for row in row_counts.to_pylist():
                 counts[_parse_topic_partition(row["topic"], row["partition"], fragment.path)] += row["count_all"]
@@ -256,25 +256,27 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
             raise OptionError(f"column {name} has type {column_type}, expected {expected_types}; cast it")
 
 
-_INTEGER = ((pa.types.is_integer,), "an integer")
+_INTEGER_TYPES = ((pa.types.is_integer,), "an integer")
 _TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES_TYPES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 _PAYLOAD_TYPES = ((*_TEXT_TYPES, *_BYTES_TYPES), "binary or string")
 _COLUMN_TYPES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], ...], str]] = {
     "topic": (_TEXT_TYPES, "string"),
-    "partition": _INTEGER,
-    "offset": _INTEGER,
+    "partition": _INTEGER_TYPES,
+    "offset": _INTEGER_TYPES,
     "timestamp": ((pa.types.is_integer, pa.types.is_timestamp), "a timestamp, or milliseconds"),
     "key": _PAYLOAD_TYPES,
     "value": _PAYLOAD_TYPES,
 }
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _decode_dictionary(column: pa.Array) -> pa.Array:
+    """Return a column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _parse_topic_partition(topic: Any, partition: Any, path: str) -> TopicPartition:
+    """Return the topic partition in a row of a Parquet file."""
     if topic is None or partition is None:
         raise OptionError(
             f"{path} has rows without a topic or partition; give the topic and partition in the path or in columns"
@@ -291,6 +293,7 @@ def _full_path(base: str, path: str) -> str:
 
 
 def _size_of_row_groups(fragment: Any) -> int:
+    """Return the uncompressed size of a file's row groups, in bytes."""
     metadata = fragment.metadata
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
@@ -322,6 +325,7 @@ def _read_in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
 
 
 def _sort_rows(task: ParquetTask) -> pa.Table:
+    """Return a partition's rows, sorted by offset in memory."""
     max_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
     batches, size_bytes = [], 0
     for batch in _read_batches(task, _READ_COLUMNS):
@@ -336,6 +340,7 @@ def _sort_rows(task: ParquetTask) -> pa.Table:
 
 
 def _is_ordered(task: ParquetTask) -> bool:
+    """Return whether the offsets of a partition's rows increase."""
     last = -1
     for batch in _read_batches(task, ("offset",)):
         if "offset" not in batch.schema.names:
@@ -348,6 +353,7 @@ def _is_ordered(task: ParquetTask) -> bool:
 
 
 def _read_batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Yield a partition's rows, file by file."""
     has_out_of_range_timestamps = OUT_OF_RANGE_TIMESTAMPS_COLUMN in columns and any(
         OUT_OF_RANGE_TIMESTAMPS_COLUMN in column_names_of(path) for path in task.files
     )

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from kafkaframes.storage.files.names import TopicPartition
 
 MAX_BATCH_BYTES = 8 << 20  # largest size of a batch; a larger row is a batch of its own
-_MAX_ROWS = 1 << 16
+_MAX_READ_ROWS = 1 << 16
 _MAX_LARGE_CHUNK_ROWS = 64  # rows per read if a column chunk exceeds its share of the budget
 _BUFFER_BYTES = 1 << 20
 _BUDGET_SHARES = 8  # number of equal shares of the budget; a column chunk may use one share
-_ROW_BYTES = 64  # estimate for the other columns of a row
+_OTHER_COLUMNS_BYTES = 64  # estimate for the other columns of a row
 _PAYLOAD_COLUMNS = ("key", "value", "headers")
 _BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 Sizes = npt.NDArray[np.int64]
@@ -89,13 +89,15 @@ def _open_file(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
 
 
 def _has_rows_of_partition(file: Any, metadata: Any, number: int, topic_partition: TopicPartition) -> bool:
+    """Return whether a row group has rows of a topic partition."""
     batches = _open_file(file, metadata, ("topic",)).iter_batches(
-        _MAX_ROWS, row_groups=[number], columns=["topic", "partition"], use_threads=False
+        _MAX_READ_ROWS, row_groups=[number], columns=["topic", "partition"], use_threads=False
     )
     return any(pc.any(_matches_partition(batch, topic_partition)).as_py() for batch in batches)
 
 
 def _matches_partition(batch: pa.RecordBatch, topic_partition: TopicPartition) -> pa.Array:
+    """Return a flag for each row: whether it belongs to a topic partition."""
     topics = _decode_dictionaries(batch.column("topic")).cast(pa.large_string())
     return pc.and_(
         pc.equal(topics, topic_partition.topic),
@@ -110,7 +112,7 @@ def plan_row_group(group: Any, columns: Sequence[str], budget_bytes: int) -> Row
     larger than the chunk. If a chunk exceeds its share, few rows are read at a time.
     """
     share = max(budget_bytes // _BUDGET_SHARES, 1)
-    dictionaries, rows = [], _MAX_ROWS
+    dictionaries, rows = [], _MAX_READ_ROWS
     for number in range(group.num_columns):
         chunk = group.column(number)
         path, size = chunk.path_in_schema, chunk.total_uncompressed_size
@@ -128,7 +130,7 @@ def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]
     """Yield batches of at most ``max_bytes`` bytes, or of one larger row, with all dictionaries decoded."""
     if not rows.num_rows:
         return
-    sizes = np.full(rows.num_rows, _ROW_BYTES, np.int64)
+    sizes = np.full(rows.num_rows, _OTHER_COLUMNS_BYTES, np.int64)
     for name in _PAYLOAD_COLUMNS:
         if name in rows.schema.names:
             sizes += _compute_value_sizes(rows.column(name))
@@ -186,6 +188,7 @@ def _decode_dictionaries(column: pa.Array) -> pa.Array:
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
+    """Return whether a type contains dictionary-encoded values."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _has_dictionary(kind.value_type)
     if pa.types.is_struct(kind):

@@ -159,6 +159,7 @@ class _PartitionRestore:
         self._writer: PartitionWriter | None = None
 
     def restore(self) -> RestoredPartition:
+        """Restore the partition, and return its report."""
         try:
             for part in self._task.parts:
                 self._restore_segment(part)
@@ -180,6 +181,7 @@ class _PartitionRestore:
                 return
 
     def _read_chunks(self, part: SegmentPart, run: BatchRun) -> list[bytes]:
+        """Return the rewritten bytes of a run of batches. Errors have the position in the source segment."""
         ids = run.batches.column("producer_id")
         self._report.records_read += count_records(run.data, run.batches)
         self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
@@ -200,6 +202,7 @@ class _PartitionRestore:
         return self._writer
 
     def _new_writer(self, start_offset: int) -> PartitionWriter:
+        """Return the writer of the new log, which starts at ``start_offset``."""
         settings = self._task.settings
         segment_settings = SegmentSettings(
             segment_bytes=settings.segment_bytes or MAX_INT32, index_interval_bytes=settings.index_interval_bytes
@@ -211,6 +214,7 @@ class _PartitionRestore:
     # ---------------------------------------------------------------------------------------------------- the end
 
     def _finish_log(self) -> RestoredPartition:
+        """Complete the new log, and return the report."""
         report, renumbering, settings = self._report, self._renumbering, self._task.settings
         writer = self._writer = self._writer or self._new_writer(self._choose_empty_start())
         self._end_transactions(writer)
@@ -241,6 +245,7 @@ class _PartitionRestore:
         return self._task.parts[-1].base_offset if is_all else 0
 
     def _end_transactions(self, writer: PartitionWriter) -> None:
+        """Abort the open transactions with markers, or report them, as the settings request."""
         writer.end_segment()
         open_transactions = writer.open_transactions
         if self._task.settings.open_transactions != ABORT:

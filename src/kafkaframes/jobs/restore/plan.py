@@ -146,6 +146,7 @@ def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan:
 
 
 def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
+    """Reject copies whose merge found an error, unless damage is dropped."""
     for decision in decisions:
         if decision.severity is Severity.ERROR and settings.on_damage != DROP:
             location = decision.locations[0] if decision.locations else None
@@ -193,6 +194,7 @@ def keeps_everything(settings: RestoreSettings) -> bool:
 
 
 def _check_new_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
+    """Check the names of topics after the restore."""
     topics = {topic_partition.topic for topic_partition in copies}
     for topic in sorted(topics):
         if settings.new_name(topic) == topic:  # existing topics may have names that Kafka no longer allows
@@ -233,6 +235,7 @@ def check_topic_name(name: str) -> None:
 
 
 def _plan_partition(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
+    """Return the plan of one partition: its segments, each with the offsets to read."""
     parts = list(_list_segment_parts(directory, partition))
     next_base_offsets = [*(part.base_offset for part in parts), MAX_OFFSET][1:]
     limited_segments = tuple(

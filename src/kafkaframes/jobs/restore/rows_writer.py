@@ -96,6 +96,7 @@ class RowsWriter:
             self._writer.__exit__(None, None, None)
 
     def _write_batches(self, batches: Iterable[bytes]) -> None:
+        """Append finished batches to the log."""
         for batch in batches:
             if self._writer is None:
                 self._writer = self._open_writer()
@@ -142,6 +143,7 @@ class RowRange:
 
 
 def _find_first_row_at_time(table: pa.Table, timestamp_ms: int) -> int | None:
+    """Return the first row at or after a time; None if there is none."""
     column = table.column("timestamp")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())

@@ -143,7 +143,7 @@ def _salvage_tail(
         yield BatchRun(chunk, scan_all(chunk, rules=FILE), stop.position + start)
 
 
-_TOPIC_RESOURCE = 2
+_TOPIC_RESOURCE_TYPE = 2
 
 
 @dataclass(slots=True)
@@ -184,6 +184,7 @@ def read_metadata(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
 
 
 def _read_log_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
+    """Return the topics and their settings in one metadata log."""
     metadata, topics_by_id = SourceMetadata(), dict[object, str]()
     topics = metadata.topics
     for value in _read_values(filesystem, partition):
@@ -200,7 +201,7 @@ def _read_log_metadata(filesystem: FileSystem, partition: Partition) -> SourceMe
         elif kind == "PartitionRecord" and metadata_value.topic_id in topics_by_id:
             topic = topics[topics_by_id[metadata_value.topic_id]]
             topic.partitions = max(topic.partitions, metadata_value.partition_id + 1)
-        elif kind == "ConfigRecord" and metadata_value.resource_type == _TOPIC_RESOURCE:
+        elif kind == "ConfigRecord" and metadata_value.resource_type == _TOPIC_RESOURCE_TYPE:
             configs = topics.setdefault(metadata_value.resource_name, TopicSettings()).configs
             if metadata_value.value is None:
                 configs.pop(metadata_value.name, None)
@@ -225,6 +226,7 @@ def _read_values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes
 
 
 def _read_file_values(part: SegmentPart, start: int) -> Iterator[bytes]:
+    """Yield the values of a file's records from offset ``start`` on, without control records."""
     for run in read_valid_batches(part, [], skip=True):
         for content in decode_steps(run.data, run.batches):
             index, buf = content.index, content.sections.buf

@@ -162,6 +162,7 @@ def merge_columns(existing_schema: pa.Schema, new_schema: pa.Schema) -> pa.Schem
 
 
 def _merge_fields(existing_fields: Iterable[pa.Field], new_fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """Return the fields of both schemas, with merged types."""
     result = {field.name: field for field in existing_fields}
     for field in new_fields:
         fields_by_name = result.get(field.name)
@@ -172,6 +173,7 @@ def _merge_fields(existing_fields: Iterable[pa.Field], new_fields: Iterable[pa.F
 
 
 def _merge_types(existing_type: pa.DataType, new_type: pa.DataType) -> pa.DataType:
+    """Return the type that holds the values of both types."""
     if pa.types.is_struct(existing_type) and pa.types.is_struct(new_type):
         return pa.struct(_merge_fields(existing_type, new_type))
     if _is_list(existing_type) and _is_list(new_type):
@@ -182,6 +184,7 @@ def _merge_types(existing_type: pa.DataType, new_type: pa.DataType) -> pa.DataTy
 
 
 def _check_can_be_null(field: pa.Field, index: str) -> None:
+    """Check that a column that the new rows lack may be null."""
     if field.name == HEADERS_COLUMN.name:
         raise OptionError(
             f"{index}: the table has the column headers, but this run omits headers; remove includeHeaders=false, or "

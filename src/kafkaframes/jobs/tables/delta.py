@@ -86,6 +86,7 @@ class DeltaTable:
         return self._build_state(self._table)
 
     def _build_state(self, table: Any) -> TableState:
+        """Return the state of the table from its txn actions and its newest note."""
         note, restored_version = self._find_last_note(table)
         stored_version = (
             table if restored_version is None else self._library.DeltaTable(self.root, version=restored_version)
@@ -106,11 +107,11 @@ class DeltaTable:
         ends = {
             name: end
             for name in flatten_partitions((note or {}).get("offsets"))
-            if (end := _end_of(stored_version, name)) is not None
+            if (end := _stored_end_of(stored_version, name)) is not None
         }
         return TableState(
-            lambda name: _end_of(stored_version, name),
-            lambda topic: _check_version(stored_version.transaction_version(_topic_app(topic))),
+            lambda name: _stored_end_of(stored_version, name),
+            lambda topic: _drop_removal_mark(stored_version.transaction_version(_application_id_of_topic(topic))),
             ends,
             self._read_settings(table),
             table.version(),
@@ -148,6 +149,7 @@ class DeltaTable:
                     next_version = number
 
     def _read_settings(self, table: Any) -> Mapping[str, Any] | None:
+        """Return the settings of the table from its schema; None if no export created it."""
         for field in table.schema().fields:
             if field.name == "offset" and SETTINGS_KEY in field.metadata:
                 result: Mapping[str, Any] = json.loads(field.metadata[SETTINGS_KEY])
@@ -160,6 +162,7 @@ class DeltaTable:
             self._find_missing_columns(columns)
 
     def _find_missing_columns(self, columns: pa.Schema) -> list[pa.Field]:
+        """Return the columns that have to be added to the table."""
         check_partitioning(tuple(self._table.metadata().partition_columns), where=self.shown)
         existing_schema = pa.schema(self._table.schema())
         changes = find_column_changes(existing_schema, columns, where=self.shown, widening=_NO_WIDENING_REASON)
@@ -193,6 +196,7 @@ class DeltaTable:
         self._write_transaction(schema, add_actions, "overwrite" if commit.replaces else "append", properties)
 
     def _write_transaction(self, schema: Any, add_actions: list[Any], mode: str, properties: Any) -> None:
+        """Add the first or further data files in one commit."""
         partition_columns = list(PARTITION_COLUMNS)
         self._table.create_write_transaction(
             add_actions, mode, schema, partition_by=partition_columns, commit_properties=properties
@@ -231,6 +235,7 @@ class DeltaTable:
         self._table.alter.add_columns(fields, commit_properties=no_retries)
 
     def _make_add_action(self, file: DataFile) -> Any:
+        """Return Delta's add action for a data file."""
         topic, partition = file.job.topic_partition
         return self._library.transaction.AddAction(
             path=quote(file.path.removeprefix(self.root).lstrip("/"), safe="/=-_."),
@@ -242,15 +247,17 @@ class DeltaTable:
         )
 
     def _make_commit_properties(self, commit: TableCommit, state: TableState | None) -> Any:
+        """Return the properties of a commit: its note and the end offsets."""
         ends: dict[TopicPartition, int] = dict(commit.after)
         known_ends = {} if state is None else dict(state.ends)
         if commit.replaces:
             ends = dict.fromkeys(known_ends, REMOVED_PARTITION_VERSION) | ends
         elif state is not None and state.is_reset:
             ends = known_ends | ends
-        transactions = {_app(name): end for name, end in ends.items()}
+        transactions = {_application_id_of(name): end for name, end in ends.items()}
         transactions |= {
-            _topic_app(topic): number_of_topic_id(topic_id) for topic, topic_id in commit.topic_ids.items()
+            _application_id_of_topic(topic): number_of_topic_id(topic_id)
+            for topic, topic_id in commit.topic_ids.items()
         }
         return self._library.CommitProperties(
             custom_metadata={NOTE_KEY: commit.to_note(state)},
@@ -308,19 +315,23 @@ def merge_by_key(table: Any, changes: pa.Table, columns: list[str], properties: 
     merge_builder.when_not_matched_insert(values, "NOT s.tombstone").execute()
 
 
-def _app(name: TopicPartition) -> str:
+def _application_id_of(name: TopicPartition) -> str:
+    """Return the application id of a partition in Delta's txn actions, whose version is its end offset."""
     return f"{APPLICATION_ID}/{name[0]}/{name[1]}"
 
 
-def _topic_app(topic: str) -> str:
+def _application_id_of_topic(topic: str) -> str:
+    """Return the application id of a topic in Delta's txn actions, whose version is from its topic id."""
     return f"{APPLICATION_ID}/{topic}"
 
 
-def _end_of(table: Any, name: TopicPartition) -> int | None:
-    return _check_version(table.transaction_version(_app(name)))
+def _stored_end_of(table: Any, name: TopicPartition) -> int | None:
+    """Return the stored end offset of a partition; None if there is none."""
+    return _drop_removal_mark(table.transaction_version(_application_id_of(name)))
 
 
-def _check_version(version: int | None) -> int | None:
+def _drop_removal_mark(version: int | None) -> int | None:
+    """Return the version of a txn action; None for ``REMOVED_PARTITION_VERSION``."""
     return None if version is None or version == REMOVED_PARTITION_VERSION else version
 
 

@@ -233,6 +233,7 @@ def _set_file_facts(data_file: DataFile, output: OutputFile, path: str) -> None:
 def _copy_records(
     data_file: DataFile, job: DataFileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler
 ) -> None:
+    """Copy the records of the job's last task to ``write``, and set the file's end offset."""
     result = data_file.results[-1]
     observer, limit = _EndOffsetObserver(), result.task.end_offset
     result.task.copy_records(result, job.settings, write, memory=memory, observe_batches=observer)
@@ -298,6 +299,7 @@ def _make_directory(path: str) -> None:
 
 
 def _size_of(path: str) -> int:
+    """Return the size of a local or remote file, in bytes."""
     if "://" not in path:
         return os.path.getsize(path)
     return int(_store_of(path).info(path)["size"])
@@ -322,6 +324,8 @@ def remove_file(path: str) -> None:
 
 
 def _store_of(path: str) -> Any:
+    """Return the fsspec file system of a URL, without cached listings."""
+
     import fsspec
 
     store, _ = fsspec.core.url_to_fs(path)

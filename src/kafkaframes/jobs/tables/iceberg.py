@@ -131,6 +131,7 @@ class IcebergTable:
         return self._build_state()
 
     def _build_state(self) -> TableState:
+        """Return the state of the table from its properties and its newest note."""
         properties = self._table.properties
         settings = json.loads(properties[SETTINGS_KEY]) if SETTINGS_KEY in properties else None
         notes = (
@@ -180,6 +181,7 @@ class IcebergTable:
             self._plan_changes(columns)
 
     def _plan_changes(self, columns: pa.Schema) -> list[ColumnChange]:
+        """Return the changes to the table's columns that new rows require."""
         schema = self._table.schema()
         fields = self._table.spec().fields
         names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
@@ -222,6 +224,7 @@ class IcebergTable:
             raise CommitConflictError(str(error)) from error
 
     def _add_files(self, transaction: Any, paths: list[str], properties: dict[str, str]) -> None:
+        """Append data files in a transaction of the catalog."""
         metadata = transaction.table_metadata
         if metadata.name_mapping() is None:
             transaction.set_properties({_NAME_MAPPING_PROPERTY: metadata.schema().name_mapping.model_dump_json()})
@@ -240,7 +243,7 @@ class IcebergTable:
                 to_iceberg_schema(self._columns),
                 location=self._location,
                 partition_spec=_partition_spec(),
-                properties={SETTINGS_KEY: "{}", **disable_metrics(_additions(self._columns))},
+                properties={SETTINGS_KEY: "{}", **disable_metrics(_make_additions(self._columns))},
             )
         except TableAlreadyExistsError:
             self.read_state()
@@ -299,6 +302,8 @@ def _run_name_of(snapshot: Any) -> str | None:
 
 
 def _partition_spec() -> Any:
+    """Return Iceberg's partition spec for topic and partition."""
+
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import IdentityTransform
 
@@ -333,6 +338,8 @@ def _filter_by_keys(changes: pa.Table) -> Any:
 
 
 def _delete_rows(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
+    """Delete the rows that match a filter."""
+
     import warnings
 
     with warnings.catch_warnings():  # pyiceberg warns if there is nothing to delete
@@ -364,7 +371,8 @@ def to_iceberg_schema(columns: Iterable[pa.Field]) -> Any:
     )
 
 
-def _additions(columns: Iterable[pa.Field]) -> list[ColumnChange]:
+def _make_additions(columns: Iterable[pa.Field]) -> list[ColumnChange]:
+    """Return the changes that add these columns."""
     return [ColumnChange((field.name,), field.type, is_new=True) for field in columns]
 
 
@@ -433,6 +441,7 @@ def disable_metrics(changes: Iterable[ColumnChange]) -> dict[str, str]:
 
 
 def _leaf_paths(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the paths of a column's leaves in Iceberg's notation."""
     if pa.types.is_struct(kind):
         for entry in kind:
             yield from _leaf_paths(f"{path}.{entry.name}", entry.type)

@@ -34,7 +34,7 @@ Report = Callable[[Outcome], None]
 
 @dataclass(frozen=True)
 class TableJob:
-    """A planned table.
+    """An export into a table that is ready to run.
 
     Attributes:
         settings: settings of the table.

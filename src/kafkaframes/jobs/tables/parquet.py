@@ -72,6 +72,7 @@ class ParquetTable:
         return make_state_from_note(note, commit["topicIds"], note["settings"], self._version)
 
     def _read_commit(self, path: Path) -> dict[str, Any]:
+        """Return the contents of a commit file."""
         try:
             commit = json.loads(path.read_bytes())
             if parse_note(commit["note"]) is not None and isinstance(commit["files"], list):

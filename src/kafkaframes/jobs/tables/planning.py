@@ -12,7 +12,14 @@ from dataclasses import replace
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_log_lookup
 from kafkaframes.jobs.export.planning import make_task
-from kafkaframes.jobs.export.positions import TABLE_OF_LOGS, Gap, IncrementPlan, Plan, Positions, check_same_topic
+from kafkaframes.jobs.export.positions import (
+    LOG_TABLE_DESTINATION,
+    Gap,
+    IncrementPlan,
+    Plan,
+    Positions,
+    check_same_topic,
+)
 from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import resolve_offset_ranges
@@ -58,6 +65,7 @@ def _plan_log_tasks(
     internal_topics: tuple[str, ...],
     initial_partitions: Collection[tuple[str, int]],
 ) -> IncrementPlan:
+    """Return the tasks that add the new offsets of logs to a table."""
     logs, gaps = logs_by_partition(part), []
     options = resolve_offsets(options, logs)
     requested_starts = expand_bound("start", options.start, logs)
@@ -70,7 +78,7 @@ def _plan_log_tasks(
     for name, (first, _) in resolve_offset_ranges(part.segments, options).items():
         entry = logs[name]
         if (metadata := entry.partition.metadata) is not None:
-            check_same_topic(name[0], metadata.topic_id, state, TABLE_OF_LOGS)
+            check_same_topic(name[0], metadata.topic_id, state, LOG_TABLE_DESTINATION)
         first, _ = options.row_filter.limit_range(first, NO_END)
         starts[name], gap = find_start_offset(name, entry, first, None if state is None else state.end_of(name))
         if (
@@ -95,7 +103,7 @@ def _plan_log_tasks(
         state,
         make_log_lookup(part.segments, logs, options),
         topic_ids=topic_ids,
-        destination=TABLE_OF_LOGS,
+        destination=LOG_TABLE_DESTINATION,
         acceptance=acceptance_of(options.fail_on_data_loss),
     )
     return IncrementPlan(tasks, starts, topic_ids, tuple(gaps), internal_topics, notes)

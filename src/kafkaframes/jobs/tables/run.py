@@ -105,6 +105,7 @@ class TableRun:
         return self._build_outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
+        """Return the table's state after checks; None if the table does not exist."""
         table = self._table
         state = table.read_state()
         if state is not None and state.settings is None:
@@ -162,10 +163,12 @@ class TableRun:
             raise
         remaining_tasks = [task for task in tasks if (task.topic, task.partition) in self._broken_partitions]
         return files + [
-            DataFile(DataFileJob("", run, (task,), self._settings), [_waiting(task)]) for task in remaining_tasks
+            DataFile(DataFileJob("", run, (task,), self._settings), [_make_waiting_result(task)])
+            for task in remaining_tasks
         ]
 
     def _make_job(self, run: str, group: tuple[ExportTask, ...]) -> DataFileJob:
+        """Return the job that writes a group of segments to one data file."""
         table, name = self._table, (group[0].topic, group[0].partition)
         job = DataFileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
@@ -214,6 +217,7 @@ class TableRun:
             self._dead.discard(run, files)
 
     def _build_outcome(self, table_plan: IncrementPlan, seconds: float) -> Outcome:
+        """Return the outcome of the run."""
         results = tuple(result for file in self._files for result in file.results)
         state = self._table.read_state()
         summary = sum_results(results, table_plan.internal_topics, self._settings.to, seconds)
@@ -243,7 +247,7 @@ def find_reached_ends(
     for file in files:
         name = file.job.topic_partition
         if name in broken_partitions:
-            file.results = [_waiting(result.task) for result in file.results]
+            file.results = [_make_waiting_result(result.task) for result in file.results]
             file.records = file.size_bytes = 0
             continue
         kept_files.append(file)
@@ -267,7 +271,8 @@ def collect_last_fingerprints(
     return result
 
 
-def _waiting(task: ExportTask) -> SegmentResult:
+def _make_waiting_result(task: ExportTask) -> SegmentResult:
+    """Return the result of a segment that waits for an unreadable earlier one."""
     return SegmentResult(task, failed=f"{task.path}: not added yet, because an earlier segment could not be read")
 
 
@@ -275,8 +280,11 @@ def group_small_segments(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTa
     """Group small segments of a topic partition, up to ``SHARED_FILE_LOG_BYTES`` per file."""
     task_list = list(tasks)
     file_bytes = choose_part_bytes(sum(task.bytes_to_read for task in task_list), SHARED_FILE_LOG_BYTES)
-    return map(tuple, split_by_cost(task_list, file_bytes, attrgetter("bytes_to_read"), is_separate=_are_apart))
+    return map(
+        tuple, split_by_cost(task_list, file_bytes, attrgetter("bytes_to_read"), is_separate=_have_different_partitions)
+    )
 
 
-def _are_apart(task: ExportTask, other: ExportTask) -> bool:
+def _have_different_partitions(task: ExportTask, other: ExportTask) -> bool:
+    """Return whether two tasks have different topic partitions."""
     return (task.topic, task.partition) != (other.topic, other.partition)

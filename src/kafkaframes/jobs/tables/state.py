@@ -75,8 +75,8 @@ def make_state_from_note(
 def parse_fingerprints(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
     """Return the fingerprints in a commit's note. Invalid ones are omitted."""
     result = {}
-    for topic, partitions in _pairs(note.get("lastRecords")):
-        for partition, rows in _pairs(partitions):
+    for topic, partitions in _items_of(note.get("lastRecords")):
+        for partition, rows in _items_of(partitions):
             if str(partition).isdecimal() and isinstance(rows, list):
                 entries = [
                     Fingerprint(*row) for row in rows if isinstance(row, list) and len(row) == _FINGERPRINT_FIELD_COUNT
@@ -167,14 +167,14 @@ def staging_directory_of(root: str, name: TopicPartition) -> str:
 def flatten_partitions(values: Any) -> dict[TopicPartition, int]:
     """Return the topic partitions in the output of ``nest_by_topic``. Invalid names are omitted."""
     result = {}
-    for topic, partitions in _pairs(values):
-        for partition, value in _pairs(partitions):
+    for topic, partitions in _items_of(values):
+        for partition, value in _items_of(partitions):
             if str(partition).isdecimal() and isinstance(value, int):
                 result[str(topic), int(partition)] = value
     return result
 
 
-def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
+def _items_of(values: Any) -> Iterable[tuple[Any, Any]]:
     return values.items() if isinstance(values, Mapping) else ()
 
 

@@ -147,7 +147,7 @@ INFERRED_SCHEMA_SETTING = "schema"  # the table's setting that stores an inferre
 
 @dataclass(frozen=True)
 class ValueSettings:
-    """The settings of values, with the contents of schema files.
+    """The settings for decoding values into columns, with the contents of schema files.
 
     Attributes:
         settings: settings of the table.
@@ -234,6 +234,7 @@ def read_value_settings(topics: Sequence[str], settings: TopicTableSettings) -> 
 
 
 def _subject_of(topics: Sequence[str], settings: TopicTableSettings) -> str:
+    """Return the registry subject whose newest schema defines the table's columns."""
     if settings.registry is None or settings.subject:
         return settings.subject or ""
     if len(topics) != 1 or any(placeholder in topics[0] for placeholder in "*?["):
@@ -259,6 +260,7 @@ def _read_schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[i
 
 
 def _read_schema_file(path: str, mode: str) -> bytes:
+    """Return the contents of a schema file."""
     if mode == PROTOBUF and path.endswith(".proto"):
         raise OptionError(f"`schemas` {path}: must be a file of descriptors; create it with {_PROTOC_COMMAND} {path}")
     try:
@@ -280,6 +282,7 @@ def sample_values(tasks: Iterable[ExportTask], settings: ExportTaskSettings) -> 
 
 
 def _sample_task(task: ExportTask, settings: ExportTaskSettings) -> list[bytes | None]:
+    """Return the first values of a task."""
     sample: list[bytes | None] = []
 
     def take(batch: pa.RecordBatch) -> None:

@@ -15,9 +15,9 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import BatchHeaders, Bytes, Chunk, Ints, split_chunk
 
 _PART_BYTES = 2 << 20  # bytes that are decompressed at once
-_RATIO = 8.0  # assumed ratio of decompressed to compressed size
+_ASSUMED_COMPRESSION_RATIO = 8.0  # assumed ratio of decompressed to compressed size
 UNKNOWN_TIMESTAMP = -(2**63)
-_MAX_REPORTED = 100  # largest number of inner CRC errors that are reported for a batch
+_MAX_REPORTED_CRC_ERRORS = 100  # largest number of inner CRC errors that are reported for a batch
 
 
 class RecordCheckResult(NamedTuple):
@@ -44,7 +44,7 @@ def check_records(data: bytes | Bytes, batches: BatchHeaders) -> RecordCheckResu
     """
     judgement = RecordCheckResult(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
-    for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
+    for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _ASSUMED_COMPRESSION_RATIO, _PART_BYTES):
         for part in decode.decode_steps(chunk.data, chunk.batches):
             _check_batch_records(part, first + part.first, judgement)
         first += len(chunk.batches)
@@ -52,6 +52,7 @@ def check_records(data: bytes | Bytes, batches: BatchHeaders) -> RecordCheckResu
 
 
 def _check_batch_records(part: DecodedBatches, first: int, judgement: RecordCheckResult) -> None:
+    """Add the results for decoded batches, of which ``first`` is the number of the first."""
     batches, sections, index = part.batches, part.sections, part.index
     judgement.rows[first : first + len(batches)] = index.rows
     judgement.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
@@ -62,6 +63,6 @@ def _check_batch_records(part: DecodedBatches, first: int, judgement: RecordChec
     for row in wrapper_rows.tolist():
         record_range = slice(int(part.starts[row]), int(part.starts[row + 1]))
         is_valid = scan.check_message_crcs(sections.buf, index.headers_at[record_range])
-        wrong_offsets = index.offsets[record_range][is_valid == 0][:_MAX_REPORTED].tolist()
+        wrong_offsets = index.offsets[record_range][is_valid == 0][:_MAX_REPORTED_CRC_ERRORS].tolist()
         if wrong_offsets:
             judgement.wrong_messages[first + row] = wrong_offsets

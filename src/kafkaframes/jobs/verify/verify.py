@@ -40,7 +40,7 @@ from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 # Coordinators append batches with producer ids to this topic, always with base sequence 0.
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 NO_RANGES: Mapping[str, OffsetRange] = MappingProxyType({})
-_SEQUENCES = 2**31  # number of sequence numbers: the next one after 2**31 - 1 is 0
+_SEQUENCE_COUNT = 2**31  # number of sequence numbers: the next one after 2**31 - 1 is 0
 
 
 class VerifyTask(NamedTuple):
@@ -207,11 +207,12 @@ def verify(
             count = min(len(segments), len(partition.segments))
             verified_partition = replace(partition, segments=segments[:count])
             report.findings += _find_leftover_files(partition)
-            report.findings += _partition_findings(directory.filesystem, verified_partition, facts[:count], offsets)
+            report.findings += _verify_partition(directory.filesystem, verified_partition, facts[:count], offsets)
     return report
 
 
 def _add_counts(report: VerifyReport, facts: list[SegmentFacts]) -> None:
+    """Add the counts and findings of a partition's segments to a report."""
     report.partitions += 1
     report.segments += len(facts)
     for entry in facts:
@@ -222,13 +223,15 @@ def _add_counts(report: VerifyReport, facts: list[SegmentFacts]) -> None:
 
 
 def _finding_of_problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
+    """Return a finding about an unreadable small file or tiered object."""
     severity, check = (Severity.ERROR, "tiered") if is_tiered else (Severity.WARNING, "small-file")
     return Finding(severity, check, problem.reason, problem.file or "", problem.position)
 
 
-def _partition_findings(
+def _verify_partition(
     filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
 ) -> Iterator[Finding]:
+    """Yield the findings that need all segments of a partition."""
     yield from _check_segment_order(facts)
     yield from _check_epochs(partition, facts)
     if partition.topic != GROUP_OFFSETS_TOPIC:
@@ -305,7 +308,7 @@ def _check_sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
             if sequence != last_sequence and not is_expired:
                 message = f"producer {producer}, epoch {epoch}: sequence {sequence}, expected {last_sequence}"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
-            expected_sequences[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
+            expected_sequences[producer, epoch] = (sequence + last - base + 1) % _SEQUENCE_COUNT, timestamp
 
 
 def _check_transactions(
@@ -388,6 +391,7 @@ def _replay_aborted(facts: SegmentFacts, transaction_state: OpenTransactions) ->
 def _check_txn_index(
     path: str, result: dict[int, AbortedTransaction], entries: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
+    """Yield the differences between a transaction index and the markers in its segment."""
     for offset, transaction in sorted(result.items()):
         entry = entries.get(offset)
         if entry is None or entry.producer_id != transaction.producer_id:
@@ -412,6 +416,7 @@ def _check_txn_index(
 
 
 def _check_snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
+    """Yield a finding for each unreadable producer snapshot."""
     for file in partition.producer_snapshots:
         try:
             read_producer_snapshot(filesystem.read(file.path), file=file.path)
@@ -457,7 +462,7 @@ _PARTITION_FILES = frozenset(
         *_KAFKAFRAMES_FILES,
     )
 )
-_INDEX_CACHE = "remote-log-index-cache"  # the only directory that LogManager skips when it loads partitions
+_INDEX_CACHE_DIRECTORY = "remote-log-index-cache"  # the only directory that LogManager skips when it loads partitions
 
 
 def find_foreign_files(directory: LogDirectory) -> Iterator[Finding]:
@@ -473,15 +478,17 @@ def find_foreign_files(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _find_foreign_entries(directory: LogDirectory) -> Iterator[Finding]:
+    """Yield a finding for each entry of a log directory that no broker creates."""
     for entry in directory.filesystem.list_directory(directory.path):
         if not entry.is_directory:
             yield from _check_file_name(entry, _DIRECTORY_FILES)
-        elif entry.name != _INDEX_CACHE and DirectoryName.parse(entry.name) is None:
+        elif entry.name != _INDEX_CACHE_DIRECTORY and DirectoryName.parse(entry.name) is None:
             message = "a directory whose name is not TOPIC-PARTITION; a broker does not start with it"
             yield Finding(Severity.WARNING, "unexpected", message, entry.path)
 
 
 def _find_foreign_partition_files(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
+    """Yield a finding for each file of a partition that no broker creates."""
     for entry in filesystem.list_directory(partition.directory):
         if entry.is_directory:
             yield Finding(Severity.NOTE, "unexpected", "a directory inside a partition's directory", entry.path)
@@ -490,5 +497,6 @@ def _find_foreign_partition_files(filesystem: FileSystem, partition: Partition) 
 
 
 def _check_file_name(entry: FileInfo, known_names: frozenset[str]) -> Iterator[Finding]:
+    """Yield a finding if no broker creates files with this name."""
     if entry.name.removesuffix(".tmp") not in known_names:
         yield Finding(Severity.NOTE, "unexpected", "a file that no broker writes", entry.path)

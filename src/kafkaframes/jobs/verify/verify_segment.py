@@ -32,7 +32,7 @@ from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 from kafkaframes.wire.integers import MAX_INT32
 
 Observe = Callable[[SegmentWindow], None]
-KEPT_COLUMNS = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
+COLLECTED_COLUMNS = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
 PRODUCER_COLUMNS = (
     "producer_id",
     "producer_epoch",
@@ -121,6 +121,7 @@ def verify_segment(
 def _verify_batches(
     read_at: ReadAt, facts: SegmentFacts, start: int, limit: int, deep: bool, observe: Observe
 ) -> dict[str, Ints]:
+    """Verify the batches from position ``start`` on, and return the columns that index checks need."""
     tables: list[Ints] = []
     producers: list[Ints] = []
     end = scan.ScanEnd(start, 0)
@@ -132,12 +133,12 @@ def _verify_batches(
         _verify_crcs(window, facts)
         _read_records(window, facts, deep)
         producers.append(_select_producer_batches(window.batches))
-        tables.append(window.batches.table[[COLUMN[name] for name in KEPT_COLUMNS]])
+        tables.append(window.batches.table[[COLUMN[name] for name in COLLECTED_COLUMNS]])
         facts.batches += len(window.batches)
         counts = window.batches.column("count")
         facts.records += int(counts[counts > 0].sum())
-    joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT_COLUMNS), 0), np.int64)
-    kept_columns = dict(zip(KEPT_COLUMNS, joined_tables, strict=True))
+    joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(COLLECTED_COLUMNS), 0), np.int64)
+    kept_columns = dict(zip(COLLECTED_COLUMNS, joined_tables, strict=True))
     facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers
     _verify_end(read_at, facts, end, limit)
     _verify_offsets(facts, kept_columns)
@@ -146,6 +147,7 @@ def _verify_batches(
 
 
 def _verify_crcs(window: SegmentWindow, facts: SegmentFacts) -> None:
+    """Add a finding for each batch with a wrong CRC."""
     wrong_batches = np.flatnonzero(scan.check_crcs(window.data, window.batches_in_data()) == 0)
     for row in wrong_batches.tolist():
         position, offset = (int(window.batches.column(name)[row]) for name in ("position", "base_offset"))
@@ -173,6 +175,7 @@ def _read_records(window: SegmentWindow, facts: SegmentFacts, deep: bool) -> Non
 
 
 def _add_damage_findings(judgement: RecordCheckResult, index: int, position: int, facts: SegmentFacts) -> None:
+    """Add the findings on the records of batch number ``index``."""
     if index in judgement.problems:
         first = int(judgement.first_offsets[index])
         offset = None if first == UNKNOWN_TIMESTAMP else first
@@ -183,6 +186,7 @@ def _add_damage_findings(judgement: RecordCheckResult, index: int, position: int
 
 
 def _collect_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
+    """Add a control batch's transaction markers to the facts, and findings on unreadable ones."""
     if batch.damage is not None:
         facts.add_error("records", batch.damage.reason, position=position, offset=batch.base_offset)
     for record in batch.records:
@@ -196,11 +200,13 @@ def _collect_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
 
 
 def _select_producer_batches(batches: BatchHeaders) -> Ints:
+    """Return the columns of batches with a producer id."""
     idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
     return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
 
 def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd, limit: int) -> None:
+    """Add a finding if data follows the last batch."""
     tail_bytes = limit - end.position
     if tail_bytes <= 0:
         return
@@ -222,6 +228,7 @@ def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd, limit: 
 
 
 def _is_zero_filled(read_at: ReadAt, position: int, end: int) -> bool:
+    """Return whether a range of a file has only zeros."""
     while position < end:
         chunk = read_at(position, min(1 << 20, end - position))
         if not chunk or chunk.count(0) != len(chunk):
@@ -231,6 +238,7 @@ def _is_zero_filled(read_at: ReadAt, position: int, end: int) -> bool:
 
 
 def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
+    """Add findings on offsets that decrease or that index entries cannot store, and on invalid leader epochs."""
     base_offsets, last_offsets, positions = (
         kept_columns["base_offset"],
         kept_columns["last_offset"],
@@ -262,6 +270,7 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
 
 
 def _find_epoch_starts(kept_columns: dict[str, Ints]) -> list[tuple[int, int, int]]:
+    """Return (leader epoch, start offset, position) of each epoch's first batch."""
     epochs = kept_columns["leader_epoch"]
     rows = np.flatnonzero((epochs >= 0) & (kept_columns["magic"] >= 2))
     if len(rows) == 0:
@@ -275,6 +284,7 @@ def _find_epoch_starts(kept_columns: dict[str, Ints]) -> list[tuple[int, int, in
 def _verify_indexes(
     filesystem: FileSystem, segment: Segment, facts: SegmentFacts, kept_columns: dict[str, Ints]
 ) -> None:
+    """Verify the offset index and the time index."""
     if segment.log.name.temporary or segment.log.name.kind != "log":
         return  # a file that a broker is still writing has no indexes yet, and KRaft snapshots have none
     if segment.index is None:
@@ -290,6 +300,7 @@ def _verify_indexes(
 def _check_offset_index(
     filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
+    """Check that each entry of an offset index has the position of its batch."""
     try:
         index = read_offset_index(filesystem.read(path), base_offset=base_offset, file=path)
     except LogDirError as problem:
@@ -308,14 +319,14 @@ def _check_offset_index(
     if facts.offsets.is_limited and len(positions):
         is_verified &= index.positions >= positions[0]
     for entry in np.flatnonzero(is_verified & ~is_start).tolist():
-        yield _entry_position(
+        yield _make_index_finding(
             path, entry, f"no batch starts at byte {index.positions[entry]} of the segment", index.offsets
         )
     for entry in np.flatnonzero(is_verified & is_start & ~is_in_place).tolist():
         message = (
             f"no batch from byte {index.positions[entry]} to the next entry ends with offset {index.offsets[entry]}"
         )
-        yield _entry_position(path, entry, message, index.offsets)
+        yield _make_index_finding(path, entry, message, index.offsets)
 
 
 def _mask_verified_entries(offsets: Ints, facts: SegmentFacts) -> npt.NDArray[np.bool_]:
@@ -326,7 +337,8 @@ def _mask_verified_entries(offsets: Ints, facts: SegmentFacts) -> npt.NDArray[np
     return result
 
 
-def _entry_position(path: str, entry: int, message: str, offsets: Ints) -> Finding:
+def _make_index_finding(path: str, entry: int, message: str, offsets: Ints) -> Finding:
+    """Return a finding about entry number ``entry`` of an offset index."""
     position = entry * OFFSET_ENTRY.itemsize
     return Finding(Severity.WARNING, "index-mismatch", message, path, position, int(offsets[entry]))
 
@@ -334,6 +346,7 @@ def _entry_position(path: str, entry: int, message: str, offsets: Ints) -> Findi
 def _check_time_index(
     filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
+    """Check that each entry of a time index has the largest timestamp up to its offset."""
     try:
         index = read_time_index(filesystem.read(path), base_offset=base_offset, file=path)
     except LogDirError as problem:

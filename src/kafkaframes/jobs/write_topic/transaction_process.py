@@ -36,7 +36,7 @@ from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_ti
 from kafkaframes.storage.files.filesystem import join, store_of
 
 MAX_IDLE_TIME_S: Final = 60.0
-_END_TIMEOUT_S: Final = 10.0
+_ABORT_TIMEOUT_S: Final = 10.0
 _NEWER_ATTEMPT_TEXT: Final = "a newer attempt to write this micro-batch has begun"
 _ATTEMPT_ENDED_TEXT: Final = "the attempt to write the micro-batch that this task belongs to has ended"
 _QUERY_ENDS_TEXT: Final = "the query ends, or restarts with other options"
@@ -131,7 +131,7 @@ class AttemptRunner:
             return
         self._has_ended = True
         if self._attempt is not None:
-            self._attempt.abort_unless_committing(_QUERY_ENDS_TEXT, _END_TIMEOUT_S)
+            self._attempt.abort_unless_committing(_QUERY_ENDS_TEXT, _ABORT_TIMEOUT_S)
         self._server.__exit__(None, None, None)
 
     def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any]:

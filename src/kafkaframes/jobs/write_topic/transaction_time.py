@@ -25,7 +25,7 @@ MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _MAX_DURATION_FACTOR: Final = 4
 _REMEMBERED_DURATIONS: Final = 5  # number of recent transactions with durations in memory
 # A warning is logged after this fraction of the time-out, because a batch often takes twice as long as all before.
-_WARNING_SHARE: Final = 0.5
+_WARNING_FRACTION: Final = 0.5
 # Errors that a producer gets after brokers aborted its transaction. They depend on the broker's version and on the next
 # request.
 _END_OF_TRANSACTION_ERRORS: Final = (
@@ -95,7 +95,7 @@ class TransactionTimeouts:
         """
         max_ms = max([*self._open_ms, before_ms])
         allowed_ms = self._limit_ms if self._chosen_ms is None else self._chosen_ms
-        if allowed_ms is None or max_ms <= _WARNING_SHARE * allowed_ms:
+        if allowed_ms is None or max_ms <= _WARNING_FRACTION * allowed_ms:
             return None
         return (
             f"the longest transaction of the previous micro-batches was open for {max_ms / 1000:.0f} s; the limit is "

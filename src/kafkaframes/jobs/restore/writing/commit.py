@@ -21,7 +21,7 @@ from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
-    STOPPED_CLEANLY,
+    CLEAN_SHUTDOWN_CONTENT,
     DirectoryNode,
     LogOffsets,
     TopicLayout,
@@ -153,6 +153,7 @@ class RunCommitter:
     # --------------------------------------------------------------------------------------------- a new directory
 
     def _write_new_directory(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
+        """Write the runs to a directory that is empty or does not exist."""
         with atomic.name_path_in_errors(top):
             if top.exists():
                 top.rmdir()  # the directory is empty
@@ -238,6 +239,7 @@ class RunCommitter:
         return {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
 
     def _add_empty_partitions(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
+        """Return the partitions to write, with the empty ones of new topics."""
         topics = {topic_partition.topic for topic_partition in by_partition} | (
             {self.settings.topic} if self.settings.topic else set()
         )
@@ -251,6 +253,7 @@ class RunCommitter:
     # --------------------------------------------------------------------------------------- behind what is there
 
     def _append_to_directory(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
+        """Append the runs to an existing log directory."""
         with hold_broker_lock(top):
             finish_append(top)
             log = _check_directory(top)
@@ -348,11 +351,12 @@ def _make_layouts(
 def _move_checkpoints(
     log: LogDirectory, written_partitions: Mapping[TopicPartition, WrittenPartition]
 ) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that mark the appended records as flushed and committed."""
     ends = {partition: written_partition.log_end_offset for partition, written_partition in written_partitions.items()}
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
         yield name, write_offset_checkpoint(dict(log.offset_checkpoints.get(name, {})) | ends)
     mark = Path(log.path, names.CLEAN_SHUTDOWN_FILE)
-    yield names.CLEAN_SHUTDOWN_FILE, mark.read_bytes() if mark.exists() else STOPPED_CLEANLY
+    yield names.CLEAN_SHUTDOWN_FILE, mark.read_bytes() if mark.exists() else CLEAN_SHUTDOWN_CONTENT
 
 
 @contextmanager

@@ -53,6 +53,7 @@ def is_committed(top: Path, batch: StreamBatch) -> bool:
 
 
 def _refusal_text(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
+    """Return why a micro-batch is not written, and how to continue."""
     offsets = next(list_starting_offsets(mark), "") or "JSON with the offsets after the written records"
     return (
         f"micro-batch {batch.batch_id} does not fit micro-batch {mark.batch_id} whose mark is in this directory: "

@@ -143,7 +143,9 @@ class Router:
         column = rows.column("topic")
         if column.null_count:
             row = _first_set_index(flag_values(column.is_null()))
-            raise _bad(row, "the row has no topic; set the option topic, or add a column topic without nulls")
+            raise _make_row_error(
+                row, "the row has no topic; set the option topic, or add a column topic without nulls"
+            )
         encoded_topics = column.dictionary_encode()
         names: list[str] = encoded_topics.dictionary.to_pylist()
         indices = int64_values(encoded_topics.indices.cast(pa.int64()))
@@ -152,11 +154,12 @@ class Router:
                 try:
                     check_topic_name(name)
                 except OptionError as error:
-                    raise _bad(_first_set_index(indices == index), str(error)) from None
+                    raise _make_row_error(_first_set_index(indices == index), str(error)) from None
                 self._checked_topics.add(name)
         return names, indices
 
     def _choose_partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
+        """Return the partition of each row: its own, by its key, or in turn."""
         partitions: Ints = np.full(rows.num_rows, NO_PARTITION, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
@@ -174,6 +177,7 @@ class Router:
     def _check_partitions(
         self, numbers: Ints, has_number: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
     ) -> None:
+        """Reject partition numbers that their topics do not have."""
         has_known_count = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
         limits = np.where(has_known_count | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
         is_invalid = has_number & ((numbers < 0) | (numbers >= limits))
@@ -182,7 +186,9 @@ class Router:
             has_partition = (
                 f"has {count_text(counts[row], 'partition')}" if limits[row] <= MAX_INT32 else "has partitions from 0"
             )
-            raise _bad(row, f"partition {numbers[row]} is invalid: topic {topics[topic_of[row]]} {has_partition}")
+            raise _make_row_error(
+                row, f"partition {numbers[row]} is invalid: topic {topics[topic_of[row]]} {has_partition}"
+            )
 
     def _choose_in_turn(self, rows: pa.RecordBatch, unassigned_rows: Ints, counts: Ints) -> Ints:
         """Choose partitions for rows without partition and key: the next partition after about a batch of rows."""
@@ -198,7 +204,8 @@ class Router:
         return turns
 
 
-def _bad(row: int, reason: str) -> EncodeError:
+def _make_row_error(row: int, reason: str) -> EncodeError:
+    """Return the error for a row."""
     return EncodeError(reason).within(row)
 
 
