@@ -36,8 +36,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _LONG_TESTS = {"examples", "cli", "spark", "testing"}  # few that take seconds each
 _SHORT_TESTS = {"append", "messages", "spec", "wire"}  # thousands that take milliseconds each
 
+# A JVM that ends within seconds does not repay the CPU time of its second compiler and of a parallel collector.
+SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SMALL_SPARK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SMALL_JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
 }
@@ -51,6 +53,12 @@ def spark():
     session = kafkaframes.spark.session("kafkaframes tests", master="local[2]", memory="512m", config=SMALL_SPARK)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def small_java(monkeypatch):
+    """Start every JVM of this test's processes with ``SMALL_JAVA``: launchers, drivers, executors and servers."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {SMALL_JAVA}".strip())
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups

@@ -18,15 +18,18 @@ COMMAND = "from kafkaframes.cli.main import main; main()"
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log directory whose compression at the highest level takes a minute, longer than the test waits."""
+    """A log directory whose compression at the highest level takes a minute, longer than the test waits.
+
+    Its many partitions are small, because Spark finishes the first ones before the interrupt.
+    """
     top = tmp_path_factory.mktemp("large") / "log"
-    words = np.random.default_rng(1).integers(97, 105, 3 << 20, dtype=np.uint8).tobytes()
+    words = np.random.default_rng(1).integers(97, 105, 1 << 20, dtype=np.uint8).tobytes()
     values = [words[at : at + 1000] for at in range(0, len(words), 1000)]
-    records = build_records({"value": values, "timestamp": [1] * len(values)}, batch_bytes=1 << 20)
+    records = build_records({"value": values, "timestamp": [1] * len(values)}, batch_bytes=1 << 18)
     first = top / "words-0" / f"{0:020d}.log"
     first.parent.mkdir(parents=True)
     first.write_bytes(records)
-    for number in range(1, 40):
+    for number in range(1, 120):
         (top / f"words-{number}").mkdir()
         os.link(first, top / f"words-{number}" / first.name)
     return top
@@ -107,6 +110,7 @@ def test_a_lost_process_is_told_in_a_line(start_recompression, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("small_java")
 def test_ctrl_c_ends_spark(start_recompression, tmp_path):
     process, errors = start_recompression(
         "--master", "local[2]", partition_count=3
@@ -126,6 +130,7 @@ def test_ctrl_c_ends_spark(start_recompression, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("small_java")
 def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
     """A half-started JVM outlived the command, because no process stopped it."""
     with (tmp_path.parent / "errors.txt").open("w+") as errors:

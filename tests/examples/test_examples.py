@@ -45,6 +45,7 @@ def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_java")
 @pytest.mark.timeout(900)  # a separate Spark Connect server, and one flow after the other
 def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     pytest.importorskip("pyspark.pipelines", reason="declarative pipelines came with Spark 4.1")

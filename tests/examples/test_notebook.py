@@ -29,8 +29,8 @@ def numbers(notebook):
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_the_notebook_runs_and_shows_what_was_kept(monkeypatch):
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+@pytest.mark.usefixtures("small_java")
+def test_the_notebook_runs_and_shows_what_was_kept():
     stored_notebook = nbformat.read(NOTEBOOK, as_version=4)
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:

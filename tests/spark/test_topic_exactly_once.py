@@ -177,7 +177,7 @@ def test_all_spellings_of_a_checkpoint_path_are_the_same_sink(spark, tmp_path):
 CLUSTER = """
 import sys
 import kafkaframes
-small = {"spark.executor.memory": "512m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+small = {"spark.executor.memory": "512m"}
 spark = kafkaframes.spark.session("lost", master="local-cluster[2,1,1024]", memory="512m", config=small)
 servers, checkpoint = sys.argv[1:]
 options = {"kafka.bootstrap.servers": servers}
@@ -191,6 +191,7 @@ spark.stop()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_java")
 def test_a_cluster_that_loses_workers_and_an_executor_continues_without_repeating_hopeless_tasks(
     brokers, servers, tmp_path
 ):
