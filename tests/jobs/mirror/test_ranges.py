@@ -158,3 +158,32 @@ def test_a_transaction_that_crosses_the_end_stays_open_in_the_copy(tmp_path):
         assert rows_in(target.bootstrap_servers) == []
         run_mirror(source.bootstrap_servers, target.bootstrap_servers, topics="t")
         assert rows_in(target.bootstrap_servers) == rows_in(source.bootstrap_servers)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("record_format", [0, 1])
+@pytest.mark.parametrize("keywords", RANGES[:-1], ids=str)
+@pytest.mark.parametrize("offsets", ["keep", "reassign"])
+def test_a_copy_of_a_range_of_old_formats(tmp_path, offsets, keywords, record_format, codec):
+    """A compressed message holds several records, so a range starts and ends inside of it."""
+    with Broker() as old_source, Broker() as target:
+        servers = old_source.bootstrap_servers
+        with Admin(servers) as admin:
+            configs = {"message.format.version": "0.9.0" if record_format == 0 else "0.10.2"}
+            admin.create_topics([NewTopic(name="t", num_partitions=3, configs=configs)])
+        for partition in (0, 1):
+            with Producer(servers, record_format=record_format, compression_type=codec) as producer:
+                for batch in range(6):
+                    for number in range(10):
+                        producer.send("t", b"%d" % (batch * 10 + number), partition=partition)
+                    producer.flush()
+        settings = {"offsets": offsets, "state_dir": str(tmp_path / "state"), "topics": "t", **keywords}
+        run_mirror(servers, target.bootstrap_servers, **settings)
+        source_rows = rows_in(servers, **keywords)
+        assert source_rows
+        rows = rows_in(target.bootstrap_servers)
+        if offsets == "keep":
+            assert rows == source_rows
+        assert [row[:1] + row[3:] for row in rows] == [row[:1] + row[3:] for row in source_rows]
+        again = run_mirror(servers, target.bootstrap_servers, **settings)
+        assert sum(one.batches_read for one in again.partitions) == 0

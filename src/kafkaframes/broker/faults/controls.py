@@ -16,6 +16,7 @@ import numpy as np
 
 from kafkaframes.broker.faults.journal import JournalEntry
 from kafkaframes.broker.state.config_changes import check_topic_configs
+from kafkaframes.broker.state.internal import read_log_batches
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition
 from kafkaframes.coordination.groups.members import GroupMember
@@ -28,14 +29,9 @@ from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.spec.catalog import find_api as catalog_api
 from kafkaframes.protocol.spec.releases import Release, find_release, list_releases
 from kafkaframes.records.append.settings import KEEP
-from kafkaframes.records.batch import Record, read_batches
-from kafkaframes.records.scan import FILE
+from kafkaframes.records.batch import Record
 from kafkaframes.storage.files.names import TopicPartition, check_topic_name
 from kafkaframes.storage.partition.appending import check_client_batch
-from kafkaframes.storage.partition.fetch import LOG_END
-
-_CHUNK_BYTES = 1 << 20  # bytes of a log that are read at once
-
 
 _MAX_PRINTED_PARTITIONS = 10
 
@@ -91,16 +87,12 @@ def decode_records(
         count = len(state.topics[topic].partitions) if topic in state.topics else 1
         return [one for index in range(count) for one in decode_records(state, topic, index, control=control)]
     log = get_partition(state, topic, partition).log
-    matching: list[Record] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
-        rows = [one for batch in read_batches(data, rules=FILE) for one in batch.records if one.offset >= offset]
-        if not rows:
-            break
-        matching += [one for one in rows if control or not one.control]
-        offset = rows[-1].offset + 1
-    return matching
+    return [
+        record
+        for batch in read_log_batches(log)
+        for record in batch.records
+        if record.offset >= log.log_start_offset and (control or not record.control)
+    ]
 
 
 class ObservedClient(NamedTuple):

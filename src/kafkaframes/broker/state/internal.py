@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
 from kafkaframes.coordination.groups.ports import LoadedRecord, Record
-from kafkaframes.records.batch import read_batches
+from kafkaframes.records.batch import Batch, read_batches
 from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import FILE
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.producers import COORDINATOR
+from kafkaframes.storage.partition import PartitionLog
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT64
@@ -180,14 +181,9 @@ class InternalTopics:
     def replay(self, topic: str) -> Iterator[LoadedRecord]:
         """Yield every record of an internal topic, partition by partition, in offset order."""
         for partition in self.partitions(topic):
-            log, offset = partition.log, partition.log.log_start_offset
-            while offset < log.log_end_offset:
-                data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
-                records = list(_iterate_records(partition.index, data, offset))
-                if not records:
-                    break
-                yield from records
-                offset = records[-1].offset + 1
+            start_offset = partition.log.log_start_offset
+            for batch in read_log_batches(partition.log):
+                yield from _iterate_records(partition.index, batch, start_offset)
 
 
 class RecordsInMemory:
@@ -239,19 +235,35 @@ class RecordsInMemory:
         yield from tuple(self._records.get(topic, {}).values())
 
 
-def _iterate_records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
-    """Yield the records in batches at or above an offset."""
-    for batch in read_batches(data, rules=FILE):
-        producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
-        for record in batch.records:
-            if least_offset <= record.offset <= MAX_INT64:
-                yield LoadedRecord(
-                    partition,
-                    record.offset,
-                    record.timestamp,
-                    record.key,
-                    record.value,
-                    *producer,
-                    batch.transactional,
-                    batch.control,
-                )
+def read_log_batches(log: PartitionLog) -> Iterator[Batch]:
+    """Yield the batches of a log. The first one may have records before the log start offset.
+
+    A segment that compaction has emptied still has a batch: the last one of each producer stays, without records.
+    """
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        next_offset = offset
+        for batch in read_batches(log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records, rules=FILE):
+            yield batch
+            if batch.last_offset is not None:
+                next_offset = max(next_offset, batch.last_offset + 1)
+        if next_offset == offset:
+            return
+        offset = next_offset
+
+
+def _iterate_records(partition: int, batch: Batch, start_offset: int) -> Iterator[LoadedRecord]:
+    """Yield the records of a batch at or above an offset."""
+    producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
+    for record in batch.records:
+        if start_offset <= record.offset <= MAX_INT64:
+            yield LoadedRecord(
+                partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                *producer,
+                batch.transactional,
+                batch.control,
+            )
