@@ -228,7 +228,6 @@ MUTANTS = {
 SAFE = {
     "an expired batch is sent again": "its time has expired, so the check of the time refuses it as well",
     "overtakes behind a break": "only those in doubt go then, in order, on one connection",
-    "a broken partition takes new batches": "what stands first then has a number that its leader refuses",
     "holds back for ever": "batches go one by one",
     "acknowledged sequences are not noted": "an epoch more",
     "always a new epoch": "an epoch more",
@@ -237,7 +236,6 @@ SAFE = {
         "behind a break one batch is under way at a time, the first in doubt; what went before the break and is "
         "refused has no copy under way, and is absent in either case"
     ),
-    "numbered anew in doubt": "it stays in doubt, so it goes again as it was, until its fate is reported as unknown",
     "nothing is missing, though numbers wait": "nothing is acknowledged behind a batch that is not in the log",
     "without a new id": "a break holds its own partition; others may go on under the id that they have",
 }
