@@ -1,4 +1,4 @@
-"""Exports of topics that grow or lose records during a run, and of a broker that is killed during a run."""
+"""Exports of topics that change: compacted ones, ones that grow during a run, and a broker that is killed in a run."""
 
 import threading
 from pathlib import Path
@@ -10,6 +10,14 @@ from kafkaframes import Admin, Broker, Producer, export_topics
 from kafkaframes.client import NewTopic, TopicPartition
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.export import live_planning
+from kafkaframes.storage.files.names import TopicPartition as LogName
+
+COMPACTED_TOPIC = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.bytes": "2000",
+    "delete.retention.ms": "0",
+}
 
 
 @pytest.fixture
@@ -33,6 +41,46 @@ def rows_of(to, partition=0, topic="t"):
     tables = [pq.read_table(path, partitioning=None) for path in paths]
     columns = [(table["offset"].to_pylist(), table["value"].to_pylist()) for table in tables]
     return [row for offsets, values in columns for row in zip(offsets, values, strict=True)]
+
+
+def rows_in(broker, topic="t", partition=0):
+    return [(record.offset, record.value) for record in broker.records(topic, partition)]
+
+
+def check_exported(broker, to):
+    """Check that the files have each record of a topic that the cleaner has left, once and in order."""
+    rows = rows_of(to)
+    offsets = [offset for offset, _ in rows]
+    assert offsets == sorted(set(offsets))
+    assert all(value == b"%d" % offset for offset, value in rows)
+    remaining_rows = rows_in(broker)
+    assert len(remaining_rows) >= 5
+    assert set(remaining_rows) <= set(rows)
+    return rows
+
+
+def cleaner_offset(broker):
+    return broker.call(lambda state: state.logs.cleaner_offsets.get(LogName("t", 0), 0))
+
+
+def test_a_compacted_topic_is_exported_as_it_is_and_continued_after_the_cleaner(tmp_path, small_ranges):
+    """Ranges of which the cleaner has left nothing, and offsets that vanish after they were exported, are no loss."""
+    config = {"log.cleaner.backoff.ms": 5, "log.segment.delete.delay.ms": 50}
+    with Broker(data_dir=tmp_path / "data", config=config) as broker:
+        servers = broker.bootstrap_servers
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name="t", num_partitions=1, configs=COMPACTED_TOPIC)])
+        send(servers, [(b"k%d" % (number % 5), b"%d" % number) for number in range(200)])
+        broker.wait_for(lambda: cleaner_offset(broker) > 50)
+        export_topics(servers, "t", tmp_path / "out")
+        check_exported(broker, tmp_path / "out")
+        assert len(rows_of(tmp_path / "out")) < 200
+        send(servers, [(b"k%d" % (number % 5), b"%d" % number) for number in range(200, 400)])
+        broker.wait_for(lambda: cleaner_offset(broker) > 200)
+        export_topics(servers, "t", tmp_path / "out")
+        rows = check_exported(broker, tmp_path / "out")
+        assert any(offset < 200 for offset, _ in rows)
+        assert export_topics(servers, "t", tmp_path / "out").report.exported == 0
 
 
 def test_a_run_has_the_records_of_its_start_although_the_topic_grows(tmp_path, small_ranges):
