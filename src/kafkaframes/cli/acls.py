@@ -82,6 +82,7 @@ def _check_principals(context: click.Context, option: click.Parameter, principal
 
 
 def _principals_option(flag: str, variable: str, help_text: str) -> Callable[[Function], Function]:
+    """Return the decorator that adds an option for principals to a command."""
     return click.option(flag, variable, multiple=True, metavar="User:NAME", help=help_text, callback=_check_principals)
 
 
@@ -220,6 +221,8 @@ def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
 
 
 def _to_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterable[AclFilter]:
+    """Yield the ACL filter for each combination of resource, principal and operation in the flags."""
+
     from kafkaframes.client import AclFilter
 
     base = AclFilter(pattern_type=flags["resource_pattern_type"])
@@ -230,4 +233,5 @@ def _to_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterab
 
 
 def _to_rows(rules: Iterable[AclBinding]) -> list[dict[str, Any]]:
+    """Return ACLs as JSON objects."""
     return [asdict(rule) for rule in rules]

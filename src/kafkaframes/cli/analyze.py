@@ -84,11 +84,13 @@ def _print_sizes(sizes: RecordSizes) -> None:
 
 
 def _format_row(name: str, sizes: list[int], records: int) -> list[str]:
+    """Return the cells of a field: its name, its total size in each format, and its sizes per record."""
     size_in_format = "/".join(f"{size / records:.1f}" for size in sizes)
     return [name, *(f"{size:,}" for size in sizes), size_in_format]
 
 
 def _summary_text(totals: list[int], records: int, batches: int, left_out: int) -> str:
+    """Return the line below the table: the number of records, and the bytes that format 2 saves."""
     if not records:
         return (
             f"no records can be measured; {count_text(left_out, 'batch', 'batches')} omitted (control batches, "
@@ -152,6 +154,7 @@ def _print_headers(headers: Sequence[HeaderSize], lengths: Sequence[int], tags: 
 
 
 def _pair(entry: HeaderSize) -> str:
+    """Return a header's interleaved and adopted size as text."""
     return f"{entry.interleaved}/{entry.adopted}" + ("*" if entry.interleaved < entry.adopted else "")
 
 
@@ -203,4 +206,5 @@ def _print_messages(sizes: Sequence[MessageSize], *, is_each_printed: bool) -> N
 
 
 def _percent(size: int, adopted_bytes: int) -> str:
+    """Return how much a size differs from the adopted layout, in percent; "-" if that is 0 bytes."""
     return f"{100 * (size - adopted_bytes) / adopted_bytes:+.1f} %" if adopted_bytes else "-"

@@ -218,6 +218,8 @@ def _read_users(file: str | None) -> tuple[str, ...]:
 
 
 def _parse_settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the broker's settings from the file and flags, and the names of settings without effect."""
+
     from kafkaframes.broker.settings.properties import is_known, read_properties
 
     known_settings: dict[str, str] = {}
@@ -269,6 +271,8 @@ def _run_controlled_broker(
 
 
 def _start_schema_registry(stack: ExitStack, address: str) -> str:
+    """Start a schema registry until the stack closes, and return its URL."""
+
     from kafkaframes.testing import SchemaRegistry
 
     host, port = _parse_address(address, "--schema-registry")
@@ -276,6 +280,7 @@ def _start_schema_registry(stack: ExitStack, address: str) -> str:
 
 
 def _parse_address(text: str, option: str) -> tuple[str, int]:
+    """Return the host and port in an option. The default host is 127.0.0.1."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         raise OptionError(f"{option} must be PORT or HOST:PORT, not {text!r}")
@@ -305,6 +310,7 @@ def _print_to_stderr(line: str) -> None:
 
 
 def _describe_broker(broker: Broker, flags: dict[str, Any]) -> list[str]:
+    """Return the texts of the start message: the data's location and durability, and how to stop."""
     meanings = {
         "log": "acknowledged records are written to files: they survive kill -9, but not a power failure",
         "fsync": "acknowledged records are flushed to disk",
@@ -319,6 +325,7 @@ def _describe_broker(broker: Broker, flags: dict[str, Any]) -> list[str]:
 
 
 def _list_remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
+    """Return the broker's first remarks, and a line with the settings without effect."""
     lines = list(broker.remarks[:MAX_PRINTED_REMARKS])
     if len(broker.remarks) > MAX_PRINTED_REMARKS:
         lines.append(f"and {len(broker.remarks) - MAX_PRINTED_REMARKS:,} more (kafkaframes verify names them)")

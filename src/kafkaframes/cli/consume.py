@@ -135,6 +135,7 @@ def select_range(flags: dict[str, Any]) -> KcatOffsetRange:
 
 
 def _reset(offset_range: KcatOffsetRange) -> str:
+    """Return the ``auto.offset.reset`` for a start offset."""
     return "latest" if offset_range.start_offset == _MAX_OFFSET else "earliest"
 
 
@@ -189,6 +190,7 @@ def _iterate_tables(
 
 
 def _partitions_of(consumer: Consumer, topics: list[str], numbers: tuple[int, ...]) -> list[TopicPartition]:
+    """Return the selected partitions of the topics. A partition that does not exist is an error."""
     existing_partitions = consumer.partitions_for(*topics)
     missing = sorted(set(numbers) - {partition.partition for partition in existing_partitions})
     if missing and len(topics) == 1:
@@ -203,6 +205,7 @@ def _partitions_of(consumer: Consumer, topics: list[str], numbers: tuple[int, ..
 def _find_starts(
     consumer: Consumer, partitions: list[TopicPartition], offset_range: KcatOffsetRange
 ) -> dict[TopicPartition, int]:
+    """Return the start offset of each partition, within its log."""
     first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     if offset_range.start_timestamp is not None:
         result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.start_timestamp))
@@ -221,6 +224,7 @@ def _find_starts(
 def _find_ends(
     consumer: Consumer, partitions: list[TopicPartition], offset_range: KcatOffsetRange
 ) -> dict[TopicPartition, int]:
+    """Return the end offset of each partition: at the end time, or the end of its log."""
     last = consumer.end_offsets(partitions)
     if offset_range.end_timestamp is None:
         return last
@@ -304,6 +308,7 @@ def _write_arrow(tables: Iterator[pa.Table]) -> None:
 
 
 def _make_row_writer(pattern: str | None, form: str) -> Writer:
+    """Return the function that renders a row in kcat's format, as JSON, or as its value."""
     if pattern is not None:
         from kafkaframes.jobs.dump.kcat import parse_format
 
@@ -315,10 +320,12 @@ def _make_row_writer(pattern: str | None, form: str) -> Writer:
 
 
 def _size(value: bytes | None) -> int:
+    """Return the size of a value in bytes; -1 for null."""
     return -1 if value is None else len(value)
 
 
 def _format_headers(row: Row) -> bytes:
+    """Return a row's headers as NAME=VALUE, separated by commas."""
     pairs = ((row_headers["key"], row_headers["value"]) for row_headers in row["headers"] or ())
     return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in pairs)
 

@@ -272,6 +272,7 @@ def compact_command(
 
 
 def _parse_key(text: str) -> bytes:
+    """Return a key from text, or from hexadecimal digits after 0x."""
     if not text.startswith("0x"):
         return text.encode()
     try:

@@ -32,6 +32,7 @@ def read_bytes(source: str) -> bytes:
 
 
 def _maybe_hex(raw: bytes) -> bytes:
+    """Return the bytes of hexadecimal digits; other input unchanged."""
     return _decode_hex(raw.decode()) if raw and set(raw) <= _HEX_CHARACTERS else raw
 
 
@@ -163,6 +164,7 @@ def encode_command(name: str, version: int, source: str, raw: bool, tags: tuple[
 
 
 def _read_json(source: str) -> Any:
+    """Return the JSON value in an argument, a file, or standard input (``-``)."""
     text = source
     if source == "-":
         text = sys.stdin.read()
@@ -178,6 +180,7 @@ def _read_json(source: str) -> Any:
 
 
 def _parse_tag(text: str) -> tuple[int, bytes]:
+    """Return the tag number and the payload in NUMBER=HEX."""
     number, _, payload = text.partition("=")
     try:
         return int(number), bytes.fromhex(payload)

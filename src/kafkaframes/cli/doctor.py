@@ -99,6 +99,7 @@ def check_spark() -> Iterator[CheckResult]:
 
 
 def _java_advice(spark: tuple[int, int] | None) -> str:
+    """Return how to install a Java version that this Spark release supports."""
     fits = java.EXTRA_JAVA_VERSION in _compat.supported_java_versions(spark)
     return (
         f"{'pip install ' + repr('kafkaframes[java]') if fits else java.NEWER_SPARK_COMMAND}, or {java.INSTALL_ADVICE}"

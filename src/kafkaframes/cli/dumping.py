@@ -52,12 +52,14 @@ def run_dump(flags: dict[str, Any]) -> None:
 
 
 def _format(flags: dict[str, Any]) -> Any:
+    """Return the output format that the flags select. Two formats are an error."""
     if sum((flags["pattern"] is not None, flags["envelopes"], flags["form"] != "text")) > 1:
         raise OptionError("--format, -f and -J cannot be combined")
     return "envelopes" if flags["envelopes"] else flags["form"]
 
 
 def _find_decoder(flags: dict[str, Any]) -> Any:
+    """Return the name of the requested decoder; None without one. Two decoders are an error."""
     decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
     if len(decoders) > 1:
         raise OptionError(f"decoders cannot be combined: --{'-decoder and --'.join(decoders)}-decoder")
@@ -74,6 +76,7 @@ def _open_output(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 
 
 def _print(dump: LogDump, out: BinaryIO) -> None:
+    """Write the output, and print decisions, notes and errors in between."""
     for line in dump.decisions:
         print_text(f"kafkaframes: {line}", err=True)
     notes = errors = 0  # number of printed notes and errors

@@ -110,6 +110,8 @@ def command(
 def _plan(
     sources: tuple[str, ...], settings: ExportSettings, to: str, connection: dict[str, Any]
 ) -> FileExport | TopicExport:
+    """Return the planned export of logs or of live topics."""
+
     from kafkaframes.jobs.export.job import plan_log_export, plan_topic_export
 
     is_live = are_topics(sources, connection["servers"])

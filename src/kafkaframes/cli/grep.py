@@ -119,6 +119,7 @@ def _print_rows(rows: pa.RecordBatch, *, as_json: bool) -> None:
 
 
 def _text(raw: bytes | None) -> str:
+    """Return bytes as printable text, "(null)" for null."""
     return "(null)" if raw is None else escape_unprintable(raw.decode("utf-8", "backslashreplace"))
 
 

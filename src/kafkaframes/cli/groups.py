@@ -480,19 +480,23 @@ def _read_offsets_file(path: str, group: str) -> Offsets:
 
 
 def _to_end(limit: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]:
+    """Return the reset function that chooses the earliest or latest offset of each partition."""
     return lambda admin, options, partitions: admin.list_offsets(dict.fromkeys(partitions, limit))
 
 
 def _choose_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+    """Return the committed offsets of the partitions that have one."""
     committed_offsets = _read_offsets(admin, options.group, is_share=options.is_share)
     return {partition: committed_offsets[partition] for partition in partitions if partition in committed_offsets}
 
 
 def _to_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+    """Return the requested offset for each partition, limited to its log."""
     return _limit_to_log(admin, dict.fromkeys(partitions, options.to_offset or 0))
 
 
 def _choose_by_time(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+    """Return the first offset at or after the time in each partition; its end if there is none."""
     timestamp = parse_milliseconds(options.to_datetime or "")
     offsets, ends = (
         admin.list_offsets(dict.fromkeys(partitions, timestamp)),
@@ -502,6 +506,7 @@ def _choose_by_time(admin: Admin, options: ResetOptions, partitions: list[TopicP
 
 
 def _shift_committed(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
+    """Return the committed offsets plus the requested number, limited to the log."""
     current = _choose_current(admin, options, partitions)
     return _limit_to_log(admin, {partition: offset + (options.shift_by or 0) for partition, offset in current.items()})
 

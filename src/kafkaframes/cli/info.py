@@ -78,10 +78,12 @@ class _TableRow:
 
 
 def _span(entry: PartitionSummary) -> int:
+    """Return the number of offsets in a partition."""
     return entry.log_end_offset - entry.log_start_offset
 
 
 def _list_remarks(entry: PartitionSummary) -> list[str]:
+    """Return remarks about a partition's state, invalid tails, left-over files and unreadable segments."""
     tail_bytes = sum(segment.tail_bytes for segment in entry.segments)
     unreadable_count = sum(bool(segment.problem) for segment in entry.segments)
     remarks = [entry.state] if entry.state else []
@@ -91,14 +93,17 @@ def _list_remarks(entry: PartitionSummary) -> list[str]:
 
 
 def _time_text(timestamp_ms: int) -> str:
+    """Return a time as text, "" if it is unknown."""
     return format_time(timestamp_ms) if timestamp_ms != -1 else ""
 
 
 def _mix_text(mixes: Iterable[Counter[str]]) -> str:
+    """Return the names in the counters, the most frequent first."""
     return " ".join(name for name, _ in sum(mixes, Counter[str]()).most_common())
 
 
 def _walk(task: tuple[FileSystem, Segment], *, deep: bool) -> SegmentSummary:
+    """Return the summary of a segment from all batch headers, or from the first and last only."""
     return (summary.summarize_all_headers if deep else summary.summarize_quickly)(*task)
 
 
@@ -123,6 +128,7 @@ def _summarize_partitions(
 
 
 def _count_bytes_to_read(task: tuple[FileSystem, Segment], *, deep: bool) -> int:
+    """Return the size of a segment for the division of work; 0 if only few headers are read."""
     return task[1].size_bytes if deep else 0
 
 
@@ -140,6 +146,7 @@ def _info_to_json(directory: LogDirectory, partitions: list[PartitionSummary]) -
 
 
 def _build_rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_TableRow]:
+    """Return a table row for each partition, or for each topic if there are many partitions."""
     if by == "partition" or (by is None and len(partitions) <= MAX_PARTITION_ROWS):
         return [_TableRow(one.topic, [one]) for one in partitions]
     topics: dict[str, list[PartitionSummary]] = {}
@@ -188,6 +195,7 @@ def _print_table(to: Console, directory: LogDirectory, partitions: list[Partitio
 
 
 def _heading_text(directory: LogDirectory) -> str:
+    """Return a log directory's path, node id, cluster id and shutdown state as text."""
     meta = directory.meta
     parts = [directory.path]
     if meta is not None:
@@ -198,6 +206,7 @@ def _heading_text(directory: LogDirectory) -> str:
 
 
 def _totals_text(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
+    """Return the number of topics, partitions and segments, their size, and how the values were read."""
     live_partitions = [partition for partition in partitions if not partition.state]
     segments = sum(len(partition.segments) for partition in partitions)
     size = format_size(sum(partition.size_bytes for partition in partitions))

@@ -86,6 +86,7 @@ def print_status() -> None:
 
 
 def _choose_folder() -> Path:
+    """Return the folder to which kernels are written. None that is writable is an error."""
     folder = directories.cache_folder()
     if folder is None:
         reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
@@ -168,6 +169,7 @@ def _fill_folder(folder: Path, decoders: bool) -> int:
 
 
 def _copy_kernel(name: str, folder: Path) -> bool:
+    """Copy a compiled kernel to the folder, and return whether the folder now has it."""
     result = directories.find_unit(name)
     if result is None:
         return (folder / name).exists()

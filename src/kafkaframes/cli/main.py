@@ -316,6 +316,7 @@ def _ignore_signals() -> None:
 
 
 def _stop(number: int, _: FrameType | None) -> None:
+    """Exit with the shell's status for a signal."""
     sys.exit(128 + number)
 
 

@@ -189,6 +189,7 @@ _FLAG_TYPES = {POSITION_METAVAR: parse_position, "PATH": ExistingPath()}
 
 
 def _make_flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
+    """Return the decorator that adds a setting's flag to a command."""
     facts, value_type = entry.metadata, types_of(settings)[entry.name]
     names = (facts["flag"] or f"--{entry.name.replace('_', '-')}").split()
     if value_type is bool and entry.default is True:
@@ -225,10 +226,12 @@ def _choose_click_type(settings: type, entry: Field[Any]) -> dict[str, Any]:
 
 
 def _resolve_secret(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """Return an option's text with placeholders replaced."""
     return None if text is None else resolve_placeholders({option.opts[0]: text})[option.opts[0]]
 
 
 def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the NAME=VALUE texts of a repeated option as pairs."""
     return tuple(parse_pair(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
 
 
@@ -285,6 +288,7 @@ def add_budget_option(command: Command) -> Command:
 
 
 def _as_list(value: Any) -> Sequence[str]:
+    """Return a single text as a list; a sequence unchanged."""
     return [value] if isinstance(value, str) else value
 
 

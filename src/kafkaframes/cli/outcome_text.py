@@ -47,6 +47,7 @@ def build_tables(summary: ExportSummary) -> Iterable[Any]:
 
 
 def _plain(text: str) -> str:
+    """Escape text for the terminal and for rich markup."""
     return escape(escape_unprintable(text))
 
 

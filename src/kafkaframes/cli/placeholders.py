@@ -30,6 +30,7 @@ def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _resolve_placeholder(setting: str, match: re.Match[str]) -> str:
+    """Return the value of a placeholder: an environment variable, a key of a file, or a whole file."""
     provider, reference = match[1], match[2]
     if provider == "env":
         if reference not in os.environ:
@@ -49,6 +50,8 @@ def _read_file(path: str) -> str:
 
 
 def _read_key(setting: str, path: str, key: str) -> str:
+    """Return the value of a key in a properties file. A missing key is an error."""
+
     from kafkaframes.broker.security.from_settings import read_private_file
     from kafkaframes.broker.settings.properties import parse_properties
 

@@ -133,6 +133,7 @@ def _queue_table(
 
 
 def _summary_text(count: int) -> str:
+    """Return how many records were written, for the message of a failed run."""
     if not count:
         return "nothing is written"
     return f"the first {count_text(count, 'record')} {verb_text(count)} written"
@@ -248,6 +249,8 @@ def _parse_json_line(line: bytes, number: int) -> dict[str, Any]:
 
 
 def _set_partition(table: pa.Table, partition: int) -> pa.Table:
+    """Return the table with all rows in one partition."""
+
     import pyarrow as pa
 
     column = pa.array([partition] * table.num_rows, pa.int32())

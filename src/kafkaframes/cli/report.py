@@ -116,6 +116,7 @@ def _check_arguments(output: str, sources: Sequence[str]) -> None:
 
 
 def _report_text(report: LogReport, output: str) -> str:
+    """Return the line about a written report: its path, totals and number of errors."""
     errors = report.errors()
     verdict = f"{count_text(errors, 'error')} found" if errors else "no damage found"
     if report.caveats and not errors:

@@ -130,6 +130,7 @@ def _print_restore(report: RestoreReport, settings: RestoreSettings) -> None:
 
 
 def _list_remarks(report: RestoreReport) -> list[str]:
+    """Return lines about merge decisions, omitted data and open transactions."""
     remarks = [
         f"{loss['severity']}: {loss['topic']}-{loss['partition']}: {loss['message']}" for loss in report.decisions
     ]
@@ -162,6 +163,7 @@ def _list_remarks(report: RestoreReport) -> list[str]:
 
 
 def _describe_next_step(report: RestoreReport, settings: RestoreSettings) -> str:
+    """Return how to use the restored directory."""
     destination = Path(report.destination).absolute()
     if settings.bootstrap != KRAFT:
         return (

@@ -91,6 +91,7 @@ def _print_tags(table: list[Tag]) -> None:
 
 
 def _format_tag(tag: Tag) -> tuple[str, ...]:
+    """Return a tag's cells: number, field, type, versions, first release and earlier releases."""
     earlier_releases = ", ".join(f"{name} ({release})" for name, release in tag.before)
     return str(tag.number), tag.field, tag.type, tag.versions, _first_release_of(tag) or "", earlier_releases
 

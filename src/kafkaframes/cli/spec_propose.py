@@ -194,6 +194,8 @@ _HIDDEN_COUNTS = frozenset({"bytes of unset", "moved", "moved and set"})  # coun
 
 
 def _group_totals(outcome: SizeComparison, dimension: str, kind: str) -> Iterator[tuple[str, SizeTotals]]:
+    """Yield (label, totals) for each value of a dimension that has messages."""
+
     from kafkaframes.jobs.analyze.outcome import format_label
 
     for (name,), size_totals in sorted(
@@ -204,6 +206,7 @@ def _group_totals(outcome: SizeComparison, dimension: str, kind: str) -> Iterato
 
 
 def _format_totals(size_totals: SizeTotals, names: Sequence[str]) -> list[str]:
+    """Return the cells of a row: counts, sizes before and after, the saved share and the break-even."""
     break_even_text = "" if size_totals.break_even_share is None else f"{100 * size_totals.break_even_share:.0f} %"
     numbers = (size_totals.messages, size_totals.before, size_totals.after, size_totals.saved)
     return [

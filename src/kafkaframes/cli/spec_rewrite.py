@@ -59,6 +59,7 @@ def write_proposal_specs(file: str, source: str | None, target: Path) -> None:
 
 
 def _load_change_function(file: str) -> Callable[[Kip], object]:
+    """Return the function ``rewrite`` of a Python file."""
     try:
         function = runpy.run_path(file).get("rewrite")
     except OSError as error:
@@ -69,6 +70,7 @@ def _load_change_function(file: str) -> Callable[[Kip], object]:
 
 
 def _has_breaking_change(findings: Iterable[SpecChange]) -> Iterator[str]:
+    """Yield a line for each breaking change."""
     for finding in findings:
         if finding.verdict == "breaking":
             yield f"breaking: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})"
@@ -140,11 +142,13 @@ def _iterate_rows(rewrite_result: RewriteResult) -> Iterator[dict[str, Any]]:
 
 
 def _make_row(rewrite_result: RewriteResult, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
+    """Return a row of the result table, with None for columns that are not given."""
     row = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
     return dict.fromkeys(_RESULT_COLUMNS) | row | cells
 
 
 def _format_summary(before: Mapping[str, MessageSpec], rewrite_result: RewriteResult, target: Path) -> Iterator[str]:
+    """Yield the lines that list the changed responses and fields, and the counts of changes."""
     for api in rewrite_result.apis:
         notes = ", flexible now" if api.is_flexible_new else ""
         notes += ", changed in place because it is not released yet" if api.before == api.version else ""

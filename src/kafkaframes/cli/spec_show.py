@@ -56,6 +56,7 @@ def _list_apis() -> list[dict[str, object]]:
 
 
 def _flexible_release(api: catalog.Api) -> str | None:
+    """Return the first release with a flexible version of an API; None if it has none."""
     return None if api.flexible_since is None else first_release_with(api.key, api.flexible_since)
 
 
@@ -195,6 +196,7 @@ def _print_all_versions(spec: MessageSpec) -> None:
 
 
 def _heading_text(spec: MessageSpec, suffix: str) -> None:
+    """Print the name, kind and key of a message, and its description."""
     key = "" if spec.api_key is None else f" {spec.api_key}"
     click.echo(f"{click.style(spec.name, bold=True)}: {spec.type}{key}, {suffix}")
     description = catalog.find_description(spec.name)

@@ -1183,7 +1183,7 @@ def _single_or_list(paths: Paths) -> str | list[str]:
 
 
 def _limit_lines(items: Sequence[object]) -> list[str]:
-    """Return the first items as lines, and the number of other items."""
+    """Return the first items as lines, and a line with the number of the other items."""
 
     from kafkaframes.storage.files.names import escape_unprintable
 

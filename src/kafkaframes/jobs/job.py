@@ -198,7 +198,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
 
 
 def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any]:
-    """Return the stored report of an equal run in a directory; an empty dict if there is none."""
+    """Return the stored report of an equal earlier run. A directory with anything else is an error."""
     requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
         before: dict[str, Any] = json.loads((target / atomic.SUCCESS_FILE).read_bytes())

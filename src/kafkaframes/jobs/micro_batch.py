@@ -92,7 +92,7 @@ def read_batch_offsets(read: Callable[[str], str | None], batch_id: int) -> tupl
 
 
 def _parse_source_lines(text: str | None) -> Lines | None:
-    """Return the offsets of each source in an offsets file of a checkpoint."""
+    """Return the offsets of each source in an offsets file of a checkpoint; None if it has no sources."""
     lines = () if text is None else tuple(text.splitlines()[_LINES_BEFORE_SOURCES:])
     return tuple(map(_normalize_json, lines)) or None
 
@@ -198,7 +198,7 @@ def _is_same(mark_line: str, batch_line: str) -> bool:
 
 
 def _describe_offset_difference(mark_line: str, batch_line: str) -> str:
-    """Return the first topic partition whose offsets differ, as text."""
+    """Return the first topic partition whose offsets differ, as text; "" if none differs."""
     mark_offsets, batch_offsets = (flatten_topics(parse_offsets(line) or {}) for line in (mark_line, batch_line))
     for name in sorted(mark_offsets.keys() | batch_offsets.keys()):
         marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)

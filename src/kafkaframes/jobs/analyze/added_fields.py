@@ -61,7 +61,7 @@ def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -
 
 @lru_cache(maxsize=256)
 def _parse_value(text: str) -> MakeColumn:
-    """Return the function that fills a new field: from a number range, a Python function or a JSON constant."""
+    """Return the function that fills a new field: from a number range, a Python function or a constant."""
     bounds, function = _NUMBER_RANGE.fullmatch(text), _FUNCTION_REFERENCE.fullmatch(text)
     if bounds is not None and int(bounds[1]) <= int(bounds[2]):
         return partial(_fill_from_range, int(bounds[1]), int(bounds[2]))
@@ -94,7 +94,7 @@ def _fill_from_function(function: Callable[[Any], Any], structs: pa.StructArray,
 
 
 def _fill_from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
-    """Return a column with spread numbers of a range, which are lengths if the field is an array or text."""
+    """Return a column of numbers spread over a range; for arrays, text and bytes, values of these lengths."""
     numbers = low + (np.arange(len(structs), dtype=np.int64) * _RANGE_STEP) % (high - low + 1)
     if field.array:
         element: Any = {} if field.struct is not None else _convert_value(0, field, is_element=True)

@@ -169,7 +169,7 @@ def measure_tag_headers(
 
 
 def _newest_flexible_version(spec: MessageSpec, *, is_required: bool) -> int | None:
-    """Return the newest version if it has tag sections."""
+    """Return the newest version if it is flexible; otherwise None, or an error if ``is_required``."""
     version = spec.valid_versions.highest
     if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
         return version

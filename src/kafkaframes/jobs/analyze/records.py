@@ -84,7 +84,7 @@ class RecordSizes:
         return [sum(sizes[number] for sizes in self.sizes.values()) for number in range(3)]
 
     def _add_part(self, part: DecodedBatches) -> None:
-        """Add the sizes of a part's records, except control records, damaged batches and LogAppendTime."""
+        """Add the sizes of a part's records, except those of damaged, control and LogAppendTime batches."""
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
         is_measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
@@ -107,7 +107,7 @@ class RecordSizes:
             self.sizes[name][2] += sizes[name]
 
     def _compute_v2_sizes(self, selected_records: DecodedBatches, first: Ints) -> dict[str, int]:
-        """Return the size of each field in format 2. ``first`` is the first record of each record's batch."""
+        """Return the total size of each field in format 2. ``first`` is the first record of each record's batch."""
         batches, index, owners = selected_records.batches, selected_records.index, selected_records.owners
         is_old = batches.column("magic")[owners] < 2
         base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])

@@ -97,7 +97,7 @@ def _guess_release(versions: Mapping[int, set[int]]) -> str | None:
 
 
 def _matches_versions(entry: Release, versions: Mapping[int, set[int]]) -> bool:
-    """Return whether a client's highest versions are those of a release, for all its APIs."""
+    """Return whether a client's highest version of every API is the highest that a release accepts."""
     apis = entry.all_apis
     return all(
         key in apis and apis[key].accepted_versions.highest == max(versions_in_use)
@@ -332,7 +332,7 @@ def audit_uses(uses: UsageSummary, target: Release, apis: ApiRegistry = CATALOG,
 
 
 def _sort_key_of(finding: AuditVerdict) -> tuple[Any, ...]:
-    """Return the sort key of a finding: the most severe first, then by API and version."""
+    """Return the sort key of a finding: the most severe first, then by API, version and subject."""
     return (
         -VERDICTS.index(finding.verdict),
         finding.api_key is None,

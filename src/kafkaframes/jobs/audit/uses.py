@@ -125,7 +125,7 @@ def _parse_max_versions(response: Any) -> dict[int, int]:
 
 
 def _count_batch(batch: pa.RecordBatch, uses: UsageSummary, limits: Mapping[tuple[str, int], int]) -> None:
-    """Count the API calls of a batch. ``limits``: the brokers' highest versions below the target's lowest."""
+    """Count the API calls and record formats of a batch. ``limits`` are those of ``find_broker_limits``."""
     table = pa.Table.from_batches([batch.drop_columns(["records"])])
     has_api = table.column("apiKey").is_valid()
     uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0

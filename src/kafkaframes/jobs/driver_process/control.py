@@ -237,7 +237,7 @@ _PORT_IN_USE_TEXT: Final = b"address already in use"
 
 
 def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
-    """Start the process, and return what it prints: ``READY_LINE``, or an error."""
+    """Start the process, and return its first output line or an error. Without ``READY_LINE``, it is killed."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", module, str(path)],

@@ -78,7 +78,7 @@ def make_csv_tables(chunk: DecodedBatches, origin: SegmentOrigin, *, base64: boo
 
 
 def _split_by_size(chunk: DecodedBatches) -> Iterator[DecodedBatches]:
-    """Yield a chunk's records in parts with at most ``MAX_TABLE_BYTES`` bytes of keys and values."""
+    """Yield a chunk's records in parts with about ``MAX_TABLE_BYTES`` bytes of keys and values."""
     index = chunk.index
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     portion = np.cumsum(sizes) // MAX_TABLE_BYTES
@@ -145,7 +145,7 @@ def _headers_to_json(headers: pa.Array, *, base64: bool) -> pa.Array:
 
 
 def _format_value(value: bytes | None, *, base64: bool) -> str | None:
-    """Return a header value as text."""
+    """Return a header value as text; None for null."""
     if value is None:
         return None
     return b64encode(value).decode() if base64 else decode_java_text(value)

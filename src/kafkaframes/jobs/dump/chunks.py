@@ -157,7 +157,7 @@ class ChunkReader:
             self.bytes_read = chunk.base + chunk.batches.end.position
 
     def _stop_at(self, end: scan.ScanEnd | None) -> None:
-        """Set ``fault`` if reading ended before the end of the file."""
+        """Set ``fault`` if reading ended at damage, or because the file became shorter."""
         if end is not None and end.status == scan.SHORTENED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.is_corrupt:

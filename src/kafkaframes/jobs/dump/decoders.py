@@ -188,7 +188,7 @@ def _format_group(group: Any) -> str:
 
 
 def _format_assignment(protocol_type: str, member: Any) -> str:
-    """Return a member's assignment in Kafka's text; bytes as hexadecimal digits for other protocols."""
+    """Return a member's assignment in Kafka's text; hexadecimal digits if it is not a consumer assignment."""
 
     from kafkaframes.protocol.messages.envelopes import decode_versioned
     from kafkaframes.storage.log.internal_topics import CONSUMER_PROTOCOL_TYPE
@@ -210,7 +210,7 @@ def _format_assignment(protocol_type: str, member: Any) -> str:
 
 
 def _decode_metadata_record(offset: int, key: bytes | None, value: bytes | None) -> Texts:
-    """Return key and value of a ``__cluster_metadata`` record as text."""
+    """Return None as the key of a ``__cluster_metadata`` record, and its value as JSON or an error text."""
 
     from kafkaframes.protocol.messages import envelopes
 

@@ -147,7 +147,7 @@ class DumpSettings(PartitionSettings):
 
 
 def _make_bound_lookup(setting: str, bound: Bound, names: set[Name]) -> Callable[[Name | None], int]:
-    """Return a function that returns the start or end for a topic partition; ``names`` are all of them."""
+    """Return a function that returns the start or end of a topic partition. ``names``: all topic partitions."""
     value = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(value, int):
         return lambda name: value
@@ -254,7 +254,7 @@ class LogDump(Iterator[bytes | memoryview]):
                 self._add_error(fault)
 
     def _iterate_chunks(self) -> Iterator[tuple[DecodedBatches, SegmentOrigin]]:
-        """Yield the requested part of every segment."""
+        """Yield the requested records of each segment in chunks, each with the segment's origin."""
         for request in self._requests:
             reader = ChunkReader(request.file, self._settings.text.max_bytes)
             origin = SegmentOrigin.parse_path(request.file.path)

@@ -100,7 +100,7 @@ def format_offset_index(index: IndexWithSegment, options: TextOptions, findings:
 def _format_offset_entries(
     index: IndexWithSegment, entries: npt.NDArray[Any], options: TextOptions, findings: FileFindings
 ) -> Iterator[str]:
-    """Yield a line for each entry of an offset index, up to the tail of zeros."""
+    """Check the entries of an offset index up to the tail of zeros, and yield their lines if requested."""
     for number, (relative_offset, position) in enumerate(entries.tolist()):
         if relative_offset == 0 and number:
             return

@@ -155,7 +155,7 @@ class _LineCompiler:
                 self.add_branch(kernels.IF_VALID, column, otherwise)
 
     def add_branch(self, operation: int, column: str, parts: Sequence[Part]) -> None:
-        """Append parts that are skipped for some rows, depending on the bytes column."""
+        """Append parts that are printed only if the column is null, or only if it is not."""
         if not parts:
             return
         branch, index = len(self.program), _index_of(self.bytes_columns, column)

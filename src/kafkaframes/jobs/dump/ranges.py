@@ -108,7 +108,7 @@ def _may_have_records(file: DumpFile, next_base: int | None, conditions: RecordF
 
 
 def _resolve_conditions(group: list[DumpFile], conditions: RecordFilter) -> RecordFilter:
-    """Return the conditions with offsets in place of a start time and of offsets relative to the end."""
+    """Return the conditions with offsets instead of times, and without offsets relative to the end."""
     first_offset, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
     if first_offset is not None and first_offset < 0:

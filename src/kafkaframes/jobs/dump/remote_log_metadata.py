@@ -120,7 +120,7 @@ def _format_custom_metadata(data: bytes | None) -> str:
 
 
 def _name_state(names: tuple[str, ...], number: int) -> str:
-    """Return the name of a state. An unknown number is a ``DecodeError``."""
+    """Return the name of a state. An unknown number raises ``DecodeError``."""
     if not 0 <= number < len(names):
         raise DecodeError(f"unknown state {number}", position=0)
     return names[number]

@@ -193,7 +193,7 @@ def follow_log(paths: Sequence[str], settings: GrepSettings) -> RecordBatches:
 def _select_matches(
     batches: Iterator[pa.RecordBatch], settings: GrepSettings, *, keep_empty: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the matching rows of each batch, up to ``max_count`` rows."""
+    """Yield the matching rows of the batches that have any, up to ``max_count`` rows in total."""
     remaining = settings.max_count
     fields = settings.fields or SEARCHED_FIELDS
     for batch in batches:

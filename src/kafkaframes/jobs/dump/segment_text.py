@@ -111,7 +111,7 @@ def _read_sizes(chunk: DecodedBatches, columns: dict[str, Any]) -> dict[str, Any
 
 
 def _read_message_crcs(chunk: DecodedBatches) -> dict[str, Any]:
-    """Return the CRC of each message of format 0 or 1, and whether it is valid. Inner messages have their own CRC."""
+    """Return each record's CRC, and whether it is valid: its own inside a compressed message, else its batch's."""
     crcs = chunk.batches.column("crc")[chunk.owners]
     valid = chunk.crc_ok[chunk.owners]
     data = chunk.sections.buf

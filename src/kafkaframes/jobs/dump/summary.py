@@ -218,7 +218,7 @@ def _find_last_batch(filesystem: FileSystem, segment: Segment, read_at: ReadAt, 
 
 
 def _read_last_indexed_position(filesystem: FileSystem, segment: Segment) -> int:
-    """Return the position in the last entry of the offset index; -1 if it cannot be read."""
+    """Return the position in the last entry of the offset index; -1 if no entry can be read."""
     index = segment.index
     if index is None or index.size_bytes < _INDEX_ENTRY_BYTES or index.size_bytes % _INDEX_ENTRY_BYTES:
         return UNKNOWN_VALUE

@@ -254,7 +254,7 @@ def _make_tasks(
 
 
 def _estimate_bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
-    """Estimate the average record size from the partition's first records."""
+    """Estimate the bytes per offset from a sample of the records from ``first`` on."""
     result = fetch_sample(consumer, partition, first)
     consumer.assign({})
     return _ASSUMED_RECORD_BYTES if result is None else max(result.bytes_per_offset, 1.0)

@@ -149,7 +149,7 @@ class SegmentTally:
     def _count_codecs(
         self, batch: pa.RecordBatch, starts: Flags, control: Flags, payload: npt.NDArray[np.int64]
     ) -> None:
-        """Count the batches and records of each codec."""
+        """Count the batches and records of each codec, without control batches."""
         codecs = batch.column("codec")
         numbers = codecs.indices.to_numpy()
         for number in np.flatnonzero(np.bincount(numbers)).tolist():

@@ -335,7 +335,7 @@ def _add_batches(
     start: int,
     batch_bytes: int,
 ) -> None:
-    """Add batches with the same reason to the result: omit, decode or renumber them."""
+    """Omit, copy or rebuild batches, depending on the reason that they share, and add them to the result."""
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH_REASON, BEFORE):
         if reason != BEFORE:  # batches before the start were already read and counted

@@ -301,7 +301,7 @@ def choose_timeline(times: TimeHistogram) -> Timeline:
 
 
 def _choose_range(times: TimeHistogram) -> tuple[int, int]:
-    """Return the first and last timestamp of the timeline, without rare times far from all others."""
+    """Return the first and last time of the timeline, without rare times far from all others; -1 if empty."""
     is_in_calendar = times.starts <= MAX_CALENDAR_MS
     starts, counts = times.starts[is_in_calendar], times.counts[is_in_calendar]
     if starts.size == 0:

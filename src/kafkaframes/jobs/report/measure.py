@@ -256,7 +256,7 @@ def _add_batches(
     is_valid: npt.NDArray[np.bool_],
     is_data: npt.NDArray[np.bool_],
 ) -> None:
-    """Count batches by format and codec."""
+    """Count valid batches by format, codec and producer, and their sizes."""
     sizes, magics = batches.column("size"), batches.column("magic")
     codecs = np.minimum(batches.codecs, len(CODECS))
     headers = np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
@@ -278,7 +278,7 @@ def _add_batches(
 
 
 def _add_producers(measure: RecordCounts, batches: BatchHeaders, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
-    """Count batches by producer id."""
+    """Count data batches, records, bytes and times by producer id."""
     table = batches.table[:, is_data]
     ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]

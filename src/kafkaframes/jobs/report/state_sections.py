@@ -321,7 +321,7 @@ def _draw_severity(entry: Finding) -> Markup:
 
 
 def _describe_loss(loss: DamagedBatch | None) -> Markup | None:
-    """Return the size and the records of a damaged batch."""
+    """Return the size and the records of a damaged batch; None if there is none."""
     if loss is None:
         return None
     records = f"{count_text(loss.declared, 'record')} declared, " if loss.declared >= 0 else ""

@@ -169,7 +169,7 @@ def make_table(
 
 
 def _class_of(entry: TableColumn) -> str | None:
-    """Return the CSS classes of a column's cells."""
+    """Return the CSS classes of a column's cells; None without classes."""
     names = ["num"] * (entry.value is not None) + ["minor"] * entry.is_minor + ["wrap"] * entry.wide
     return " ".join(names) or None
 

@@ -329,7 +329,7 @@ def _make_latency_column(share: float) -> TableColumn:
 
 
 def _draw_apis(report: TrafficReport) -> Markup:
-    """Return the card with calls, bytes and latencies by API version."""
+    """Return the card with calls, bytes, latencies and errors by API version."""
     fields = [
         TableColumn("API", lambda entry: make_tag("b", _name_api_version(entry)), wide=True),
         number_column("Calls", "calls"),
@@ -364,7 +364,7 @@ def _draw_errors(report: TrafficReport) -> Markup:
 
 
 def _draw_clients(report: TrafficReport) -> Markup:
-    """Return the card with the clients that an upgrade would break."""
+    """Return the card with the clients, and whether an upgrade would break them."""
     result = report.audit
     if result is None or not result.clients:
         return build_card("clients", "What an upgrade would break", empty_text("No clients were found."))

@@ -41,7 +41,7 @@ def format_size_tick(size_bytes: float) -> str:
 
 
 def _format_three_digits(value: float) -> str:
-    """Return a number with three significant digits."""
+    """Return a number with three significant digits; an integer from 100 on."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 

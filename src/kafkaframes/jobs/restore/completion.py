@@ -189,5 +189,5 @@ def _is_below(value: str | None, minimum: int) -> bool:
 
 
 def _has_unlimited_retention(configs: Mapping[str, str]) -> bool:
-    """Return whether a topic's settings keep its records forever."""
+    """Return whether a topic's ``retention.ms`` is unlimited."""
     return configs.get("retention.ms") == "-1"

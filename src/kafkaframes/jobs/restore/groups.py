@@ -147,7 +147,7 @@ def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Re
 
 
 def _order_records(content: DecodedBatches, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
-    """Yield (offset, key, value) of each record, for a transaction at its commit marker."""
+    """Yield (offset, key, value) of keyed records from ``start`` on; those of a transaction when it commits."""
     producers = content.batches.column("producer_id").tolist()
     control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
     for batch, offset, key, value in _iterate_rows(content):

@@ -340,7 +340,7 @@ def _sort_rows(task: ParquetTask) -> pa.Table:
 
 
 def _is_ordered(task: ParquetTask) -> bool:
-    """Return whether the offsets of a partition's rows increase."""
+    """Return whether the offsets of a partition's rows strictly increase, or are to be assigned."""
     last = -1
     for batch in _read_batches(task, ("offset",)):
         if "offset" not in batch.schema.names:

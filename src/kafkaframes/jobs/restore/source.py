@@ -184,7 +184,7 @@ def read_metadata(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
 
 
 def _read_log_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
-    """Return the topics and their settings in one metadata log."""
+    """Return the topics, their settings and the next producer id in one metadata log."""
     metadata, topics_by_id = SourceMetadata(), dict[object, str]()
     topics = metadata.topics
     for value in _read_values(filesystem, partition):
@@ -226,7 +226,7 @@ def _read_values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes
 
 
 def _read_file_values(part: SegmentPart, start: int) -> Iterator[bytes]:
-    """Yield the values of a file's records from offset ``start`` on, without control records."""
+    """Yield the values of a file's records from offset ``start`` on, without control records and nulls."""
     for run in read_valid_batches(part, [], skip=True):
         for content in decode_steps(run.data, run.batches):
             index, buf = content.index, content.sections.buf

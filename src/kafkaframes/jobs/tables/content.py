@@ -173,7 +173,7 @@ def _merge_fields(existing_fields: Iterable[pa.Field], new_fields: Iterable[pa.F
 
 
 def _merge_types(existing_type: pa.DataType, new_type: pa.DataType) -> pa.DataType:
-    """Return the type that holds the values of both types."""
+    """Return the new type, with the fields of both types in its structs."""
     if pa.types.is_struct(existing_type) and pa.types.is_struct(new_type):
         return pa.struct(_merge_fields(existing_type, new_type))
     if _is_list(existing_type) and _is_list(new_type):

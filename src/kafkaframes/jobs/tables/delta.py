@@ -196,7 +196,7 @@ class DeltaTable:
         self._write_transaction(schema, add_actions, "overwrite" if commit.replaces else "append", properties)
 
     def _write_transaction(self, schema: Any, add_actions: list[Any], mode: str, properties: Any) -> None:
-        """Add the first or further data files in one commit."""
+        """Commit data files, or only properties, in one write transaction."""
         partition_columns = list(PARTITION_COLUMNS)
         self._table.create_write_transaction(
             add_actions, mode, schema, partition_by=partition_columns, commit_properties=properties
@@ -326,7 +326,7 @@ def _application_id_of_topic(topic: str) -> str:
 
 
 def _stored_end_of(table: Any, name: TopicPartition) -> int | None:
-    """Return the stored end offset of a partition; None if there is none."""
+    """Return the stored end offset of a partition; None if there is none, or it was removed."""
     return _drop_removal_mark(table.transaction_version(_application_id_of(name)))
 
 

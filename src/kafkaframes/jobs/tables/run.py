@@ -105,7 +105,7 @@ class TableRun:
         return self._build_outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
-        """Return the table's state after checks; None if the table does not exist."""
+        """Remove orphans, check settings and columns, and return the table's state; None without a table."""
         table = self._table
         state = table.read_state()
         if state is not None and state.settings is None:

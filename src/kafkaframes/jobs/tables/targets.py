@@ -234,7 +234,7 @@ def read_value_settings(topics: Sequence[str], settings: TopicTableSettings) -> 
 
 
 def _subject_of(topics: Sequence[str], settings: TopicTableSettings) -> str:
-    """Return the registry subject whose newest schema defines the table's columns."""
+    """Return the registry subject whose newest schema defines the table's columns; "" if there is none."""
     if settings.registry is None or settings.subject:
         return settings.subject or ""
     if len(topics) != 1 or any(placeholder in topics[0] for placeholder in "*?["):

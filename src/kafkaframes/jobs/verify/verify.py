@@ -391,7 +391,7 @@ def _replay_aborted(facts: SegmentFacts, transaction_state: OpenTransactions) ->
 def _check_txn_index(
     path: str, result: dict[int, AbortedTransaction], entries: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
-    """Yield the differences between a transaction index and the markers in its segment."""
+    """Yield a finding for each difference between a transaction index and the aborts in its segment."""
     for offset, transaction in sorted(result.items()):
         entry = entries.get(offset)
         if entry is None or entry.producer_id != transaction.producer_id:

@@ -200,7 +200,7 @@ def _collect_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
 
 
 def _select_producer_batches(batches: BatchHeaders) -> Ints:
-    """Return the columns of batches with a producer id."""
+    """Return the producer columns of the batches of format 2 that have a producer id."""
     idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
     return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
@@ -238,7 +238,7 @@ def _is_zero_filled(read_at: ReadAt, position: int, end: int) -> bool:
 
 
 def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
-    """Add findings on offsets that decrease or that index entries cannot store, and on invalid leader epochs."""
+    """Set the offset range, and add findings on wrong or unindexable offsets and invalid leader epochs."""
     base_offsets, last_offsets, positions = (
         kept_columns["base_offset"],
         kept_columns["last_offset"],
@@ -300,7 +300,7 @@ def _verify_indexes(
 def _check_offset_index(
     filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
-    """Check that each entry of an offset index has the position of its batch."""
+    """Yield a finding for each entry of an offset index that does not fit the batches."""
     try:
         index = read_offset_index(filesystem.read(path), base_offset=base_offset, file=path)
     except LogDirError as problem:
@@ -346,7 +346,7 @@ def _make_index_finding(path: str, entry: int, message: str, offsets: Ints) -> F
 def _check_time_index(
     filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
-    """Check that each entry of a time index has the largest timestamp up to its offset."""
+    """Yield a finding for each entry of a time index without the largest timestamp up to its offset."""
     try:
         index = read_time_index(filesystem.read(path), base_offset=base_offset, file=path)
     except LogDirError as problem:
