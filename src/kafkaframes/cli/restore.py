@@ -130,7 +130,7 @@ def _print_restore(report: RestoreReport, settings: RestoreSettings) -> None:
 
 
 def _list_remarks(report: RestoreReport) -> list[str]:
-    """Return lines about merge decisions, omitted data and open transactions."""
+    """Return lines about merge decisions, omitted data, open transactions, committed offsets and retention."""
     remarks = [
         f"{loss['severity']}: {loss['topic']}-{loss['partition']}: {loss['message']}" for loss in report.decisions
     ]

@@ -56,7 +56,7 @@ def _list_apis() -> list[dict[str, object]]:
 
 
 def _flexible_release(api: catalog.Api) -> str | None:
-    """Return the first release with a flexible version of an API; None if it has none."""
+    """Return the first release with a flexible version of an API; None if no release has one."""
     return None if api.flexible_since is None else first_release_with(api.key, api.flexible_since)
 
 

@@ -208,7 +208,7 @@ def compact(
 
 
 def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
-    """Return the partitions to compact. A misspelled topic is an error."""
+    """Return the partitions to compact. A pattern that matches no topic is an error, and so is an empty result."""
     topics, numbers = selection.topic_names, selection.partition_numbers
     if log.kind == "segment":
         raise OptionError("a single segment cannot be compacted; specify its partition's directory")

@@ -137,7 +137,7 @@ def _resolve_end_offsets(
     """Return the end offset of each partition's plan.
 
     Raises:
-        OptionError: a specified end is beyond the end of a partition.
+        OptionError: a specified end is beyond the end of a partition, and ``fail_on_data_loss`` is set.
     """
     options = lookups.options
     if options.end == LATEST:
@@ -192,7 +192,7 @@ def _find_gaps(
     """Yield the offsets after the destination's end offset that topics have deleted, or that the read omits.
 
     Args:
-        known_ends: end offsets in the destination.
+        known_ends: first offset that each partition has to add; None to accept any.
         begins: first offsets of the read.
         firsts: first offsets that the topics have.
         ends: end offsets of the topics.

@@ -65,7 +65,7 @@ def _plan_log_tasks(
     internal_topics: tuple[str, ...],
     initial_partitions: Collection[tuple[str, int]],
 ) -> IncrementPlan:
-    """Return the tasks that add the new offsets of logs to a table."""
+    """Return the plan that adds the new offsets of logs to a table."""
     logs, gaps = logs_by_partition(part), []
     options = resolve_offsets(options, logs)
     requested_starts = expand_bound("start", options.start, logs)
