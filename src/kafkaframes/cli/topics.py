@@ -111,6 +111,7 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
 
 
 def _build_replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a row for each replica of the topics: its broker, directory, size and lag."""
     topics = admin.describe_topics(names)
     rows = [
         {

@@ -101,6 +101,7 @@ def list_producers(partitions: tuple[str, ...], connect: Connect, as_json: bool)
 
 
 def _build_producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str, Any]]:
+    """Return a row for each active producer of each partition."""
     return [
         {
             "topic": partition.topic,

@@ -74,6 +74,7 @@ def set_user(name: str, connect: Connect, password_file: str | None, **flags: An
 
 
 def _read_password(path: str | None) -> str:
+    """Return the password from a file, the environment or a prompt. A missing or empty one is an error."""
     if path is not None:
         from kafkaframes.broker.security.from_settings import read_private_file
 
@@ -176,6 +177,8 @@ def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | No
 
 
 def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
+    """Return the quota entity that the flags name. No name is an error."""
+
     from kafkaframes.client import QuotaEntity
 
     if all(name is None for name in names.values()):
@@ -194,6 +197,8 @@ def _to_names(names: dict[str, str | None]) -> dict[str, str | QuotaMatch | None
 
 
 def _entity_names(entity: QuotaEntity) -> dict[str, str | None]:
+    """Return the names of a quota entity by its parts, with the text of the default entity."""
+
     from kafkaframes.client import DEFAULT_ENTITY
 
     names = entity._asdict().items()

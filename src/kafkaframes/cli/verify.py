@@ -98,12 +98,14 @@ def _print_report(report: VerifyReport, *, show_all: bool) -> None:
 
 
 def _style_of(report: VerifyReport) -> str:
+    """Return the color of the summary line: red, yellow with caveats, or green."""
     if not report.is_sound:
         return "bold red"
     return "yellow" if report.caveats else "green"
 
 
 def _summary_text(report: VerifyReport) -> str:
+    """Return the verdict, the numbers of what was read, and the number of findings by severity."""
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = ", ".join(
         count_text(by_severity[severity], severity.name.lower())

@@ -127,11 +127,14 @@ def open_spark(master: str, label: str, *, config: dict[str, str] | None = None)
 
 
 def _size_of(task: Any) -> int:
+    """Return the size of a task, or of its segment or partition, in bytes."""
     size = getattr(task, "size_bytes", None)
     return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
 
 
 def _open_pool(count: int) -> Executor:
+    """Return a pool of worker processes, which are spawned and not forked."""
+
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -155,11 +158,14 @@ def _submit_in_turn(
 
 
 def _run_all(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
+    """Run the function on several tasks within the budget, and return its results."""
     with limit_budget(budget_bytes):
         return [function(task) for task in tasks]
 
 
 def _collect_answers(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]:
+    """Yield the answers of the groups of tasks in order. A failure ends all worker processes."""
+
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
 
@@ -204,6 +210,7 @@ def _begin_worker() -> None:
 
 
 def _show_progress(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:
+    """Yield the answers, with a progress bar if the tasks are large."""
     if total < MAX_SINGLE_PROCESS_BYTES // 4:
         yield from answers
         return
