@@ -148,7 +148,7 @@ def _print_outcome(outcome: Outcome, *, part: str) -> None:
         f"{format_size(outcome.output_bytes)}, in {escape_unprintable(str(summary.output))}; "
         f"{count_text(outcome.exported - len(outcome.failed), part)} in {summary.seconds:.1f} s{resumed_text}",
         soft_wrap=True,
-        style="bold red" if outcome.failed else "bold green",
+        style="bold red" if outcome.is_unfinished else "bold green",
         markup=False,
     )
     if outcome.failed:

@@ -99,7 +99,9 @@ def make_log_lookup(segments: list[Segment], logs: Logs, options: ReadOptions) -
             isolation="read_uncommitted",
             storage=options.storage,
         )
-        slices, _ = plan_slices(segments_to_check, whole, logs) if segments_to_check else ([], None)
+        slices, _ = (
+            plan_slices(segments_to_check, whole, logs, omit_unreadable=True) if segments_to_check else ([], None)
+        )
         for part in slices:
             name = part.segment.topic, part.segment.partition
             result[name].update(

@@ -90,7 +90,7 @@ def plan_log_export(
     """
     target = parse_local_destination(settings.to)
     reject_nested_destination(Path(target), read.paths)
-    plan = plan_export(read)
+    plan = plan_export(read, omit_unreadable=not single_file)
     return FileExport(
         plan.tasks,
         replace(settings, to=target, isolation=plan.isolation, storage=read.storage),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -33,7 +33,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import SegmentSlice
 from kafkaframes.scan.log.resolve import choose_segments, plan_part, resolve_isolation
 from kafkaframes.scan.ranges import NO_END, NO_START, check_batch_start
-from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, split_path
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.notes import LogNotes
 
@@ -54,8 +54,11 @@ class ExportPlan(NamedTuple):
     isolation: str
 
 
-def plan_export(options: ReadOptions) -> ExportPlan:
+def plan_export(options: ReadOptions, *, omit_unreadable: bool = True) -> ExportPlan:
     """Plan the export of the segments that the options select.
+
+    Args:
+        omit_unreadable: whether a segment that cannot be read becomes a note or a failed task, instead of an error.
 
     Raises:
         OptionError: the options do not match the logs, or offsets of the range are lost.
@@ -68,7 +71,7 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     tasks: list[ExportTask] = []
     notes = selected_segments.notes
     for part, limited_range in selected_segments.parts:
-        slices, part_notes = plan_part(part, limited_range, whole_segments=True)
+        slices, part_notes = plan_part(part, limited_range, whole_segments=True, omit_unreadable=omit_unreadable)
         notes += part_notes
         for chunk, entry in slices:
             metadata = entry.partition.metadata
@@ -148,8 +151,31 @@ class FinishedSegments:
 _bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
 
 
-def find_finished_segments(settings: ExportTaskSettings, tasks: Sequence[ExportTask]) -> FinishedSegments:
+def select_tasks_of_readable_logs(
+    settings: ExportTaskSettings, tasks: Sequence[ExportTask], unreadable_directories: Collection[str]
+) -> list[ExportTask]:
+    """Return the tasks without those of recorded segments of logs that cannot be read to the end.
+
+    Such a task may end earlier than that of the run that exported the segment. Its file stays as it is, like the
+    file of a segment that is no longer in the log.
+    """
+    recorded_names = read_newest_results(settings.to).keys() if unreadable_directories else ()
+    return [
+        task
+        for task in tasks
+        if not (split_path(task.path)[0] in unreadable_directories and task.name in recorded_names)
+    ]
+
+
+def find_finished_segments(
+    settings: ExportTaskSettings, tasks: Sequence[ExportTask], unreadable_directories: Collection[str] = ()
+) -> FinishedSegments:
     """Return the journaled results that are valid for the current segments and whose files still exist.
+
+    Args:
+        settings: settings of the tasks.
+        tasks: current segments.
+        unreadable_directories: directories of logs that cannot be read to the end; ``tasks`` lacks their segments.
 
     Raises:
         OptionError: an exported segment in the middle of the log was deleted, or an exported segment shared a file
@@ -158,7 +184,14 @@ def find_finished_segments(settings: ExportTaskSettings, tasks: Sequence[ExportT
     results_by_name = read_newest_results(settings.to)
     current_task = {task.name: task for task in tasks}
     _check_same_log(settings, results_by_name, current_task)
-    _check_not_merged(results_by_name, tasks)
+    _check_not_merged(
+        {
+            name: recorded
+            for name, recorded in results_by_name.items()
+            if split_path(recorded.task.path)[0] not in unreadable_directories
+        },
+        tasks,
+    )
     results = {
         name: valid_results
         for name, valid_results in results_by_name.items()

@@ -43,6 +43,7 @@ from kafkaframes.jobs.export.planning import (
     find_finished_segments,
     plan_files,
     remove_unrecorded_files,
+    select_tasks_of_readable_logs,
 )
 from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.tally import CodecSummary, DroppedTotals, ExportSummary, RecordCounts, TopicSummary
@@ -65,6 +66,7 @@ from kafkaframes.jobs.export.writers import OutputFile, to_output_rows
 from kafkaframes.jobs.job import Runner, parse_json_object, run_here, split_by_cost
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.storage.files.atomic import PART
+from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
@@ -97,7 +99,12 @@ class Outcome:
     @property
     def is_complete(self) -> bool:
         """Whether the destination has every selected record of the source."""
-        return not self.failed and not self.fault_count and not self.notes.hidden_records
+        return not self.is_unfinished and not self.fault_count and not self.notes.hidden_records
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether segments could not be read, so that another run may export more."""
+        return bool(self.failed or self.notes.unreadable)
 
     @property
     def failed(self) -> list[SegmentResult]:
@@ -133,7 +140,7 @@ class Outcome:
         for codec, values in zip(self.summary.codecs, summary["codecs"], strict=True):
             values["ratio"] = round(codec.compression_ratio, 4)
         return {
-            "complete": not self.failed,
+            "complete": not self.is_unfinished,
             "records": self.summary.records,
             "segments": len(self.results),
             "exported": self.exported,
@@ -191,9 +198,11 @@ def export_segments(
     """
 
     def find_work() -> RemainingWork:
-        finished = find_finished_segments(settings, tasks)
+        unreadable_directories = {split_path(error.file)[0] for error in notes.unreadable}
+        current_tasks = select_tasks_of_readable_logs(settings, tasks, unreadable_directories)
+        finished = find_finished_segments(settings, current_tasks, unreadable_directories)
         return RemainingWork(
-            [task.name for task in tasks], plan_files(tasks, finished), finished, internal_topics, notes
+            [task.name for task in current_tasks], plan_files(current_tasks, finished), finished, internal_topics, notes
         )
 
     return export_work(find_work, settings, settings.stored_fingerprint(), run=run, overwrite=overwrite)
@@ -224,7 +233,7 @@ def export_work(
     with open_destination(settings.to, stored_fingerprint, overwrite=overwrite):
         work = find_work()
         success = Path(settings.to, SUCCESS_FILE)
-        if work.files:
+        if work.files or work.notes.unreadable:
             success.unlink(missing_ok=True)
         remove_unrecorded_files(settings, work.finished, work.files)
         new_results = {
@@ -239,7 +248,7 @@ def export_work(
         size_bytes = sum({result.output: result.output_bytes for result in results}.values())
         outcome = Outcome(summary, len(new_results), len(work.finished.results), size_bytes, results, notes=work.notes)
         write_text_atomically(Path(settings.to, OWN_DIRECTORY, "summary.json"), json.dumps(outcome.as_json()))
-        if not outcome.failed:
+        if not outcome.is_unfinished:
             outputs = {result.output for result in new_results.values() if result.output is not None}
             flush_to_disk(Path(settings.to, output) for output in sorted(outputs))
             write_text_atomically(success, "")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection
 from dataclasses import replace
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.export.identity import acceptance_of, check_identity, make_log_lookup
 from kafkaframes.jobs.export.planning import make_task
 from kafkaframes.jobs.export.positions import (
@@ -93,7 +93,7 @@ def _plan_log_tasks(
                 problem = "no longer in the log, and not" if is_lost else "before the `start` of this run, and not"
                 raise OptionError(f"{gap} are {problem} in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
-    slices, notes = plan_slices(part.segments, replace(options, start=starts), logs)
+    slices, notes = plan_slices(part.segments, replace(options, start=starts), logs, omit_unreadable=True)
     tasks = tuple(make_task(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
@@ -129,7 +129,11 @@ def find_start_offset(
     if first > end:
         return first, Gap(*name, end, first)
     last = entry.partition.segments[-1]
-    if end > last.base_offset and (log_end := log_end_offset(entry.filesystem, entry.partition)) < end:
+    try:
+        log_end = log_end_offset(entry.filesystem, entry.partition) if end > last.base_offset else end
+    except LogDirError:  # reported by the plan or by the segment's task, and the other partitions continue
+        return end, None
+    if log_end < end:
         raise OptionError(
             f"{name[0]}-{name[1]} ends at offset {log_end}, but the table has its records up to {end - 1}: the log "
             "was truncated or replaced, or this is another copy. Export to a new table, or with `overwrite`"

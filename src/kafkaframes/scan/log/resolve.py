@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.scan.log.discovery import (
     DiscoveredLogs,
     DistinctSegments,
@@ -49,6 +49,7 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
+from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
@@ -200,7 +201,7 @@ def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], optio
 
 
 def plan_part(
-    part: DistinctSegments, options: ReadOptions, *, whole_segments: bool = False
+    part: DistinctSegments, options: ReadOptions, *, whole_segments: bool = False, omit_unreadable: bool = False
 ) -> tuple[list[tuple[SegmentSlice, Log]], LogNotes]:
     """Return the slices of a group of segments without duplicates, each with its log, and notes.
 
@@ -208,6 +209,7 @@ def plan_part(
         part: Segments.
         options: Options of the read.
         whole_segments: Whether slices are whole segments, which have more batches than the range.
+        omit_unreadable: As for ``plan_slices``.
 
     Raises:
         OptionError: Offsets of the range are lost, or ``read_committed`` is selected for single segments.
@@ -219,7 +221,9 @@ def plan_part(
         check_loss(resolved_offsets, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
-    slices, notes = plan_slices(part.segments, resolved_offsets, logs, whole_segments=whole_segments)
+    slices, notes = plan_slices(
+        part.segments, resolved_offsets, logs, whole_segments=whole_segments, omit_unreadable=omit_unreadable
+    )
     return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
 
 
@@ -231,7 +235,12 @@ def resolve_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
 
 
 def plan_slices(
-    segments: list[Segment], options: ReadOptions, logs: Logs, *, whole_segments: bool = False
+    segments: list[Segment],
+    options: ReadOptions,
+    logs: Logs,
+    *,
+    whole_segments: bool = False,
+    omit_unreadable: bool = False,
 ) -> tuple[list[SegmentSlice], LogNotes]:
     """Return the slices with the batches of the range, each with the aborted transactions that it may contain.
 
@@ -240,15 +249,21 @@ def plan_slices(
         options: Options of the read, with offsets as start and end.
         logs: Logs of the topic partitions.
         whole_segments: Whether the slices are not narrowed to the batches of the range.
+        omit_unreadable: Whether a segment that cannot be read does not stop the plan. With ``read_committed``, it ends
+            its partition with a note, because its transactions are unknown; otherwise its task reports the error.
+
+    Raises:
+        LogDirError: A segment cannot be read.
     """
-    states = _read_transactions(options, logs)
-    notes = _describe_open_transactions(options, logs, states)
+    states = _read_transactions(options, logs, stop_at_unreadable=omit_unreadable)
+    notes = _describe_open_transactions(options, logs, states) + _describe_unreadable_segments(options, states)
     slices = prune_segments(segments, replace(options, end=_limit_to_stable_offsets(options, states)))
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
         if not whole_segments:
-            slices = [narrow_part for part in slices if (narrow_part := _narrow_slice(part, logs)).size_bytes > 0]
+            narrow_parts = [_narrow_slice(part, logs, omit_unreadable=omit_unreadable) for part in slices]
+            slices = [part for part in narrow_parts if part.size_bytes > 0]
         slices = _add_aborted_transactions(slices, segments, states)
     return slices, notes
 
@@ -324,11 +339,32 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
             report_loss(describe_offset_beyond_end(format_partition(name), last, end), fail=fail)
 
 
-def _read_transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
+def _read_transactions(
+    options: ReadOptions, logs: Logs, *, stop_at_unreadable: bool
+) -> dict[TopicPartition, TransactionState]:
     """Return the transactions of each log if the read needs them (``isolation=read_committed``)."""
     if options.isolation != "read_committed" or options.table == "segments":
         return {}
-    return {name: read_transactions(log.filesystem, log.partition) for name, log in logs.items()}
+    return {
+        name: read_transactions(log.filesystem, log.partition, stop_at_unreadable=stop_at_unreadable)
+        for name, log in logs.items()
+    }
+
+
+def _describe_unreadable_segments(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> LogNotes:
+    """Return an error for each partition whose range goes on after the first segment that cannot be read."""
+    errors = []
+    for name, state in states.items():
+        ends = expand_bound("end", options.end, states)
+        _, end = options.row_filter.limit_range(0, NO_END if ends[name] == LATEST else ends[name])
+        if state.unreadable is None or end <= state.last_stable_offset:
+            continue
+        message = (
+            f"{state.unreadable.reason}; {format_partition(name)} ends at offset {state.last_stable_offset}, because "
+            "later transactions are unknown; make the file readable, or use isolation=read_uncommitted"
+        )
+        errors.append(Finding(Severity.ERROR, "unreadable", message, state.unreadable.file or ""))
+    return LogNotes(unreadable=tuple(errors))
 
 
 def _describe_open_transactions(
@@ -336,6 +372,7 @@ def _describe_open_transactions(
 ) -> LogNotes:
     """Return a finding for each partition in which an open transaction hides records of the range."""
     findings = tuple(finding for state in states.values() for finding in state.findings)
+    states = {name: state for name, state in states.items() if state.unreadable is None}
     if not any(state.open for state in states.values()):
         return LogNotes(findings)
     starts, ends = expand_bound("start", options.start, states), expand_bound("end", options.end, states)
@@ -351,23 +388,41 @@ def _describe_open_transactions(
 
 
 def _limit_to_stable_offsets(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
-    """Return the end offsets of the read, limited to the last stable offset in partitions with an open transaction.
+    """Return the end offsets of the read, limited to the last stable offset of partitions where records are omitted.
 
     Other partitions keep their end, so that an export does not repeat their segments after the transaction has ended.
     """
-    if not any(state.open for state in states.values()):
+    if not any(state.open or state.unreadable for state in states.values()):
         return options.end
     ends = expand_bound("end", options.end, states)
     return {
         name: min(state.last_stable_offset, NO_END if ends[name] == LATEST else ends[name])
-        if state.open
+        if state.open or state.unreadable
         else ends[name]
         for name, state in states.items()
     }
 
 
-def _narrow_slice(part: SegmentSlice, logs: Logs) -> SegmentSlice:
-    """Narrow a slice to the batches of its range. The result may be empty."""
+def _narrow_slice(part: SegmentSlice, logs: Logs, *, omit_unreadable: bool) -> SegmentSlice:
+    """Narrow a slice to the batches of its range. The result may be empty.
+
+    Args:
+        part: Slice.
+        logs: Logs of the topic partitions.
+        omit_unreadable: Whether a slice that cannot be read stays as it is, so that its task reports the error.
+
+    Raises:
+        LogDirError: The segment cannot be read.
+    """
+    try:
+        return _find_batches_of_slice(part, logs)
+    except LogDirError:
+        if omit_unreadable:
+            return part
+        raise
+
+
+def _find_batches_of_slice(part: SegmentSlice, logs: Logs) -> SegmentSlice:
     stored_files = part.segment.stored_files
     if stored_files is None or (part.first_offset == NO_START and part.end_offset == NO_END):
         return part

@@ -292,4 +292,4 @@ def _log_export_result(outcome: Outcome, target: str) -> JobResult[Any]:
     )
     faults = [fault for result in outcome.results for fault in result.faults]
     failures = [f"not in the table: {result.failed}" for result in outcome.failed]
-    return JobResult(outcome, outcome.as_json(), (*faults, *failures, summary_line))
+    return JobResult(outcome, outcome.as_json(), (*faults, *failures, *outcome.notes, summary_line))

@@ -56,28 +56,34 @@ class LogNotes:
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.
         hidden_records: records that ``read_committed`` omits because of an open transaction, by partition.
+        unreadable: errors of segments that cannot be read, whose partitions end before them.
     """
 
     findings: tuple[Finding, ...] = ()
     hidden_records: tuple[HiddenRecords, ...] = ()
+    unreadable: tuple[Finding, ...] = ()
 
     def __add__(self, other: LogNotes) -> LogNotes:
         """Return the notes of both without duplicates."""
-        findings = dict.fromkeys((*self.findings, *other.findings))
-        return LogNotes(tuple(findings), tuple(dict.fromkeys((*self.hidden_records, *other.hidden_records))))
+        return LogNotes(
+            tuple(dict.fromkeys((*self.findings, *other.findings))),
+            tuple(dict.fromkeys((*self.hidden_records, *other.hidden_records))),
+            tuple(dict.fromkeys((*self.unreadable, *other.unreadable))),
+        )
 
     def __iter__(self) -> Iterator[str]:
-        """Yield each note as a line of text, hidden records first."""
+        """Yield each note as a line of text, omitted records first."""
+        yield from map(str, self.unreadable)
         yield from map(str, self.hidden_records)
         yield from map(str, self.findings)
 
     def __bool__(self) -> bool:
-        return bool(self.findings or self.hidden_records)
+        return bool(self.findings or self.hidden_records or self.unreadable)
 
     def as_json(self) -> dict[str, Any]:
         """Return the notes as a JSON object."""
         return {
-            "notes": [finding.as_json() for finding in self.findings],
+            "notes": [finding.as_json() for finding in (*self.unreadable, *self.findings)],
             "open_transactions": [transaction.as_json() for transaction in self.hidden_records],
         }
 

@@ -67,6 +67,7 @@ class TransactionState:
         log_end_offset: offset of the next record.
         findings: transaction indexes that differ from the markers, and tiered segments with indexes that were used.
         has_producers: whether an idempotent or transactional producer wrote any batch.
+        unreadable: error of the first segment that cannot be read, at which the state ends; None if it is complete.
     """
 
     aborted_transactions: tuple[AbortedTransaction, ...] = ()
@@ -74,6 +75,7 @@ class TransactionState:
     log_end_offset: int = 0
     findings: tuple[Finding, ...] = ()
     has_producers: bool = False
+    unreadable: LogDirError | None = None
 
     @property
     def last_stable_offset(self) -> int:
@@ -157,15 +159,19 @@ class OpenTransactions:
         return AbortedTransaction(marker.producer_id, first, marker.offset, stable)
 
 
-def read_transactions(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TransactionState:
+def read_transactions(
+    filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True, stop_at_unreadable: bool = False
+) -> TransactionState:
     """Read the transactions of a partition.
 
     Args:
         use_indexes: use the indexes of tiered segments; otherwise fetch the segments to read their markers.
+        stop_at_unreadable: return the state before the first local segment that cannot be read, instead of an error.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
+    unreadable: LogDirError | None = None
     open_transactions = OpenTransactions(partition.log_start_offset)
     aborted_transactions: list[AbortedTransaction] = []
     findings: list[Finding] = []
@@ -180,26 +186,38 @@ def read_transactions(filesystem: FileSystem, partition: Partition, *, use_index
         end = max(end, (partition.segments[tiered_count - 1].end_offset or 0) + 1)
     for segment in partition.segments[tiered_count:]:
         index = _IndexComparison(filesystem, segment)
-        with open_segment(filesystem, segment) as reader:
-            for header in reader.walk_producer_headers():
-                if header.is_transactional:
-                    markers = index.read_markers(reader, header) if header.is_control else ()
-                    open_transactions.process_batch(header, ())
-                    ended_transactions = (
-                        index.resolve_marker(marker, open_transactions.process_marker(marker), markers_before)
-                        for marker in markers
-                    )
-                    aborted_transactions += (
-                        transaction for transaction in ended_transactions if transaction is not None
-                    )
-                end = max(end, header.last_offset + 1)
-                has_producers = has_producers or header.has_producer
+        try:
+            with open_segment(filesystem, segment) as reader:
+                for header in reader.walk_producer_headers():
+                    if header.is_transactional:
+                        markers = index.read_markers(reader, header) if header.is_control else ()
+                        open_transactions.process_batch(header, ())
+                        ended_transactions = (
+                            index.resolve_marker(marker, open_transactions.process_marker(marker), markers_before)
+                            for marker in markers
+                        )
+                        aborted_transactions += (
+                            transaction for transaction in ended_transactions if transaction is not None
+                        )
+                    end = max(end, header.last_offset + 1)
+                    has_producers = has_producers or header.has_producer
+        except LogDirError as error:
+            if not stop_at_unreadable:
+                raise
+            unreadable, end = error, segment.base_offset
+            break
         findings += index.list_findings()
-    if partition.segments:  # the base offset of an empty last segment can be above the end of the last batch
+    # The base offset of an empty last segment can be above the end of the last batch.
+    if partition.segments and unreadable is None:
         end = max(end, partition.segments[-1].base_offset)
     aborted_transactions.sort(key=lambda transaction: transaction.last_offset)
     return TransactionState(
-        tuple(aborted_transactions), dict(open_transactions.first_offsets), end, tuple(findings), has_producers
+        tuple(aborted_transactions),
+        dict(open_transactions.first_offsets),
+        end,
+        tuple(findings),
+        has_producers,
+        unreadable,
     )
 
 
