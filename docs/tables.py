@@ -249,7 +249,7 @@ def long_runs_table() -> str:
             f"`{command}`",
             describe_status(run),
             run["result"],
-            f"{run['minutes']:g}",
+            "" if run["minutes"] is None else f"{run['minutes']:g}",
             f"{run['date']}, `{run['commit']}`",
             run["machine"],
         )

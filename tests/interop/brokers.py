@@ -176,11 +176,12 @@ def run(*arguments: str | Path | int) -> str:
 
 def check_in_order(data: Path) -> None:
     """Check that the directory after the broker's clean shutdown is sound, and that no directory of ours was a
-    stray.
+    stray. Transactions that are open in the source stay open.
     """
     assert (data / ".kafka_cleanshutdown").exists()
     assert not [path for path in data.iterdir() if path.name.endswith(("-stray", "-delete"))]
-    assert [str(finding) for finding in verify(discover(str(data))).findings if finding.severity > Severity.NOTE] == []
+    findings = verify(discover(str(data))).findings
+    assert [str(each) for each in findings if each.severity > Severity.NOTE and each.check != "open-transaction"] == []
     run("info", data)
 
 
