@@ -1,6 +1,7 @@
 """The tables in the documents are those of the code."""
 
 import importlib.util
+import pkgutil
 import re
 import tomllib
 from pathlib import Path
@@ -45,6 +46,37 @@ def test_help_fits_a_terminal(name):
     for one in commands:
         lines = CliRunner().invoke(cli, [*one.split(), "--help"], terminal_width=80).output.splitlines()
         assert [line for line in lines if len(line) > 80] == [], one
+
+
+# Properties, a table property and a file, not names of Python.
+OTHER_DOTTED_NAMES = (
+    "kafkaframes.sasl.",
+    "kafkaframes.on.noncontiguous",
+    "kafkaframes.last",
+    "kafkaframes.broker.json",
+)
+
+
+def test_dotted_names_of_the_package_in_pages_exist():
+    """The page of old names is excepted."""
+    pages = [path for path in DOCS.rglob("*.md") if path.name != "upgrading-from-a-checkout.md"]
+    named = {
+        (path.name, name)
+        for path in [ROOT / "README.md", *pages]
+        for name in re.findall(r"`(kafkaframes(?:\.[A-Za-z_]\w*)+)", path.read_text())
+        if not name.startswith(OTHER_DOTTED_NAMES)
+    }
+    assert len(named) > 20
+    assert sorted(entry for entry in named if not exists_in_package(entry[1])) == []
+
+
+def exists_in_package(name: str) -> bool:
+    """Return whether a dotted name is a module or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize("page", ["docs/contributing.md", "docs/constructions.md", "docs/long-tests.md", *FILE_PAGES])

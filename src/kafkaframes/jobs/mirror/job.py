@@ -530,10 +530,12 @@ class _MirrorRun:
             for topic in await select_topics(admin, self.settings.selection.topic_names, self.configs):
                 await self._compare_recreated_topic(topic, consumer, writer)
                 numbers = self._numbers_of(topic)
-                topics_to_add = tuple(one for one in numbers if TopicPartition(topic.name, one) not in self.reports)
-                if topics_to_add:
-                    self.say(f"{topic.name}: {len(topics_to_add)} topics_to_add partitions")
-                    new_topics = MirroredTopic(topic.name, topic.topic_id, topics_to_add, topic.configs)
+                partitions_to_add = tuple(
+                    number for number in numbers if TopicPartition(topic.name, number) not in self.reports
+                )
+                if partitions_to_add:
+                    self.say(f"{topic.name}: {count_text(len(partitions_to_add), 'new partition')}")
+                    new_topics = MirroredTopic(topic.name, topic.topic_id, partitions_to_add, topic.configs)
                     await self._begin_copying([new_topics], consumer, target_admin, writer, is_later=True)
 
     async def _compare_recreated_topic(self, topic: MirroredTopic, consumer: AsyncConsumer, writer: Writer) -> None:
