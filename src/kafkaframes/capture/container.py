@@ -57,7 +57,7 @@ UNSUPPORTED_LINK_TYPES: Final = {
     104: "Cisco HDLC",
     105: "IEEE 802.11",
     107: "Frame Relay",
-    119: "IEEE 802.11 with Prism's header",
+    119: "IEEE 802.11 with a Prism header",
     127: "IEEE 802.11 with radiotap",
     147: "user-defined",
     187: "Bluetooth HCI",

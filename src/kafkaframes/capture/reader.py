@@ -261,7 +261,7 @@ def read_capture(paths: Paths, options: CaptureOptions | None = None) -> Capture
 
 
 _ROWS_PER_BATCH = 4096
-_PEEK_BYTES = 1 << 16  # number of first bytes from which the format of a file is recognized
+_PEEK_BYTES = 1 << 16  # leading bytes of a file, by which its format is recognized
 
 
 def is_request_log(path: str) -> bool:

@@ -30,7 +30,7 @@ MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in ca
 MAX_WAITING_SEGMENTS: Final = 200_000
 # Largest number of bytes in one direction of a connection that wait for missing bytes.
 MAX_WAITING_BYTES: Final = 64 << 20
-# Largest number of waiting bytes of all connections; above this, waits are shortened to bound the memory.
+# Largest number of bytes of all connections that wait for missing bytes. Above it, connections wait for a shorter time.
 MAX_CARRIED_BYTES: Final = 96 << 20
 ENDED_CONNECTION_RETENTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
 MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended connections are forgotten

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.convert.segment import ConvertedPartition
 
 
-to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
+to_option = click.option(
+    "--to", metavar="DIR", help="The new directory. It must not exist; it is created when all its files are complete."
+)
 in_place_options = add_click_options(
     click.option(
         "--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new directory."
@@ -172,7 +174,8 @@ def _split_target_values(flags: dict[str, Any]) -> None:
     "directories",
     multiple=True,
     metavar="DIR",
-    help="The new directory; it must not exist, and appears complete. `--to v2` also sets the record format.",
+    help="The new directory. It must not exist; it is created when all its files are complete. `--to v2` also sets "
+    "the record format.",
 )
 @in_place_options
 @add_run_options(ConvertSettings, "index_interval_bytes", complete=_split_target_values)

@@ -25,7 +25,11 @@ EXIT_DATA_LOST = 1
 
 @click.command("restore")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
+@click.option(
+    "--to",
+    metavar="DIR",
+    help="The new log directory. It must not exist; it is created when all its files are complete.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be restored; write nothing.")
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(

@@ -97,7 +97,7 @@ def _format_tag(tag: Tag) -> tuple[str, ...]:
 
 
 def _first_release_of(tag: Tag) -> str | None:
-    """Return the first release with a tag. The tags of a proposal are looked up."""
+    """Return the first release that has a tag; for a tag of a proposal, that of the same tag in Kafka's specs."""
     registered = make_tag_registry().get(tag.key)
     return tag.since or (registered.since if registered is not None and is_same_field(registered, tag) else None)
 

@@ -181,7 +181,7 @@ class ConsumerOptions(ClientOptions, total=False):
     group_protocol: str
     """Group protocol: classic, or consumer (KIP-848). Default: classic."""
     group_remote_assignor: str | None
-    """Coordinator's assignor for the protocol consumer: uniform or range."""
+    """The coordinator's assignor, for the consumer protocol: uniform or range."""
     client_rack: str
     """Rack of the client; brokers may suggest a replica in this rack (KIP-392)."""
     partition_assignment_strategy: str | Sequence[str]

@@ -195,7 +195,9 @@ class AsyncShareConsumer(TelemetryMethods):
             self._collect_results()
             self._report_results()
             while (error := machine.take_error()) is not None:
-                _LOG.warning("share group %r: no poll has raised this error: %s", self.settings.group_id, error)
+                _LOG.warning(
+                    "share group %r was closed before a poll could raise this error: %s", self.settings.group_id, error
+                )
 
     # ----------------------------------------------------------------------------------------------------- reading
 

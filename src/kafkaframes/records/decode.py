@@ -191,7 +191,7 @@ def _skip_batch(sections: RecordSections, row: int, status: int) -> None:
 
 
 def _may_have_problem(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
-    """Return the batches for which ``_header_problem`` may return a status; for all others it returns None."""
+    """Return a flag for each batch: whether ``_header_problem`` may return a status. For all others it returns None."""
     unusual: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
     unusual |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
     return unusual

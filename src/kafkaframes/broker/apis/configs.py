@@ -149,7 +149,7 @@ def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: Broker
     behaviour="Lists topics, brokers, client metrics and groups that have settings.",
     notes={
         "v0": "client metrics only",
-        "v1+": "the types of the request, or all",
+        "v1+": "resources of the requested types, or of all types",
     },
     rights=(RequiredPermission("DESCRIBE_CONFIGS", "CLUSTER"),),
 )

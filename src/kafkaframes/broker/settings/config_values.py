@@ -273,19 +273,19 @@ def normalize_value(name: str, value: str) -> str:
     Raises:
         OptionError: the value is invalid for the setting. The message contains both.
     """
-    kind, name_of_topics = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTING_OF_BROKER_KEY.get(name, name)
+    kind, topic_key = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTING_OF_BROKER_KEY.get(name, name)
     text = value.strip()
     if kind == BOOLEAN:
         return _check_boolean(name, text)
     if kind in _BITS_OF_TYPE:
-        return str(_check_range(name, name_of_topics, _parse_integer(name, text, kind)))
+        return str(_check_range(name, topic_key, _parse_integer(name, text, kind)))
     if kind == DOUBLE:
         if _DECIMAL_PATTERN.fullmatch(text) is None:
             raise _refuse_value(name, value, "a number")
-        return repr(float(_check_range(name, name_of_topics, float(text))))
+        return repr(float(_check_range(name, topic_key, float(text))))
     if kind == LIST:
-        return ",".join(_check_list(name, name_of_topics, split_list(value)))
-    choices = _VALID_VALUES.get(name_of_topics)
+        return ",".join(_check_list(name, topic_key, split_list(value)))
+    choices = _VALID_VALUES.get(topic_key)
     if choices is not None and value not in choices:
         raise _refuse_value(name, value, f"one of {', '.join(choices)}")
     _KEY_VALIDATORS.get(name, _any)(name, value)
@@ -318,9 +318,9 @@ def _parse_integer(name: str, text: str, kind: int) -> int:
     return int(text)
 
 
-def _check_range(name: str, name_of_topics: str, number: float) -> float:
+def _check_range(name: str, topic_key: str, number: float) -> float:
     """Return the number, after a check that it is in the setting's range."""
-    min_value, max_value = _MIN_VALUE_OF_KEY.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
+    min_value, max_value = _MIN_VALUE_OF_KEY.get(topic_key), _MAX_VALUES.get(topic_key)
     if min_value is not None and number < min_value:
         raise _refuse_value(name, number, f"at least {min_value}")
     if max_value is not None and number > max_value:
@@ -330,9 +330,9 @@ def _check_range(name: str, name_of_topics: str, number: float) -> float:
     return number
 
 
-def _check_list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
+def _check_list(name: str, topic_key: str, parts: list[str]) -> list[str]:
     """Return the list, after a check that each element is a valid value of the setting."""
-    choices = _VALID_VALUES.get(name_of_topics, ())
+    choices = _VALID_VALUES.get(topic_key, ())
     for part in parts:
         if choices and part not in choices:
             raise _refuse_value(name, part, f"a list of {', '.join(choices)}")

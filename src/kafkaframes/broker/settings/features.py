@@ -45,7 +45,8 @@ class Feature(NamedTuple):
     level: int
 
 
-# Feature -> first release that supports it, first release that enables it by default, highest level.
+# The features other than metadata.version -> first release that supports it, first release that enables it by default
+# (major and minor version), and highest level.
 _OTHER_FEATURES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
     KRAFT: ((3, 9), (4, 0), 1),
     TRANSACTION_FEATURE: ((4, 0), (4, 0), 2),

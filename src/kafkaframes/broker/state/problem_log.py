@@ -11,7 +11,7 @@ _REPEAT_INTERVAL_MS = 120_000  # twice the longest interval between checkpoint w
 
 
 class ProblemLog:
-    """Logs disk problems of a broker. A problem is logged again if it has not occurred for two minutes.
+    """Logs each disk problem of a broker once. It logs a problem again if it returns after two minutes without it.
 
     If a disk is full, every append, checkpoint and flush fails, each on a different file. Errors with the same system
     error are therefore one problem.

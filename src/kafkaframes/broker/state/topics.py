@@ -124,7 +124,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Node:
-    """A virtual node.
+    """A node of the embedded broker: nodes share a process and a disk, and look like a cluster to clients.
 
     Attributes:
         endpoints: advertised addresses by listener name.

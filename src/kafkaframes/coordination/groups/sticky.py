@@ -60,8 +60,8 @@ def _balance_once(
     """Check each partition for a better member, and return whether a partition has moved.
 
     The member with the most partitions always gives the next one. A member therefore never gives so many that it gets
-    others back later. It first gives the partitions that it did not have before the assignment. Each move makes the
-    numbers more even, or returns a partition to its old member without making them less even.
+    others back later. The member first gives away partitions that it did not own before the assignment. Each move makes
+    the numbers more even, or returns a partition to its old member without making them less even.
     """
     numbers = {member_id: number for number, member_id in enumerate(loads)}
     unchecked_partitions: dict[str, list[tuple[Topic, int]]] = {member_id: [] for member_id in loads}

@@ -43,7 +43,7 @@ _ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
 class ComparisonTask(NamedTuple):
-    """The input of one process or Spark task: a share of the traffic and the proposal."""
+    """The input of one process or Spark task: its share of the traffic, and the whole proposal to measure."""
 
     task: TrafficTask
     question: ProposalSettings

@@ -56,7 +56,7 @@ class SegmentOrigin:
 def split_for_lines(
     chunk: DecodedBatches, max_records: int = MAX_RENDERED_RECORDS
 ) -> Iterator[tuple[DecodedBatches, bool]]:
-    """Yield a chunk in parts with lines that fit into memory, each with a flag: whether it continues a batch.
+    """Split a chunk into parts whose printed lines fit into memory. The flags are whether a part continues a batch.
 
     A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
     """

@@ -208,7 +208,10 @@ def _read_header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader
 
 
 def _find_last_batch(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:
-    """Return the position in the last entry of the offset index if a batch starts there, else the second batch's."""
+    """Return a position near the end of the segment at which a batch starts, to read headers from there.
+
+    This is the position in the last entry of the offset index, or that of the second batch if no batch starts there.
+    """
     position = _read_last_indexed_position(filesystem, segment)
     if not first.end <= position < segment.size_bytes:
         return first.end

@@ -43,7 +43,7 @@ class Positions(Protocol):
 
     @property
     def topic_number_of(self) -> Callable[[str], int | None]:
-        """A function that returns ``number_of_topic_id`` of a topic's stored id; None if it is unknown."""
+        """A function that returns ``topic_id_to_int`` of a topic's stored id; None if it is unknown."""
 
     @property
     def fingerprints(self) -> Fingerprints:
@@ -92,10 +92,10 @@ TOPIC_TABLE_DESTINATION = Destination("the table", "Write it to a new table, or 
 FILES = Destination("the export", "Export it to a new directory, or with `overwrite`")
 
 
-def number_of_topic_id(topic_id: str) -> int:
+def topic_id_to_int(topic_id: str) -> int:
     """Return 63 bits of a topic id, for fields that can only store a number.
 
-    >>> number_of_topic_id("AAAAAAAAAAAAAAAAAAAAAQ") == number_of_topic_id("AAAAAAAAAAAAAAAAAAAAAg")
+    >>> topic_id_to_int("AAAAAAAAAAAAAAAAAAAAAQ") == topic_id_to_int("AAAAAAAAAAAAAAAAAAAAAg")
     False
     """
     from hashlib import sha256
@@ -110,7 +110,7 @@ def check_same_topic(topic: str, topic_id: str, positions: Positions | None, des
         OptionError: the topic was created again since, so that its offsets refer to other records.
     """
     number = None if positions is None else positions.topic_number_of(topic)
-    if number is not None and number != number_of_topic_id(topic_id):
+    if number is not None and number != topic_id_to_int(topic_id):
         raise OptionError(
             f"topic {topic} has the id {topic_id}, but {destination.name} was filled from a topic with another id: "
             f"the topic was deleted and created again. {destination.new}"

@@ -24,7 +24,7 @@ from kafkaframes.jobs.export.positions import (
     IncrementPlan,
     Plan,
     TopicPartition,
-    number_of_topic_id,
+    topic_id_to_int,
 )
 from kafkaframes.jobs.export.run import Outcome, RemainingWork, export_to_single_file, export_work
 from kafkaframes.jobs.export.task import ExportTask, ExportTaskSettings, SegmentResult, open_journal, read_journal
@@ -129,8 +129,8 @@ class DestinationContents:
 
     @property
     def topic_number_of(self) -> Callable[[str], int | None]:
-        """A function that returns ``number_of_topic_id`` of a topic's stored id; None if it is unknown."""
-        return lambda topic: number_of_topic_id(self.topic_ids[topic]) if topic in self.topic_ids else None
+        """A function that returns ``topic_id_to_int`` of a topic's stored id; None if it is unknown."""
+        return lambda topic: topic_id_to_int(self.topic_ids[topic]) if topic in self.topic_ids else None
 
     @property
     def fingerprints(self) -> Fingerprints:

@@ -5,7 +5,7 @@ The Delta log stores:
 * the end offset of each topic partition, as version of a ``txn`` action with app id ``kafkaframes/TOPIC/PARTITION``.
   Delta keeps these actions in checkpoints and when old log files are removed. Two commits with the same app id
   conflict.
-* the topic id, as version (``number_of_topic_id``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
+* the topic id, as version (``topic_id_to_int``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
 * the selection of records, in the metadata of the column ``offset``.
 * information for people, as ``kafkaframes`` in the commit info (``DESCRIBE HISTORY``), see ``Commit.note``.
 
@@ -25,7 +25,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.jobs.export.positions import TopicPartition, number_of_topic_id
+from kafkaframes.jobs.export.positions import TopicPartition, topic_id_to_int
 from kafkaframes.jobs.tables.committing import select_latest_by_key
 from kafkaframes.jobs.tables.content import PARTITION_COLUMNS, check_partitioning, find_column_changes, merge_columns
 from kafkaframes.jobs.tables.files import DataFile
@@ -256,8 +256,7 @@ class DeltaTable:
             ends = known_ends | ends
         transactions = {_application_id_of(name): end for name, end in ends.items()}
         transactions |= {
-            _application_id_of_topic(topic): number_of_topic_id(topic_id)
-            for topic, topic_id in commit.topic_ids.items()
+            _application_id_of_topic(topic): topic_id_to_int(topic_id) for topic, topic_id in commit.topic_ids.items()
         }
         return self._library.CommitProperties(
             custom_metadata={NOTE_KEY: commit.to_note(state)},

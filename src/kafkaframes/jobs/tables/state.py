@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafkaframes.jobs.export.positions import Ends, Fingerprints, Gap, TopicPartition, number_of_topic_id
+from kafkaframes.jobs.export.positions import Ends, Fingerprints, Gap, TopicPartition, topic_id_to_int
 from kafkaframes.jobs.export.task import OWN_DIRECTORY, ExportTaskSettings
 from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.files import DataFile
@@ -37,7 +37,7 @@ class TableState:
 
     Attributes:
         end_of: returns the end offset of a topic partition; None if the table does not have the partition.
-        topic_number_of: returns ``number_of_topic_id`` of the topic id at the last commit; None if unknown.
+        topic_number_of: returns ``topic_id_to_int`` of the topic id at the last commit; None if unknown.
         ends: end offsets of all topic partitions in our last commit.
         settings: selection of the records in the table; None if another program created the table.
         version: version of a Delta table, snapshot id of an Iceberg table; None before the first commit.
@@ -63,7 +63,7 @@ def make_state_from_note(
     ends = flatten_partitions(note.get("offsets"))
     return TableState(
         ends.get,
-        lambda topic: number_of_topic_id(topic_ids[topic]) if topic in topic_ids else None,
+        lambda topic: topic_id_to_int(topic_ids[topic]) if topic in topic_ids else None,
         ends,
         settings,
         version,

@@ -287,7 +287,8 @@ def _is_first_after(field: TaggedField, result: RewriteResult) -> bool:
     )
 
 
-#: Counts for Kafka's trunk of October 2024 (between 3.9 and 4.0), with ``suffix`` and ``as_written``.
+#: What the rewrite changes in the specs of Kafka's trunk of October 2024 (between 3.9 and 4.0), by kind of change. The
+#: rewrite uses the options ``suffix`` and ``as_written``.
 COUNTS_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
     "responses": 88,
     "responses rewritten": 87,

@@ -65,9 +65,9 @@ _EXCEPTION_OF_DAMAGE = {
 _SNAPPY_CHUNK_ERROR_PREFIX = "snappy: a chunk length of"
 
 
-def content_size_error(most_bytes: int) -> AppendRefusedError:
-    """Return the error for records whose decompressed size exceeds ``most_bytes``."""
-    return AppendRefusedError("RecordTooLargeException", over_limit_text(most_bytes))
+def content_size_error(max_bytes: int) -> AppendRefusedError:
+    """Return the error for records whose decompressed size exceeds ``max_bytes``."""
+    return AppendRefusedError("RecordTooLargeException", over_limit_text(max_bytes))
 
 
 def batch_error(problem: BatchProblem, *, batch: int, exception: str | None = None) -> AppendRefusedError:

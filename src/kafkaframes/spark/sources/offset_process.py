@@ -43,7 +43,7 @@ Key = tuple[int | str, str]  # execution id or plan id, and the digest of the op
 
 
 class _CachedBounds(NamedTuple):
-    """The start and end offsets that an offset process has resolved, and the time of the resolution."""
+    """The start and end offsets of a query, as bytes for Spark, and the time when they were read from the cluster."""
 
     bounds: bytes
     resolved_at: float

@@ -142,7 +142,7 @@ class ChosenBlocks:
         return may_fill
 
     def _clip_block(self, copy: int, blocks: BlockTable, row: int) -> Iterator[Ints]:
-        """Yield the parts of a block with missing offsets."""
+        """Yield the parts of a copy's block whose offsets no chosen block has."""
         first_offset, end = int(blocks.first[row]), int(blocks.last[row])
         start, stop = (int(limit[0]) for limit in self.find_overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
@@ -155,7 +155,7 @@ class ChosenBlocks:
     def read_first_offsets(self, copy: int, inspector: BlockInspector) -> None:
         """Read the first offsets of compressed messages of format 0 or 1 if they affect the choice.
 
-        This is the case if a message of the copy may overlap a different message of the choice, or the reverse.
+        They do if a message of the copy may overlap a different message of the chosen blocks.
         """
         blocks, reach = self.usable[copy], self.column("reach")
         copy_rows = np.flatnonzero(~_mask_members(blocks.last, self.last_offsets) & (blocks.reach < blocks.first))

@@ -45,7 +45,7 @@ class Finding:
 
 
 def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the reasons why consumers of a broker on this sound log may receive other records than expected.
+    """Return why consumers may not receive all records as expected, although the log is sound.
 
     >>> caveats_of([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
     ('1 transaction index differs from its markers',)

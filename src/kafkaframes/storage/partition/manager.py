@@ -84,7 +84,7 @@ class LogManager:
         return self.disk.failure is not None
 
     def has_lost_records(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a missing log must have lost records: it had some, or it is unreadable."""
+        """Return whether an absent log means a loss: it had records before, or its directory is unreadable."""
         return topic_partition in self.written_partitions or topic_partition in self.unreadable
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
