@@ -123,7 +123,7 @@ def test_killed_workers_end_a_format_query_and_its_next_run_writes_all_rows(spar
     expected_values = produce(servers, 0, 60)
     with (
         brokers.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule,
-        pytest.raises(Exception, match=r"was lost|exited unexpectedly"),
+        pytest.raises(Exception, match=r"was lost|exited unexpectedly|Writing job failed"),
     ):
         run(spark, servers, str(tmp_path), by_format)
     assert rule.count
