@@ -1,6 +1,7 @@
 """One segment that a disk cannot read: the other partitions are exported, and the result is not complete."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pytest
 import kafkaframes
 from kafkaframes import Broker, Producer
 from kafkaframes.errors import LogDirError
+from kafkaframes.records.build import build_records
 from kafkaframes.storage.files import filesystem
 
 FIRST_OFFSETS = ("00000000000000000000", "00000000000000000010", "00000000000000000020")
@@ -102,6 +104,19 @@ def test_records_of_a_transaction_that_ends_in_the_segment_are_omitted_but_stay_
     break_segment(segments[1])
     assert not kafkaframes.export_log(log, to).report.is_complete
     assert offsets(to, 0) == list(range(20))
+
+
+def test_an_open_transaction_of_another_partition_is_reported_too(whole_log, break_segment, tmp_path):
+    """A start for each partition names the unreadable one as well."""
+    log, records = tmp_path / "log", {"value": [b"x"] * 3}
+    shutil.copytree(whole_log, log)
+    open_transaction = build_records(records, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    (log / "orders-1" / f"{FIRST_OFFSETS[0]}.log").write_bytes(open_transaction)
+    break_segment(log / "orders-0" / f"{FIRST_OFFSETS[1]}.log")
+    result = kafkaframes.export_log(log, tmp_path / "out", start={"orders": {0: 0, 1: 0}})
+    assert "orders-0 ends at offset 10" in str(result)
+    assert "orders-1: the transaction of producer 1 has been open since offset 0" in str(result)
+    assert (offsets(tmp_path / "out", 0), offsets(tmp_path / "out", 1)) == (list(range(10)), [])
 
 
 def test_a_range_before_the_segment_is_complete(whole_log, break_segment, tmp_path):

@@ -54,7 +54,7 @@ class ExportPlan(NamedTuple):
     isolation: str
 
 
-def plan_export(options: ReadOptions, *, omit_unreadable: bool = True) -> ExportPlan:
+def plan_export(options: ReadOptions, *, omit_unreadable: bool = False) -> ExportPlan:
     """Plan the export of the segments that the options select.
 
     Args:
@@ -152,49 +152,51 @@ _bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
 
 
 def select_tasks_of_readable_logs(
-    settings: ExportTaskSettings, tasks: Sequence[ExportTask], unreadable_directories: Collection[str]
+    tasks: Sequence[ExportTask], recorded_results: Mapping[str, SegmentResult], unreadable_directories: Collection[str]
 ) -> list[ExportTask]:
     """Return the tasks without those of recorded segments of logs that cannot be read to the end.
 
     Such a task may end earlier than that of the run that exported the segment. Its file stays as it is, like the
     file of a segment that is no longer in the log.
     """
-    recorded_names = read_newest_results(settings.to).keys() if unreadable_directories else ()
     return [
         task
         for task in tasks
-        if not (split_path(task.path)[0] in unreadable_directories and task.name in recorded_names)
+        if not (split_path(task.path)[0] in unreadable_directories and task.name in recorded_results)
     ]
 
 
 def find_finished_segments(
-    settings: ExportTaskSettings, tasks: Sequence[ExportTask], unreadable_directories: Collection[str] = ()
+    settings: ExportTaskSettings,
+    tasks: Sequence[ExportTask],
+    recorded_results: Mapping[str, SegmentResult],
+    unreadable_directories: Collection[str] = (),
 ) -> FinishedSegments:
     """Return the journaled results that are valid for the current segments and whose files still exist.
 
     Args:
         settings: settings of the tasks.
         tasks: current segments.
+        recorded_results: the results of ``read_newest_results``.
         unreadable_directories: directories of logs that cannot be read to the end; ``tasks`` lacks their segments.
 
     Raises:
         OptionError: an exported segment in the middle of the log was deleted, or an exported segment shared a file
             with a segment that has changed.
     """
-    results_by_name = read_newest_results(settings.to)
     current_task = {task.name: task for task in tasks}
-    _check_same_log(settings, results_by_name, current_task)
+    _check_same_log(settings, recorded_results, current_task)
     _check_not_merged(
         {
             name: recorded
-            for name, recorded in results_by_name.items()
+            for name, recorded in recorded_results.items()
             if split_path(recorded.task.path)[0] not in unreadable_directories
         },
         tasks,
     )
     results = {
         name: valid_results
-        for name, valid_results in results_by_name.items()
+        for name, valid_results in recorded_results.items()
         if name in current_task and valid_results.output is None
     }
     results = {
@@ -204,7 +206,7 @@ def find_finished_segments(
     }
     reexported_names: dict[str, str] = {}
     outputs = set()
-    for output, results_by_output in _group_by_output(results_by_name).items():
+    for output, results_by_output in _group_by_output(recorded_results).items():
         tasks_by_name = {
             valid_results.task.name: valid_results
             for valid_results in results_by_output

@@ -42,6 +42,7 @@ from kafkaframes.jobs.export.planning import (
     choose_part_bytes,
     find_finished_segments,
     plan_files,
+    read_newest_results,
     remove_unrecorded_files,
     select_tasks_of_readable_logs,
 )
@@ -199,8 +200,9 @@ def export_segments(
 
     def find_work() -> RemainingWork:
         unreadable_directories = {split_path(error.file)[0] for error in notes.unreadable}
-        current_tasks = select_tasks_of_readable_logs(settings, tasks, unreadable_directories)
-        finished = find_finished_segments(settings, current_tasks, unreadable_directories)
+        recorded_results = read_newest_results(settings.to)
+        current_tasks = select_tasks_of_readable_logs(tasks, recorded_results, unreadable_directories)
+        finished = find_finished_segments(settings, current_tasks, recorded_results, unreadable_directories)
         return RemainingWork(
             [task.name for task in current_tasks], plan_files(current_tasks, finished), finished, internal_topics, notes
         )

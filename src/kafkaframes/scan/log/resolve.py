@@ -30,7 +30,14 @@ from kafkaframes.scan.log.discovery import (
 )
 from kafkaframes.scan.log.narrowing import OffsetRange, is_tiered, narrow_segment, narrow_tiered_segment
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Segment, SegmentSlice, distribute_slices, prune_segments, select_segments
+from kafkaframes.scan.log.planning import (
+    Segment,
+    SegmentSlice,
+    distribute_slices,
+    prune_segments,
+    resolve_offset_ranges,
+    select_segments,
+)
 from kafkaframes.scan.ranges import (
     LATEST,
     NO_END,
@@ -62,6 +69,7 @@ log = logging.getLogger("kafkaframes.scan")
 
 TopicPartition = tuple[str, int]
 Logs = Mapping[TopicPartition, Log]
+OffsetRanges = Mapping[TopicPartition, tuple[int, int]]  # first offset and end offset of each topic partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +264,12 @@ def plan_slices(
         LogDirError: A segment cannot be read.
     """
     states = _read_transactions(options, logs, stop_at_unreadable=omit_unreadable)
-    notes = _describe_open_transactions(options, logs, states) + _describe_unreadable_segments(options, states)
-    slices = prune_segments(segments, replace(options, end=_limit_to_stable_offsets(options, states)))
+    notes = LogNotes(tuple(finding for state in states.values() for finding in state.findings))
+    if any(state.open or state.unreadable for state in states.values()):
+        ranges = resolve_offset_ranges(segments, options)
+        notes += _describe_omitted_records(options, logs, ranges, states)
+        options = replace(options, end=_limit_to_stable_offsets(ranges, states))
+    slices = prune_segments(segments, options)
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
@@ -351,56 +363,39 @@ def _read_transactions(
     }
 
 
-def _describe_unreadable_segments(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> LogNotes:
-    """Return an error for each partition whose range goes on after the first segment that cannot be read."""
-    errors = []
-    for name, state in states.items():
-        ends = expand_bound("end", options.end, states)
-        _, end = options.row_filter.limit_range(0, NO_END if ends[name] == LATEST else ends[name])
-        if state.unreadable is None or end <= state.last_stable_offset:
-            continue
-        message = (
-            f"{state.unreadable.reason}; {format_partition(name)} ends at offset {state.last_stable_offset}, because "
-            "later transactions are unknown; make the file readable, or use isolation=read_uncommitted"
-        )
-        errors.append(Finding(Severity.ERROR, "unreadable", message, state.unreadable.file or ""))
-    return LogNotes(unreadable=tuple(errors))
-
-
-def _describe_open_transactions(
-    options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]
+def _describe_omitted_records(
+    options: ReadOptions, logs: Logs, ranges: OffsetRanges, states: Mapping[TopicPartition, TransactionState]
 ) -> LogNotes:
-    """Return a finding for each partition in which an open transaction hides records of the range."""
-    findings = tuple(finding for state in states.values() for finding in state.findings)
-    states = {name: state for name, state in states.items() if state.unreadable is None}
-    if not any(state.open for state in states.values()):
-        return LogNotes(findings)
-    starts, ends = expand_bound("start", options.start, states), expand_bound("end", options.end, states)
-    hidden_records = []
+    """Return a note for each partition of which ``read_committed`` omits records of the range.
+
+    These are the records from the first segment on that cannot be read, and those after the start of a transaction that
+    is open.
+    """
+    errors, hidden_records = [], []
     for name, state in states.items():
-        first, end = options.row_filter.limit_range(
-            max(starts[name], 0), NO_END if ends[name] == LATEST else ends[name]
-        )
-        hidden_records.append(
-            find_hidden_records(logs[name].filesystem, logs[name].partition, state, start=first, end=end)
-        )
-    return LogNotes(findings, tuple(record for record in hidden_records if record is not None))
+        first, end = options.row_filter.limit_range(*ranges[name])
+        if state.unreadable is None:
+            log = logs[name]
+            hidden_records.append(find_hidden_records(log.filesystem, log.partition, state, start=first, end=end))
+        elif end > state.last_stable_offset:
+            message = (
+                f"{state.unreadable.reason}; {format_partition(name)} ends at offset {state.last_stable_offset}, "
+                "because later transactions are unknown; make the file readable, or use isolation=read_uncommitted"
+            )
+            errors.append(Finding(Severity.ERROR, "unreadable", message, state.unreadable.file or ""))
+    return LogNotes(
+        hidden_records=tuple(record for record in hidden_records if record is not None), unreadable=tuple(errors)
+    )
 
 
-def _limit_to_stable_offsets(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
+def _limit_to_stable_offsets(ranges: OffsetRanges, states: Mapping[TopicPartition, TransactionState]) -> Bound:
     """Return the end offsets of the read, limited to the last stable offset of partitions where records are omitted.
 
     Other partitions keep their end, so that an export does not repeat their segments after the transaction has ended.
     """
-    if not any(state.open or state.unreadable for state in states.values()):
-        return options.end
-    ends = expand_bound("end", options.end, states)
-    return {
-        name: min(state.last_stable_offset, NO_END if ends[name] == LATEST else ends[name])
-        if state.open or state.unreadable
-        else ends[name]
-        for name, state in states.items()
-    }
+    ends = {name: end for name, (_, end) in ranges.items()}
+    limits = {name: state.last_stable_offset for name, state in states.items() if state.open or state.unreadable}
+    return {name: min(end, limits.get(name, end)) for name, end in ends.items()}
 
 
 def _narrow_slice(part: SegmentSlice, logs: Logs, *, omit_unreadable: bool) -> SegmentSlice:

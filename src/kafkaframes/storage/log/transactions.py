@@ -135,7 +135,7 @@ class OpenTransactions:
         self.first_offsets: dict[int, int] = {}
         self._log_start_offset = log_start_offset
         # The same without the batches before the log start offset.
-        self._first_offsets_in_log = {} if log_start_offset > 0 else self.first_offsets
+        self._first_offsets_in_log: dict[int, int] = {}
 
     def process_data(self, producer_id: int, base_offset: int, last_offset: int) -> None:
         """Process a batch of transactional data, which may start a transaction."""
@@ -151,8 +151,8 @@ class OpenTransactions:
 
     def process_marker(self, marker: TransactionMarker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data does not end a transaction."""
-        first = self._first_offsets_in_log.pop(marker.producer_id, None)
         self.first_offsets.pop(marker.producer_id, None)
+        first = self._first_offsets_in_log.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
             return None
         stable = min(self._first_offsets_in_log.values(), default=marker.offset + 1)
@@ -190,15 +190,7 @@ def read_transactions(
             with open_segment(filesystem, segment) as reader:
                 for header in reader.walk_producer_headers():
                     if header.is_transactional:
-                        markers = index.read_markers(reader, header) if header.is_control else ()
-                        open_transactions.process_batch(header, ())
-                        ended_transactions = (
-                            index.resolve_marker(marker, open_transactions.process_marker(marker), markers_before)
-                            for marker in markers
-                        )
-                        aborted_transactions += (
-                            transaction for transaction in ended_transactions if transaction is not None
-                        )
+                        aborted_transactions += index.process_batch(reader, header, open_transactions, markers_before)
                     end = max(end, header.last_offset + 1)
                     has_producers = has_producers or header.has_producer
         except LogDirError as error:
@@ -234,6 +226,27 @@ class _IndexComparison:
         }
         self._unconfirmed_entries = set(self._by_marker)
         self._missing_count = self._aborted_count = 0
+
+    def process_batch(
+        self,
+        reader: SegmentReader,
+        header: BatchHeader,
+        open_transactions: OpenTransactions,
+        markers_before: dict[int, int],
+    ) -> Iterator[AbortedTransaction]:
+        """Process a transactional batch, and yield the transactions that its markers abort.
+
+        Args:
+            reader: reader of the segment.
+            header: header of the batch.
+            open_transactions: state before the batch; updated.
+            markers_before: as for ``resolve_marker``.
+        """
+        open_transactions.process_batch(header, ())
+        for marker in self.read_markers(reader, header) if header.is_control else ():
+            transaction = self.resolve_marker(marker, open_transactions.process_marker(marker), markers_before)
+            if transaction is not None:
+                yield transaction
 
     def read_markers(self, reader: SegmentReader, header: BatchHeader) -> list[TransactionMarker]:
         """Return the markers of a control batch. If its record is damaged, the index entry replaces the marker."""

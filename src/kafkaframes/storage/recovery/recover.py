@@ -207,7 +207,8 @@ def _rebuild_segment(
     follow = OpenTransactions()
     for producer in load.producers.states.values():
         if producer.current_txn_first_offset != NO_VALUE:
-            follow.first_offsets[producer.producer_id] = producer.current_txn_first_offset
+            first_offset = producer.current_txn_first_offset
+            follow.process_data(producer.producer_id, first_offset, first_offset)
     rebuilt = rebuild_indexes(
         filesystem,
         segment,
