@@ -85,7 +85,7 @@ def first_failure(checks: Iterable[tuple[str, Callable[[], object]]]) -> str | N
     """Return the name and the error of the first failed check, or None.
 
     Raises:
-        NameError: the mutant uses an unknown name, so its failures say nothing about the checks.
+        NameError: the mutant uses an unknown name, so every check fails, whatever it checks.
     """
     for name, check in checks:
         try:

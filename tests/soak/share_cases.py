@@ -560,7 +560,7 @@ def check_that_acknowledgements_of_a_partition_that_has_moved_have_results() -> 
 
 
 def check_that_a_poll_needs_a_subscription_and_acknowledgements() -> None:
-    """Otherwise a poll would wait without a member, or would leave records without an acknowledgement."""
+    """Without a subscription no member would join. In explicit mode, the caller acknowledges the last records first."""
     machine = reader_of(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
     assert error_of(lambda: machine.begin_poll(2.0)) is OptionError
@@ -581,7 +581,7 @@ def check_that_a_member_that_is_removed_joins_again() -> None:
 
 
 def check_that_a_new_subscription_is_sent() -> None:
-    """The coordinator would go on to assign the former topics."""
+    """Until it is sent, the coordinator assigns partitions of the former topics."""
     machine = reader_of()
     machine.subscribe(("t", "u"), 1.0)
     (request,) = requests_of_kind(machine, ShareHeartbeat, 1.0)
@@ -589,7 +589,7 @@ def check_that_a_new_subscription_is_sent() -> None:
 
 
 def check_that_requests_name_removed_partitions_and_each_acknowledgement() -> None:
-    """The node would go on to acquire records of a partition that it is not told to forget."""
+    """The node acquires records of a partition until a request names it as forgotten."""
     settings = machine_of()._settings
     messages = ShareMessages(settings, "m", lambda partition_id: TopicPartition("t", partition_id.partition))
     kinds = {0: ACCEPT, 1: REJECT, 2: REJECT, 4: RELEASE, 5: RELEASE}

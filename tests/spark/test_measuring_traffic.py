@@ -32,8 +32,8 @@ def test_shares_measured_by_workers_add_up(spark):
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["kip-636", "tag-header"])
 def test_shares_weighed_by_workers_add_up(spark, name):
-    question = ProposalSettings(name, by=("client",))
-    work = [ComparisonTask(TrafficTask(FILES, share, 2), question) for share in range(2)]
-    whole = compare_share_sizes(ComparisonTask(TrafficTask(FILES), question))
+    settings = ProposalSettings(name, by=("client",))
+    work = [ComparisonTask(TrafficTask(FILES, share, 2), settings) for share in range(2)]
+    whole = compare_share_sizes(ComparisonTask(TrafficTask(FILES), settings))
     assert len(whole.totals_by_group) > 40
     assert merge_outcomes(run_on_spark(spark, compare_share_sizes, work)) == whole

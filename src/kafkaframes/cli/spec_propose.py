@@ -74,41 +74,41 @@ def command(
     from kafkaframes.jobs.analyze.outcome import SizeComparison, merge_outcomes
     from kafkaframes.jobs.analyze.size_comparison import ComparisonTask, compare_share_sizes
 
-    question = make_proposal_settings(proposal, before, values, by)
+    settings = make_proposal_settings(proposal, before, values, by)
     outcome = SizeComparison()
     if paths:
         tasks, share_bytes = split_traffic_tasks(paths, ports, jobs)
-        work = [ComparisonTask(task, question) for task in tasks]
+        work = [ComparisonTask(task, settings) for task in tasks]
         outcome = merge_outcomes(
             run_traffic_tasks(compare_share_sizes, work, share_bytes, on_spark=on_spark, jobs=jobs)
         )
-    rows = scale_mix(mix, outcome, question, parse_ports(ports)) if mix is not None else []
+    rows = scale_mix(mix, outcome, settings, parse_ports(ports)) if mix is not None else []
     if output is not None:
-        _write_page(output, question, outcome, rows, paths)
+        _write_page(output, settings, outcome, rows, paths)
     if as_json:
-        _print_json(outcome, rows, question)
+        _print_json(outcome, rows, settings)
     else:
-        if not paths or question.after is not None:
-            _print_changes(question, is_whole=not paths)
-        _print_outcome(outcome, question, by)
-        _print_scaled(rows, question)
+        if not paths or settings.after is not None:
+            _print_changes(settings, is_whole=not paths)
+        _print_outcome(outcome, settings, by)
+        _print_scaled(rows, settings)
     exit_if_unread(outcome.coverage)
 
 
 def _write_page(
-    output: str, question: ProposalSettings, outcome: SizeComparison, rows: Sequence[ByteRate], paths: tuple[str, ...]
+    output: str, settings: ProposalSettings, outcome: SizeComparison, rows: Sequence[ByteRate], paths: tuple[str, ...]
 ) -> None:
     from kafkaframes import __version__
     from kafkaframes.jobs.report.proposal_page import build_proposal_page
     from kafkaframes.storage.files.atomic import write_output
 
-    write_output(output, build_proposal_page(question, outcome, rows, paths=paths, version=__version__))
+    write_output(output, build_proposal_page(settings, outcome, rows, paths=paths, version=__version__))
 
 
-def _print_changes(question: ProposalSettings, *, is_whole: bool) -> None:
+def _print_changes(settings: ProposalSettings, *, is_whole: bool) -> None:
     from kafkaframes.jobs.analyze.proposals import list_spec_changes
 
-    changed_rows = list(list_spec_changes(question))
+    changed_rows = list(list_spec_changes(settings))
     lines = 0
     for message, changes in changed_rows:
         if lines > _MAX_CHANGE_LINES and not is_whole:
@@ -123,17 +123,17 @@ def _print_changes(question: ProposalSettings, *, is_whole: bool) -> None:
             print_text(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
 
 
-def _print_json(outcome: SizeComparison, rows: Sequence[ByteRate], question: ProposalSettings) -> None:
+def _print_json(outcome: SizeComparison, rows: Sequence[ByteRate], settings: ProposalSettings) -> None:
     from kafkaframes.jobs.report.proposal_page import build_json_rows
 
-    for row in build_json_rows(question, outcome, rows):
+    for row in build_json_rows(settings, outcome, rows):
         print_text(json.dumps(row))
 
 
-def _print_outcome(outcome: SizeComparison, question: ProposalSettings, by: tuple[str, ...]) -> None:
+def _print_outcome(outcome: SizeComparison, settings: ProposalSettings, by: tuple[str, ...]) -> None:
     from kafkaframes.jobs.analyze.proposals import SAME
 
-    for kind, title in question.proposal.kinds.items():
+    for kind, title in settings.proposal.kinds.items():
         selection = outcome.sum_totals_by("api_key", "api_version", "direction", kind=kind)
         totals_by_group = {
             size_group: size_totals for size_group, size_totals in selection.items() if size_totals.messages
@@ -144,7 +144,7 @@ def _print_outcome(outcome: SizeComparison, question: ProposalSettings, by: tupl
             {name for size_totals in totals_by_group.values() for name in size_totals.counts} - _HIDDEN_COUNTS
         )
         rows = [
-            [f"{question.api_name(key)} {version} {direction}", *_format_totals(size_totals, names)]
+            [f"{settings.api_name(key)} {version} {direction}", *_format_totals(size_totals, names)]
             for (key, version, direction), size_totals in sorted(totals_by_group.items())
             if kind != SAME
         ]
@@ -238,16 +238,16 @@ def _format_omissions(outcome: SizeComparison) -> Iterator[str]:
         yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
 
 
-def _print_scaled(rows: Sequence[ByteRate], question: ProposalSettings) -> None:
+def _print_scaled(rows: Sequence[ByteRate], settings: ProposalSettings) -> None:
     from kafkaframes.jobs.analyze.scale import EXAMPLE_TEXT_BYTES, SECONDS_PER_DAY
 
-    for kind, title in question.proposal.kinds.items():
+    for kind, title in settings.proposal.kinds.items():
         selection = [row for row in rows if row.kind == kind]
         if not selection:
             continue
         cells = [
             [
-                f"{question.api_name(row.api_key)} {row.api_version} {row.direction}",
+                f"{settings.api_name(row.api_key)} {row.api_version} {row.direction}",
                 f"{row.calls_per_second:g}",
                 *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_PER_DAY)),
                 row.basis,

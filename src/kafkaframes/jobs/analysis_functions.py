@@ -136,22 +136,22 @@ def measure_proposal(
     path_list, (name,) = paths_of(paths), paths_of(proposal)
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
-    question = make_proposal_settings(name, None if before is None else paths_of(before)[0], values, by)
+    settings = make_proposal_settings(name, None if before is None else paths_of(before)[0], values, by)
     outcome, port_list = SizeComparison(), parse_ports(ports)
     if path_list:
         task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
-        outcome = merge_outcomes([compare_share_sizes(ComparisonTask(task, question))])
-    scaled = [] if mix is None else scale_mix(paths_of(mix)[0], outcome, question, port_list)
+        outcome = merge_outcomes([compare_share_sizes(ComparisonTask(task, settings))])
+    scaled = [] if mix is None else scale_mix(paths_of(mix)[0], outcome, settings, port_list)
     if to is not None:
-        write_output(to, build_proposal_page(question, outcome, scaled, paths=path_list, version=__version__))
+        write_output(to, build_proposal_page(settings, outcome, scaled, paths=path_list, version=__version__))
     lines = [
         f"{kind}: {count_text(size_totals.messages, 'message')}; {count_text(size_totals.before, 'byte')} before, "
         f"{size_totals.after:,} after"
         for (kind,), size_totals in outcome.sum_totals_by("kind").items()
         if size_totals.messages
     ]
-    rows = list(build_json_rows(question, outcome, scaled))
-    return JobResult(ProposalSizes(question, outcome, scaled), {"rows": rows}, tuple(lines) or ("nothing measured",))
+    rows = list(build_json_rows(settings, outcome, scaled))
+    return JobResult(ProposalSizes(settings, outcome, scaled), {"rows": rows}, tuple(lines) or ("nothing measured",))
 
 
 def _sizes_text(name: str, sizes: RecordSizes) -> str:

@@ -40,10 +40,10 @@ def test_an_api_of_the_callers_specs_can_be_in_a_mix(tmp_path):
     folder = write_specs(tmp_path / "specs", greet=300)
     trace = write_traffic(tmp_path / "own.pcapng", folder)
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nGreet,1,10\n")
-    question = ProposalSettings("tag-header", before=specs_by_name(folder))
-    assert read_mix(str(tmp_path / "mix.csv"), question.apis) == [CallRate(300, 1, 10.0)]
-    assert [rate[:2] for rate in measure_mix([trace], apis=question.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
-    rows = list(scale_outcome(SizeComparison(), [CallRate(300, 1, 10.0)], question))
+    settings = ProposalSettings("tag-header", before=specs_by_name(folder))
+    assert read_mix(str(tmp_path / "mix.csv"), settings.apis) == [CallRate(300, 1, 10.0)]
+    assert [rate[:2] for rate in measure_mix([trace], apis=settings.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
+    rows = list(scale_outcome(SizeComparison(), [CallRate(300, 1, 10.0)], settings))
     assert {(row.direction, row.kind) for row in rows} == {
         (direction, kind) for direction in ("request", "response") for kind in ("interleaved", "typed")
     }

@@ -85,8 +85,8 @@ def test_the_page_fits_every_width_and_both_themes(tmp_path):
 
 def test_a_proposal_is_readable_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
-    question = ProposalSettings("kip-636", by=("client",))
-    outcome = compare_share_sizes(ComparisonTask(TrafficTask((path,)), question))
-    page_measures = look(build_proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
+    settings = ProposalSettings("kip-636", by=("client",))
+    outcome = compare_share_sizes(ComparisonTask(TrafficTask((path,)), settings))
+    page_measures = look(build_proposal_page(settings, outcome, paths=[path], version="0"), tmp_path)
     check(page_measures, cards=8, rows=200)
     assert [measure["clipped"] for measure in page_measures.values()] == [0, 0]

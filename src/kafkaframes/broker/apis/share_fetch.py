@@ -150,7 +150,7 @@ def _fetch_partitions(
                 rows[key] = _PartitionResult(code_of(error))
 
     def attempt_acquire(is_last: bool) -> Answer | None:
-        """Return the response with acquired records; None to wait for more records."""
+        """Return the response with the acquired records, or None if the request must wait for more records."""
         acquired_records = _acquire_records(request, broker, open_partitions, is_last=is_last)
         return (
             None

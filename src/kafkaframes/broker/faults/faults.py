@@ -24,7 +24,7 @@ from kafkaframes.errors import ErrorCode, OptionError
 if TYPE_CHECKING:
     from kafkaframes.broker.state.state import BrokerState
 
-Pass = Callable[[], Answer]
+Handler = Callable[[], Answer]
 FAULT_CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "where")
 
 
@@ -47,7 +47,7 @@ class Rule(RuleBase):
     node_id: int | None = None
     where: Callable[[Request], bool] | None = None
     requests: list[Request] = field(default_factory=list)
-    _act: Callable[[Request, Pass], Answer] | None = None
+    _act: Callable[[Request, Handler], Answer] | None = None
     _held_requests: list[Callable[[], None]] = field(default_factory=list)
     _description: str = ""
 
@@ -66,7 +66,10 @@ class Rule(RuleBase):
     def delay(self, seconds: float) -> Self:
         """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
         return self._set_action(
-            f"delayed {seconds} s", lambda request, call_next: self._answer_after(seconds, call_next), "delay", seconds
+            f"delayed {seconds} s",
+            lambda request, call_next: self._delay_response(seconds, call_next),
+            "delay",
+            seconds,
         )
 
     def close(self) -> Self:
@@ -88,7 +91,7 @@ class Rule(RuleBase):
     def throttle(self, milliseconds: int) -> Self:
         """Handle the request, and set ``throttle_time_ms`` in the response (KIP-219)."""
 
-        def apply_throttle(_: Request, call_next: Pass) -> Answer:
+        def apply_throttle(_: Request, call_next: Handler) -> Answer:
             """Handle the request, and set the throttle time of the response."""
             throttled_answer: Answer = map_answer(call_next(), lambda answer: _set_throttle_time(answer, milliseconds))
             return throttled_answer
@@ -99,7 +102,7 @@ class Rule(RuleBase):
         """Handle the request, and add tagged fields to the response header if its version supports them."""
         tags = list(header_tags)
 
-        def apply_tags(request: Request, call_next: Pass) -> Answer:
+        def apply_tags(request: Request, call_next: Handler) -> Answer:
             """Add the tags to the response header, and handle the request."""
             request.answer_tags += tags
             return call_next()
@@ -117,7 +120,7 @@ class Rule(RuleBase):
     def call(self, watch: Callable[[Request], None]) -> Self:
         """Call ``watch`` with each matching request, and handle the request as usual."""
 
-        def apply_call(request: Request, call_next: Pass) -> Answer:
+        def apply_call(request: Request, call_next: Handler) -> Answer:
             """Call ``watch``, and handle the request."""
             watch(request)
             return call_next()
@@ -125,7 +128,7 @@ class Rule(RuleBase):
         return self._set_action("", apply_call, "call", watch)
 
     def _set_action(
-        self, description: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object
+        self, description: str, act: Callable[[Request, Handler], Answer], method: str, *arguments: object
     ) -> Self:
         """Set what the rule does with a request, and record the call for its description."""
         self._description, self._act = description, act
@@ -182,7 +185,7 @@ class Rule(RuleBase):
             for topic, index in topic_partitions(request.body, self.state())
         )
 
-    def match(self, request: Request) -> Callable[[Pass], Answer] | None:
+    def match(self, request: Request) -> Callable[[Handler], Answer] | None:
         """Count a matching request. Return a function that applies the fault, or None to handle it as usual."""
         self.requests.append(request)
         if self.skip:
@@ -198,13 +201,13 @@ class Rule(RuleBase):
             request.journal_entry.fault = self._description
         return lambda call_next: act(request, call_next)
 
-    def _answer_after(self, seconds: float, call_next: Pass) -> Answer:
+    def _delay_response(self, seconds: float, call_next: Handler) -> Answer:
         """Handle the request, and send the response after a delay."""
         answer, response = call_next(), DeferredResponse()
         self.clock.call_later(seconds * 1000, lambda: response.follow(answer))
         return response
 
-    def _hold_request(self, request: Request, call_next: Pass) -> Answer:
+    def _hold_request(self, request: Request, call_next: Handler) -> Answer:
         """Keep the request until the rule is released."""
         response = DeferredResponse()
         self._held_requests.append(lambda: response.follow(call_next()))
@@ -258,7 +261,7 @@ class Faults:
         for rule in rules:
             rule.remove()
 
-    def before(self, request: Request) -> Callable[[Pass], Answer] | None:
+    def before(self, request: Request) -> Callable[[Handler], Answer] | None:
         """Return the fault of the first rule that matches the request and has one; None if no rule does."""
         if not self.rules:
             return None
@@ -318,12 +321,12 @@ def _partition_index_of(row: Any) -> int | None:
     return None
 
 
-def _close(request: Request, call_next: Pass) -> Answer:
+def _close(request: Request, call_next: Handler) -> Answer:
     """Close the connection without handling the request."""
     raise CloseConnection("a fault closed the connection")
 
 
-def _drop_response(request: Request, call_next: Pass) -> Answer:
+def _drop_response(request: Request, call_next: Handler) -> Answer:
     """Handle the request, and close the connection without sending the response."""
     call_next()
     raise CloseConnection("a fault dropped the response")

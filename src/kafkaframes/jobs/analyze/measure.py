@@ -79,12 +79,12 @@ class ProposalSizes:
     """The sizes of messages before and after a change of their specs.
 
     Attributes:
-        question: the specs before and after, and how sizes are grouped.
+        settings: the specs before and after, and how sizes are grouped.
         outcome: the measured sizes.
         scaled: bytes per second of a mix of calls; empty without a mix.
     """
 
-    question: ProposalSettings
+    settings: ProposalSettings
     outcome: SizeComparison
     scaled: list[scale.ByteRate]
 
@@ -195,11 +195,11 @@ def make_proposal_settings(
 
 
 def scale_mix(
-    mix: str, outcome: SizeComparison, question: ProposalSettings, ports: Sequence[int]
+    mix: str, outcome: SizeComparison, settings: ProposalSettings, ports: Sequence[int]
 ) -> list[scale.ByteRate]:
     """Return the bytes per second of a mix of calls, which is a CSV file or traffic."""
     if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = scale.measure_mix(find_files((mix,)), ports, question.apis, outcome.coverage)
+        rates = scale.measure_mix(find_files((mix,)), ports, settings.apis, outcome.coverage)
     else:
-        rates = scale.read_mix(mix, question.apis)
-    return list(scale.scale_outcome(outcome, rates, question))
+        rates = scale.read_mix(mix, settings.apis)
+    return list(scale.scale_outcome(outcome, rates, settings))

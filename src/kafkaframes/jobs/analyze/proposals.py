@@ -186,12 +186,12 @@ def find_spec(specs: SpecsByName, message_spec: MessageSpec) -> MessageSpec | No
     return keys[0] if keys else None
 
 
-def list_spec_changes(question: ProposalSettings) -> Iterator[tuple[str, list[Change]]]:
+def list_spec_changes(settings: ProposalSettings) -> Iterator[tuple[str, list[Change]]]:
     """Yield the changes in the specs: "Message version -> version", and the fields."""
-    after = question.after
-    if after is None and question.name == "kip-636":
-        after = rewrite_errors(question.specs_before).specs
-    for name, old in sorted(question.specs_before.items()):
+    after = settings.after
+    if after is None and settings.name == "kip-636":
+        after = rewrite_errors(settings.specs_before).specs
+    for name, old in sorted(settings.specs_before.items()):
         new = find_spec(after or {}, old)
         if new is None or old.valid_versions.is_empty or new.valid_versions.is_empty:
             continue

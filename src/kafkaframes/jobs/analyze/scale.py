@@ -271,7 +271,7 @@ def measure_mix(
     return [CallRate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
 
 
-def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], question: ProposalSettings) -> Iterator[ByteRate]:
+def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], settings: ProposalSettings) -> Iterator[ByteRate]:
     """Yield the bytes per second of a mix. Sizes are those of recorded messages, or of examples if there are none."""
     measured_totals = outcome.sum_totals_by("api_key", "api_version", "direction", "kind")
     for rate in rates:
@@ -280,7 +280,7 @@ def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], question: 
         }
         basis = MEASURED_RATE
         if not any(size_totals.messages for size_totals in totals_by_group.values()):
-            totals_by_group, basis = _measure_example(question, rate), EXAMPLE_RATE
+            totals_by_group, basis = _measure_example(settings, rate), EXAMPLE_RATE
         for (direction, kind), size_totals in sorted(totals_by_group.items()):
             if size_totals.messages and kind not in (NOT_READ, NOT_RAISED):
                 calls_per_message = rate.calls_per_second / size_totals.messages
@@ -295,9 +295,9 @@ def scale_outcome(outcome: SizeComparison, rates: Sequence[CallRate], question: 
                 )
 
 
-def _measure_example(question: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], SizeTotals]:
+def _measure_example(settings: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], SizeTotals]:
     """Return the sizes of an example of each message of a call, by direction and kind."""
-    bench = MessageSizeComparer(question)
+    bench = MessageSizeComparer(settings)
     for direction in bench.proposal.directions:
         form = bench.form_on_the_wire(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):

@@ -46,14 +46,14 @@ class ComparisonTask(NamedTuple):
     """The input of one process or Spark task: its share of the traffic, and the whole proposal to measure."""
 
     task: TrafficTask
-    question: ProposalSettings
+    settings: ProposalSettings
 
 
 def compare_share_sizes(work: ComparisonTask) -> SizeComparison:
     """Measure the messages of a task's share of the connections, before and after the change."""
-    comparer = MessageSizeComparer(work.question)
-    question, coverage = work.question, comparer.outcome.coverage
-    for messages in read_messages(work.task, comparer.proposal.directions, question.by, question.apis, coverage):
+    comparer = MessageSizeComparer(work.settings)
+    settings, coverage = work.settings, comparer.outcome.coverage
+    for messages in read_messages(work.task, comparer.proposal.directions, settings.by, settings.apis, coverage):
         comparer.compare_messages(messages)
     return comparer.outcome
 
@@ -61,9 +61,9 @@ def compare_share_sizes(work: ComparisonTask) -> SizeComparison:
 class MessageSizeComparer:
     """Measures messages before and after one proposed change. Plans and columns of new values are cached."""
 
-    def __init__(self, question: ProposalSettings) -> None:
-        self.question = question
-        self.proposal = question.proposal
+    def __init__(self, settings: ProposalSettings) -> None:
+        self.settings = settings
+        self.proposal = settings.proposal
         self.outcome = SizeComparison()
         self._layouts: dict[tuple[int, int, str], list[FormPair]] = {}
         self._plans: dict[tuple[int, int, int], tuple[MessageForm, MessagePlan]] = {}
@@ -96,13 +96,13 @@ class MessageSizeComparer:
         message_kind = key, version, direction
         if message_kind not in self._layouts:
             sent_plan = self.form_on_the_wire(key, version, direction)
-            self._layouts[message_kind] = list(self.proposal.layouts(sent_plan, self.question.after))
+            self._layouts[message_kind] = list(self.proposal.layouts(sent_plan, self.settings.after))
         return self._layouts[message_kind]
 
     def form_on_the_wire(self, key: int, version: int, direction: str) -> MessageForm:
         """Return the form of messages on the wire."""
         return MessageForm(
-            self.question.apis.find_spec(key, direction, version), version, self.question.header_spec(direction)
+            self.settings.apis.find_spec(key, direction, version), version, self.settings.header_spec(direction)
         )
 
     def plan_form(self, form: MessageForm) -> MessagePlan:
@@ -167,7 +167,7 @@ class _LayoutPairComparer:
             sent_sizes = before if before_plan is sent_plan else compute_sizes(sent_plan, array)
         if after_plan is not before_plan:
             has_header = self.comparer.proposal.has_headers
-            columns = plan_new_columns(self.comparer.question.values, self.layout.after, has_header=has_header)
+            columns = plan_new_columns(self.comparer.settings.values, self.layout.after, has_header=has_header)
             array = _fit_message(array, before_plan, after_plan, columns)
             after = compute_sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:

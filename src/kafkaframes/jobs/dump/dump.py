@@ -214,7 +214,7 @@ class LogDump(Iterator[bytes | memoryview]):
         self._parts.close()
 
     def _plan_requests(self, paths: Sequence[str]) -> Iterator[RequestedFile]:
-        """Yield the requested files, each with its conditions on records."""
+        """Yield the files to dump, each with the filter for its records."""
         settings, options = self._settings, self._settings.storage
         is_json = settings.format == "jsonl"
         result = files.list_files_to_dump(paths, kinds=settings.file_kinds, temporary=is_json, options=options)

@@ -42,7 +42,7 @@ class _TotalsRow(NamedTuple):
 
 
 def build_proposal_page(
-    question: ProposalSettings,
+    settings: ProposalSettings,
     outcome: SizeComparison,
     mix_rows: Sequence[ByteRate] = (),
     *,
@@ -50,12 +50,12 @@ def build_proposal_page(
     version: str,
 ) -> str:
     """Return the proposal as HTML."""
-    title = question.proposal.title if question.after is None else f"Proposal: {question.name}"
+    title = settings.proposal.title if settings.after is None else f"Proposal: {settings.name}"
     cards = {
-        "changes": ("Changes", _build_changes_table(question)),
-        **_build_compatibility_table(question),
-        **{name: (section, section_card) for name, section, section_card in _build_cost_cards(question, outcome)},
-        **_build_scale_card(question, mix_rows),
+        "changes": ("Changes", _build_changes_table(settings)),
+        **_build_compatibility_table(settings),
+        **{name: (section, section_card) for name, section, section_card in _build_cost_cards(settings, outcome)},
+        **_build_scale_card(settings, mix_rows),
         "left-out": ("Left out", _build_omission_card(outcome)),
     }
     return build_html_page(
@@ -66,22 +66,22 @@ def build_proposal_page(
         tiles=_build_tiles(outcome),
         cards=[section_card for _, section_card in cards.values()],
         sections={name: section for name, (section, _) in cards.items()},
-        data=build_json_rows(question, outcome, mix_rows),
+        data=build_json_rows(settings, outcome, mix_rows),
         version=version,
     )
 
 
 def build_json_rows(
-    question: ProposalSettings, outcome: SizeComparison, mix_rows: Sequence[ByteRate]
+    settings: ProposalSettings, outcome: SizeComparison, mix_rows: Sequence[ByteRate]
 ) -> list[dict[str, Any]]:
     """Return the totals as JSON: a row for each group, then the rows of a mix."""
     groups = sorted(outcome.totals_by_group.items(), key=lambda item: str(item[0]))
     return [
         *(
-            {"api": question.api_name(group.api_key), **group._asdict(), **totals_to_json(size_totals)}
+            {"api": settings.api_name(group.api_key), **group._asdict(), **totals_to_json(size_totals)}
             for group, size_totals in groups
         ),
-        *({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in mix_rows),
+        *({"api": settings.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in mix_rows),
     ]
 
 
@@ -94,11 +94,11 @@ def _build_tiles(outcome: SizeComparison) -> Iterator[tuple[str, str, str, str]]
             yield f"Saved, {kind}", f"{size_totals.saved:,} B", share, ""
 
 
-def _build_changes_table(question: ProposalSettings) -> Markup:
+def _build_changes_table(settings: ProposalSettings) -> Markup:
     """Return the card that lists the changed fields."""
     rows = [
         (message, change.kind, make_breakable(".".join(change.path) or NO_VALUE_TEXT, "."), change.text)
-        for message, changes in list_spec_changes(question)
+        for message, changes in list_spec_changes(settings)
         for change in changes
     ]
     if not rows:
@@ -114,13 +114,13 @@ def _build_changes_table(question: ProposalSettings) -> Markup:
     return build_card("changes", "What changes in the specs", change_table, note=note, wide=True)
 
 
-def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
+def _build_compatibility_table(settings: ProposalSettings) -> dict[str, _Card]:
     """Return the card with the findings on compatibility, by its id; empty without new specs."""
-    if question.after is None:
+    if settings.after is None:
         return {}
-    specs = question.specs_before
+    specs = settings.specs_before
     findings = [
-        finding for finding in compare_sets(specs, specs | dict(question.after)) if finding.verdict != "compatible"
+        finding for finding in compare_sets(specs, specs | dict(settings.after)) if finding.verdict != "compatible"
     ]
     findings.sort(key=lambda finding: -SEVERITY_OF_VERDICT[finding.verdict])
     fields = [
@@ -137,12 +137,12 @@ def _build_compatibility_table(question: ProposalSettings) -> dict[str, _Card]:
     return {"breaks": ("Whom it breaks", build_card("breaks", "Whom it breaks", finding_table, note=note, wide=True))}
 
 
-def _build_cost_cards(question: ProposalSettings, outcome: SizeComparison) -> Iterator[tuple[str, str, Markup]]:
+def _build_cost_cards(settings: ProposalSettings, outcome: SizeComparison) -> Iterator[tuple[str, str, Markup]]:
     """Yield (id, title in the list of sections, card) for each kind of comparison."""
-    for kind, title in question.proposal.kinds.items():
+    for kind, title in settings.proposal.kinds.items():
         totals_by_group = sorted(outcome.sum_totals_by("api_key", "api_version", "direction", kind=kind).items())
         rows = [
-            _TotalsRow(f"{question.api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", size_totals)
+            _TotalsRow(f"{settings.api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", size_totals)
             for message_kind, size_totals in totals_by_group
         ]
         rows = [row for row in rows if row.size_totals.messages]
@@ -156,7 +156,7 @@ def _build_cost_cards(question: ProposalSettings, outcome: SizeComparison) -> It
                 "Lengths",
                 _build_lengths_card(f"{kind}-lengths", summarize_lengths(total.size_totals)),
             )
-        for dimension in question.by:
+        for dimension in settings.by:
             sums = outcome.sum_totals_by(dimension, kind=kind).items()
             rows_by_size = [
                 _TotalsRow(format_label(name), size_totals) for (name,), size_totals in sums if size_totals.messages
@@ -228,13 +228,13 @@ def _format_break_even(row: _TotalsRow) -> str:
     )
 
 
-def _build_scale_card(question: ProposalSettings, rows: Sequence[ByteRate]) -> dict[str, _Card]:
+def _build_scale_card(settings: ProposalSettings, rows: Sequence[ByteRate]) -> dict[str, _Card]:
     """Return the card with the bytes per second of a mix of calls, by its id; empty without a mix."""
     if not rows:
         return {}
     fields: list[Any] = [
         TableColumn(
-            "Message", lambda row: f"{question.api_name(row.api_key)} {row.api_version} {row.direction}", wide=True
+            "Message", lambda row: f"{settings.api_name(row.api_key)} {row.api_version} {row.direction}", wide=True
         ),
         TableColumn("What", lambda row: row.kind),
         TableColumn("Calls/s", lambda row: f"{row.calls_per_second:g}", lambda row: row.calls_per_second),

@@ -149,20 +149,20 @@ def make_traffic_report(
         DecodeError: the only file is neither a capture nor a request log.
     """
     report = TrafficReport(tuple(files))
-    question = ProposalSettings("kip-636", before=None if specs is None else specs_by_name(specs))
-    options = CaptureOptions(columns=_CALL_COLUMNS, ports=tuple(ports), apis=question.apis)
+    settings = ProposalSettings("kip-636", before=None if specs is None else specs_by_name(specs))
+    options = CaptureOptions(columns=_CALL_COLUMNS, ports=tuple(ports), apis=settings.apis)
     for batch in read_traffic(files, options, report.coverage):
         _count_calls(report, batch)
     captures, _ = split_traffic(files)
     for table, column, counter in (("connections", "protocol", report.connections), ("gaps", "reason", report.gaps)):
         columns = ("connection", column)
-        options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=question.apis)
+        options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=settings.apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
-    report.kip_636 = compare_share_sizes(ComparisonTask(TrafficTask(tuple(files), ports=tuple(ports)), question))
+    report.kip_636 = compare_share_sizes(ComparisonTask(TrafficTask(tuple(files), ports=tuple(ports)), settings))
     uses = UsageSummary()
-    count_uses(files, find_release(target), uses, ports=ports, apis=question.apis)
-    report.audit = audit_uses(uses, find_release(target), question.apis)
+    count_uses(files, find_release(target), uses, ports=ports, apis=settings.apis)
+    report.audit = audit_uses(uses, find_release(target), settings.apis)
     return report
 
 

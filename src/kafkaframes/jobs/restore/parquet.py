@@ -276,7 +276,7 @@ def _decode_dictionary(column: pa.Array) -> pa.Array:
 
 
 def _parse_topic_partition(topic: Any, partition: Any, path: str) -> TopicPartition:
-    """Return the topic partition in a row of a Parquet file."""
+    """Return the topic partition of the record in a row of a Parquet file."""
     if topic is None or partition is None:
         raise OptionError(
             f"{path} has rows without a topic or partition; give the topic and partition in the path or in columns"

@@ -95,7 +95,7 @@ def decode_coordinator_record(
 
 
 def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
-    """Return the record type of a coordinator record's key, its name, and the class of the key."""
+    """Return the type number of a coordinator record, the name of the type, and the class of its key."""
     number, _ = _read_leading_int16(key, "key")
     name = record_names(module, "coordinator-key").get(number)
     if name is None:

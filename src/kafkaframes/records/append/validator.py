@@ -312,7 +312,7 @@ def _check_target(append: _PendingAppend, target: Codec) -> None:
 
 
 def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Codec) -> ValidatedRecords:
-    """Write the records again with the log's codec and format, and with new offsets."""
+    """Rebuild the records with the log's codec and format, and assign new offsets."""
     settings, batches = append.settings, append.batches
     count = len(content.index.offsets)
     fields = _producer_fields(append)

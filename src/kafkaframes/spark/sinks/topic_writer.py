@@ -100,7 +100,7 @@ class TopicTaskWriter:
 
 
 class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
-    """Spark's writer of a DataFrame to topics. It is pickled to the tasks and to the commit."""
+    """Writes a DataFrame to topics, for Spark, which sends it to each task and to the commit as a pickle."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
