@@ -62,7 +62,7 @@ format: setup ## rewrite the sources in the house format
 
 test: setup ## the whole suite in three processes (about twelve minutes on two cores); up to three failed tests are run again, alone
 	@rm -f .pytest_cache/v/cache/lastfailed
-	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder || $(PY) tools/rerun_failures.py
+	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder --maxfail 10 || $(PY) tools/rerun_failures.py
 
 agreement: setup ## beside Kafka's own verdicts: make agreement DIR=../shared
 	$(PY) -m tests.agreement $(DIR)

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from kafkaframes.kernels import demand
 
+pytest_plugins = ["tests.hung_tests"]
+
 settings.register_profile(
     "quick",
     max_examples=25,

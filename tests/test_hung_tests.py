@@ -1,0 +1,71 @@
+"""A test that goes on after its time limit is reported by its name, and the others run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CONFTEST = """
+import tests.hung_tests
+
+tests.hung_tests.CLEAN_UP_TIMEOUT_S = 1
+"""
+TESTS = """
+import subprocess, sys, time
+import pytest
+
+def start_long_process():
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+
+@pytest.fixture
+def slow_fixture():
+    yield
+    with start_long_process():
+        pass
+
+def test_that_waits_in_its_clean_up():
+    with start_long_process():
+        time.sleep(30)
+
+def test_that_fails_before_its_fixture_waits(slow_fixture):
+    time.sleep(30)
+
+@pytest.mark.timeout(10)
+def test_with_a_longer_limit():
+    time.sleep(2.5)
+
+def test_that_passes():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_other_tests_run_after_a_test_that_does_not_end(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_example.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.hung_tests", "-p", "no:cacheprovider", "--timeout", "1"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    result = subprocess.run(
+        [*command, "-n", "1", "-rA", "test_example.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    outcomes = {
+        (words[0], words[1].split("::")[1])
+        for line in result.stdout.splitlines()
+        if len(words := line.split()) > 1 and "::" in words[1]
+    }
+    assert outcomes == {
+        ("FAILED", "test_that_waits_in_its_clean_up"),
+        ("FAILED", "test_that_fails_before_its_fixture_waits"),
+        ("PASSED", "test_with_a_longer_limit"),
+        ("PASSED", "test_that_passes"),
+    }
+    assert "in slow_fixture" in result.stderr  # the stacks
