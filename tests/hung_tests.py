@@ -1,23 +1,36 @@
-"""A pytest plugin that ends a test process whose test does not end although its time limit has passed.
+"""A pytest plugin that ends a test run that would wait forever.
 
 pytest-timeout raises an exception in the test. This does not end a test that waits in compiled code, or that waits
-again while it cleans up, such as for a process that nothing stops. CI once waited 80 minutes for such a test. This
-plugin prints the stacks of all threads and exits with status 1. pytest-xdist reports the test as failed and starts
+again while it cleans up, such as for a process that nothing stops. CI once waited 80 minutes. This plugin prints the
+stacks of all threads of such a process and ends it with status 1. pytest-xdist reports its test as failed and starts
 another process for the remaining tests.
+
+A process of pytest-xdist may also wait outside of its tests. The main process therefore interrupts the run if no
+process has reported the end of a test for ``IDLE_TIMEOUT_S``, and prints the tests that have started.
 """
 
+import _thread
 import faulthandler
 import os
+import threading
+import time
 
 import pytest
 
 CLEAN_UP_TIMEOUT_S = 120  # additional time after the limit of pytest-timeout
+IDLE_TIMEOUT_S = 1500  # more than the longest limit of a test in ``make test``, with its clean-up
 _STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config):
     """Store standard error of this process, before pytest captures the output of tests."""
     config.stash[_STDERR] = os.dup(2)
+
+
+def pytest_sessionstart(session):
+    """Watch the run if this is the main process of pytest-xdist."""
+    if session.config.pluginmanager.hasplugin("dsession"):
+        session.config.pluginmanager.register(IdleRunWatch(session.config.stash[_STDERR]))
 
 
 def pytest_unconfigure(config):
@@ -57,3 +70,35 @@ def _time_limit_s(item):
         return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
     from_command = item.config.getoption("timeout", None)
     return float(item.config.getini("timeout") or 0 if from_command is None else from_command)
+
+
+class IdleRunWatch:
+    """Interrupts the main process of pytest-xdist if no test ends for ``IDLE_TIMEOUT_S``."""
+
+    def __init__(self, stderr):
+        self._stderr = stderr
+        self._running_tests = set()
+        self._last_end = time.monotonic()
+        self._is_over = threading.Event()
+        threading.Thread(target=self._watch, name="idle test run", daemon=True).start()
+
+    def pytest_runtest_logstart(self, nodeid):
+        """Record the start of a test."""
+        self._running_tests.add(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid):
+        """Record the end of a test."""
+        self._running_tests.discard(nodeid)
+        self._last_end = time.monotonic()
+
+    def pytest_sessionfinish(self):
+        """Stop to watch."""
+        self._is_over.set()
+
+    def _watch(self):
+        while (remaining_s := self._last_end + IDLE_TIMEOUT_S - time.monotonic()) > 0:
+            if self._is_over.wait(remaining_s):
+                return
+        lines = [f"no test has ended for {IDLE_TIMEOUT_S} s; tests that have started:", *sorted(self._running_tests)]
+        os.write(self._stderr, "\n  ".join(lines).encode() + b"\n")
+        _thread.interrupt_main()

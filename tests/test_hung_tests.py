@@ -42,21 +42,25 @@ def test_that_passes():
 """
 
 
-@pytest.mark.slow
-def test_other_tests_run_after_a_test_that_does_not_end(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_example.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.hung_tests", "-p", "no:cacheprovider", "--timeout", "1"]
+def run_example(folder, *options):
+    command = [sys.executable, "-m", "pytest", "-p", "tests.hung_tests", "-p", "no:cacheprovider", "-n", "1", "-rA"]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
-    result = subprocess.run(
-        [*command, "-n", "1", "-rA", "test_example.py"],
-        cwd=tmp_path,
+    return subprocess.run(
+        [*command, *options, "test_example.py"],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+@pytest.mark.slow
+def test_other_tests_run_after_a_test_that_does_not_end(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_example.py").write_text(TESTS)
+    result = run_example(tmp_path, "--timeout", "1")
     outcomes = {
         (words[0], words[1].split("::")[1])
         for line in result.stdout.splitlines()
@@ -69,3 +73,14 @@ def test_other_tests_run_after_a_test_that_does_not_end(tmp_path):
         ("PASSED", "test_that_passes"),
     }
     assert "in slow_fixture" in result.stderr  # the stacks
+
+
+@pytest.mark.slow
+def test_a_run_without_results_is_interrupted(tmp_path):
+    (tmp_path / "conftest.py").write_text("import tests.hung_tests\n\ntests.hung_tests.IDLE_TIMEOUT_S = 8\n")
+    (tmp_path / "test_example.py").write_text(
+        "import time\n\ndef test_first():\n    pass\n\ndef test_endless():\n    time.sleep(100)\n"
+    )
+    result = run_example(tmp_path)
+    assert result.returncode == pytest.ExitCode.INTERRUPTED, result.stdout
+    assert "tests that have started:\n  test_example.py::test_endless\n" in result.stderr
