@@ -13,7 +13,7 @@ from kafkaframes.broker.dispatch.table import serve_specs
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.protocol.messages import class_of
-from kafkaframes.protocol.messages.registry import with_catalog
+from kafkaframes.protocol.messages.registry import add_catalog_specs
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.kip_636 import rewrite_errors
@@ -125,7 +125,7 @@ def test_a_release_has_no_specs_beside_it(specs):
 def test_specs_with_a_new_version_only_keep_the_old_ones(tmp_path):
     folder = write_specs(tmp_path / "specs")  # Heartbeat 5, added to the catalog's 0 to 4
     assert serve_specs(folder).advertised[12] == (0, 5)
-    own_catalog = with_catalog(folder)
+    own_catalog = add_catalog_specs(folder)
     heartbeat = catalog.load_spec("HeartbeatRequest")
     for version in heartbeat.valid_versions:
         ours, theirs = class_of(own_catalog["HeartbeatRequest"]), class_of(heartbeat)

@@ -10,7 +10,7 @@ from kafkaframes.kernels import directories as places
 
 
 def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing(monkeypatch):
-    units = demand.list_units()
+    units = demand.list_kernel_units()
     result = ask("kernels", "status")
     assert result.exit_code == int(any(unit.file is None for unit in units))
     for unit in units:

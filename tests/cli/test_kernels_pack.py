@@ -39,7 +39,7 @@ def test_a_folder_or_an_archive_holds_the_same_files(one_ready, tmp_path, name):
 
 def test_without_a_c_compiler_it_says_so(one_ready, tmp_path, monkeypatch):
     def none():
-        raise demand.LinkError("C compiler not found: cc")
+        raise demand.CompilerError("C compiler not found: cc")
 
     monkeypatch.setattr(demand, "find_c_compiler", none)
     result = ask("kernels", "pack", tmp_path / "out")

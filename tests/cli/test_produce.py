@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.records.partitioner import partitions_of_rows
+from kafkaframes.records.partitioner import compute_partitions
 
 
 def test_lines_in_and_out_in_kcats_format(run):
@@ -56,7 +56,7 @@ def test_what_stands_before_a_bad_line_is_written_and_counted(run):
 def test_a_partition_that_is_no_integer_is_refused_in_words(values):
     rows = pa.RecordBatch.from_arrays([pa.array(values)], names=["partition"])
     with pytest.raises(EncodeError, match="is not an integer type"):
-        partitions_of_rows(rows, 3)
+        compute_partitions(rows, 3)
 
 
 def test_json_that_is_nested_without_end_is_refused_in_words(run):

@@ -111,7 +111,7 @@ def test_waiting_for_a_lock_is_limited(tmp_path, monkeypatch):
 def test_a_failed_compiler_is_reported(tmp_path, monkeypatch, require_compiler):
     monkeypatch.setenv("KAFKAFRAMES_CC", "false")
     demand.find_c_compiler.cache_clear()
-    with pytest.raises(demand.LinkError, match="false failed"):
+    with pytest.raises(demand.CompilerError, match="false failed"):
         demand.link_library(b"", "", tmp_path / "x.so")
     demand.find_c_compiler.cache_clear()
 

@@ -29,7 +29,7 @@ def libraries():
     """The libraries of all kernel files."""
     folder = directories.cache_folder()
     assert folder is not None
-    missing = [unit.module for unit in demand.list_units() if unit.file is None]
+    missing = [unit.module for unit in demand.list_kernel_units() if unit.file is None]
     demand.compile_modules(missing, folder=folder, report=demand.print_progress)
     paths = [directories.find_unit(directories.file_name(module)) for module in demand.list_kernel_modules()]
     if None in paths:

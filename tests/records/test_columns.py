@@ -19,7 +19,7 @@ from kafkaframes.records.build import build_records
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS, read_batches_table
 from kafkaframes.records.reasons import DAMAGED_STREAM, RECORD_REASONS, SMALL_SIZE
-from kafkaframes.records.scan import FILE, MEMORY, SHORTENED_SOURCE, Chunks, MemorySource, as_array
+from kafkaframes.records.scan import FILE, MEMORY, TRUNCATED_SOURCE, Chunks, MemorySource, as_array
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}
@@ -263,7 +263,7 @@ def test_a_source_that_is_cut_while_it_is_read_ends_where_it_was_cut():
     sizes = [int(chunk.batches.column("size").sum()) for chunk in chunks]
     assert sum(sizes) == chunks.end.position <= len(data) // 2
     assert len(data) // 2 - chunks.end.position < 200
-    assert chunks.end.status == SHORTENED_SOURCE
+    assert chunks.end.status == TRUNCATED_SOURCE
 
 
 @pytest.mark.parametrize("columns", [["offset"], ["key_size"]])

@@ -160,7 +160,9 @@ class ProducerSimulation:
         self.results: dict[Batch, tuple[int, Exception | None]] = {}
         self.acknowledged_late: set[Batch] = set()  # results after expiry in flight
         self.ended_transactions: dict[int, bool] = {}
-        self.sequence_of: dict[Batch, int | None] = {}  # for an unwritten part: the place of the whole batch, advanced
+        self.compute_sequence: dict[
+            Batch, int | None
+        ] = {}  # for an unwritten part: the place of the whole batch, advanced
         self.transaction_of: dict[Batch, int] = {}
         self.transaction = 0
         self.next_value = 0
@@ -195,7 +197,7 @@ class ProducerSimulation:
             self.transaction_of[part] = self.transaction_of[batch]
             self.origins[part] = [batch, *self.origins.get(batch, [])]
             self.attempts[part] = max(self.attempts[batch] - 1, 0)
-            self.sequence_of[part] = None if number is None else (number.base_sequence + taken_count) & INT32_MAX
+            self.compute_sequence[part] = None if number is None else (number.base_sequence + taken_count) & INT32_MAX
             assert part.assigned_stamp is None or part.assigned_stamp.producer == number.producer, (
                 "a part has another epoch"
             )
@@ -389,7 +391,7 @@ class ProducerSimulation:
 
     def check_rules(self, batch: Batch, wire: Wire) -> None:
         """Check a batch that is being sent."""
-        sequence = self.sequence_of.pop(batch, None)
+        sequence = self.compute_sequence.pop(batch, None)
         is_same = batch.assigned_stamp is not None and batch.assigned_stamp.base_sequence == sequence
         assert sequence is None or is_same or not self.can_be_written(batch), "a part has a wrong sequence"
         before, self.stamps[batch] = self.stamps.get(batch), batch.assigned_stamp

@@ -28,7 +28,7 @@ def session(master="spark://host:7077", **settings):
 
 def test_the_archive_has_every_compiled_unit_and_is_sent_once():
     spark = session()
-    if not [unit for unit in demand.list_units() if unit.file is not None and unit.file.is_file()]:
+    if not [unit for unit in demand.list_kernel_units() if unit.file is not None and unit.file.is_file()]:
         pytest.skip("nothing is compiled on this machine")
     assert worker_files.ship_kernels(spark)
     assert worker_files.ship_kernels(spark)

@@ -24,7 +24,7 @@ from kafkaframes.scan.ranges import (
     time_of_bound,
     to_log_bound,
 )
-from kafkaframes.storage.files.filesystem import has_magic
+from kafkaframes.storage.files.filesystem import has_wildcard
 from kafkaframes.storage.log.discover import check_topics, is_selected
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _start_of(settings: ConsumerSettings) -> KcatOffsetRange:
 
 def _topics_of(consumer: Consumer, patterns: Sequence[str]) -> list[str]:
     """Return the topics that names and patterns select. Topics that are named are not looked up here."""
-    if not any(map(has_magic, patterns)):
+    if not any(map(has_wildcard, patterns)):
         return list(dict.fromkeys(patterns))
     existing_topics = consumer.topics()
     check_topics(patterns, existing_topics)

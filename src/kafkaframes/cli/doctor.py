@@ -139,7 +139,7 @@ def check_kernels() -> Iterator[CheckResult]:
     if directories.requires_plain():
         advice = f"unset {directories.PLAIN_VARIABLE}, which is for debugging"
         yield CheckResult("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
-    units = demand.list_units()
+    units = demand.list_kernel_units()
     is_ready = [unit for unit in units if unit.file is not None]
     result = f"{len(is_ready)} of {len(units)} kernel files are compiled"
     if len(is_ready) == len(units):

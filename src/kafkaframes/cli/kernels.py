@@ -41,7 +41,7 @@ def compile_kernels(packages: tuple[str, ...], decoders: bool) -> None:
     for unused_files in list(demand.find_unused_files(folder)):
         shutil.rmtree(unused_files) if unused_files.is_dir() else unused_files.unlink(missing_ok=True)
     package_prefixes = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
-    kernel_files = [unit for unit in demand.list_units() if unit.module.startswith(package_prefixes)]
+    kernel_files = [unit for unit in demand.list_kernel_units() if unit.module.startswith(package_prefixes)]
     missing = [unit.module for unit in kernel_files if unit.file is None]
     if missing:
         demand.compile_modules(
@@ -72,11 +72,11 @@ def print_status() -> None:
         click.echo(f"{entry.source}: {entry.folder} ({state})")
     try:
         click.echo(f"C compiler: {' '.join(demand.find_c_compiler())}")
-    except demand.LinkError as error:
+    except demand.CompilerError as error:
         click.echo(f"C compiler: none ({error}); missing kernels are compiled into numba's own cache")
     if directories.requires_plain():
         click.echo(f"{directories.PLAIN_VARIABLE} is 1: kernels run as plain Python, several hundred times slower")
-    units = demand.list_units()
+    units = demand.list_kernel_units()
     if any(unit.file is None for unit in units) and not workers.has_numba():
         click.echo(f"numba: none; kernels that are not compiled run as plain Python ({workers.NUMBA_INSTALL_COMMAND})")
     for unit in units:
@@ -131,7 +131,7 @@ def pack_kernels(to: Path, architecture: str | None, decoders: bool) -> None:
         demand.clear_caches()
     try:
         demand.find_c_compiler()
-    except demand.LinkError as error:
+    except demand.CompilerError as error:
         raise click.ClickException(str(error)) from None
     kind = next((kind for suffix, kind in _ARCHIVE_FORMATS.items() if to.name.endswith(suffix)), None)
     if kind is None:
@@ -153,7 +153,7 @@ def _fill_folder(folder: Path, decoders: bool) -> int:
     for module in demand.sort_by_size(demand.list_kernel_modules()):
         name = directories.file_name(module)
         if not _copy_kernel(name, folder):
-            jobs.append(("kafkaframes.kernels.demand:compile_unit", module, str(folder)))
+            jobs.append(("kafkaframes.kernels.demand:compile_module", module, str(folder)))
     if decoders:
         from kafkaframes.protocol.messages import _kernels_hot
 

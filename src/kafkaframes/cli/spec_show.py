@@ -10,7 +10,7 @@ from kafkaframes.cli.options import make_json_option, specs_option
 from kafkaframes.cli.text import print_table
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
-from kafkaframes.protocol.spec.evolution import fields_of
+from kafkaframes.protocol.spec.evolution import walk_fields
 from kafkaframes.protocol.spec.layout import bnf_text, default_text, is_informative
 from kafkaframes.protocol.spec.layout import layout_json as layout_as_json
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
@@ -176,7 +176,7 @@ def _print_version(spec: MessageSpec, version: int) -> None:
 def _print_all_versions(spec: MessageSpec) -> None:
     _heading_text(spec, f"versions {spec.valid_versions}, flexible {spec.flexible_versions}")
     lines: list[tuple[str, ...]] = []
-    for path, entry in fields_of(spec):
+    for path, entry in walk_fields(spec):
         tag = "" if entry.tag is None else f"{entry.tag} in {entry.tagged_versions}"
         nullable_text = "" if entry.nullable_versions.is_empty else str(entry.nullable_versions)
         default = default_text(entry.default) if entry.tag is not None or is_informative(entry.default) else ""

@@ -155,9 +155,9 @@ class FetchedBatches:
     def transactions(self) -> TransactionState:
         """The transactions whose records in ``data`` a read_committed reader skips."""
         # Imported here: the import takes 15 ms, and few tasks need it.
-        from kafkaframes.storage.log.transactions import transactions_of_fetch
+        from kafkaframes.storage.log.transactions import collect_fetched_transactions
 
-        return transactions_of_fetch(self.data, self.batches, self.aborted_transactions or ())
+        return collect_fetched_transactions(self.data, self.batches, self.aborted_transactions or ())
 
 
 class ConsumerRecord(NamedTuple):

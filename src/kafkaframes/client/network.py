@@ -37,9 +37,9 @@ from kafkaframes.protocol.negotiation import (
     Ranges,
     choose_version,
     fallback_version,
+    find_release_versions,
     find_supported_versions,
     parse_advertised_versions,
-    versions_of_release,
 )
 from kafkaframes.records.memory import Recycler
 
@@ -464,7 +464,7 @@ class Connection:
     async def _negotiate_versions(self) -> None:
         """Request the broker's versions of each API (KIP-35, KIP-511)."""
         if isinstance(self._settings.api_version, str):
-            self.ranges = versions_of_release(self._settings.api_version)
+            self.ranges = find_release_versions(self._settings.api_version)
             return
         cls = self._settings.message_class("ApiVersionsRequest")
         body = cls(client_software_name="kafkaframes", client_software_version=__version__)

@@ -72,7 +72,7 @@ from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.build import build_batches, build_records, build_separate_batches, next_sequence
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.fields import BatchFields
-from kafkaframes.records.rows import rows_of_lists
+from kafkaframes.records.rows import make_rows_from_lists
 from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
@@ -425,7 +425,7 @@ class AsyncProducer(TelemetryMethods):
         if any(map(any, (open_batch.headers for open_batch in open_batches))) and record_format < 2:
             raise EncodeError(f"record format {record_format} does not support headers")
         counts = [len(open_batch.keys) for open_batch in open_batches]
-        rows = rows_of_lists(
+        rows = make_rows_from_lists(
             *(
                 list(chain.from_iterable(column))
                 for column in zip(*(each.columns for each in open_batches), strict=True)

@@ -20,7 +20,7 @@ from kafkaframes.client.partitioners import ConfiguredPartitioner
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import add_timestamps, int64_array, string_array
 from kafkaframes.records.build import READER_COLUMNS
-from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
+from kafkaframes.records.partitioner import compute_partitions, split_by_partition
 from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -203,7 +203,7 @@ class RowPartitioner(NamedTuple):
         """
         count = len(self.cluster.partitions_of(topic))
         hashes_keys = self.choice.function is None and not self.choice.ignores_keys
-        partitions, invalid_row = partitions_of_rows(rows, count, hashes_keys=hashes_keys)
+        partitions, invalid_row = compute_partitions(rows, count, hashes_keys=hashes_keys)
         if invalid_row is not None:
             raise broker_error(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -20,7 +20,7 @@ from kafkaframes.client.properties import map_options, translate_options
 from kafkaframes.client.security.logins import resolve_logins
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.addresses import parse_address
-from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
+from kafkaframes.protocol.messages.registry import Specs, add_catalog_specs, message, specs_by_name
 from kafkaframes.protocol.spec.releases import find_release
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -104,7 +104,7 @@ class ClientSettings:
             OptionError: a value is invalid, or there is no server.
         """
         if self.specs is not None:  # a directory is read once, not for each request
-            object.__setattr__(self, "specs", with_catalog(self.specs))
+            object.__setattr__(self, "specs", add_catalog_specs(self.specs))
         # A tuple such as (2, 8), as in kafka-python.
         if self.api_version is not None and not isinstance(self.api_version, str):
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))

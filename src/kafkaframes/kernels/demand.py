@@ -111,7 +111,7 @@ def compile_modules(
             count = min(workers.count_cores(), len(missing))
             names = ", ".join(name.removeprefix("kafkaframes.").replace("._kernels", "") for name in missing)
             report(f"compiling kernels, once for this version, in {count} process(es): {names}")
-            jobs = [("kafkaframes.kernels.demand:compile_unit", name, str(folder)) for name in sort_by_size(missing)]
+            jobs = [("kafkaframes.kernels.demand:compile_module", name, str(folder)) for name in sort_by_size(missing)]
             workers.run_jobs(jobs, on_done=on_done)
             clear_caches()
 
@@ -205,7 +205,7 @@ def print_progress(text: str) -> None:
 # ------------------------------------------------------------ jobs of worker processes
 
 
-def compile_unit(module: str, folder: str) -> None:
+def compile_module(module: str, folder: str) -> None:
     """Compile the kernels of a module into ``folder``."""
     importlib.import_module(module)
     write_kernels(KERNELS_BY_MODULE.get(module, ()), directories.file_name(module), Path(folder))
@@ -217,7 +217,7 @@ def write_kernels(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
         return
     try:
         find_c_compiler()
-    except LinkError:
+    except CompilerError:
         for kernel in kernels:
             compile_with_numba(kernel)
         if name == directories.file_name(kernels[0].__module__):
@@ -239,8 +239,8 @@ _LINUX_LINKER_FLAGS: Final = ("-nostdlib", "-Wl,-z,relro,-z,now,-z,noexecstack",
 _MACOS_LINKER_FLAGS: Final = ("-undefined", "dynamic_lookup", "-Wl,-install_name,unit.so")
 
 
-class LinkError(Exception):
-    """The C compiler is missing, or it failed."""
+class CompilerError(Exception):
+    """A C compiler is missing, does not support this processor, or has failed."""
 
 
 @cache
@@ -248,13 +248,13 @@ def find_c_compiler() -> tuple[str, ...]:
     """Return the command of the C compiler for this target.
 
     Raises:
-        LinkError: a C compiler is not installed, or kernels cannot be compiled ahead for this processor.
+        CompilerError: a C compiler is not installed, or kernels cannot be compiled ahead for this processor.
     """
     command = shlex.split(os.environ.get(COMPILER_VARIABLE, "cc"))
     if not detect_target().triple:
-        raise LinkError("kernels cannot be compiled ahead for this processor")
+        raise CompilerError("kernels cannot be compiled ahead for this processor")
     if shutil.which(command[0]) is None:
-        raise LinkError(f"C compiler not found: {command[0]} (${COMPILER_VARIABLE} is the compiler's command)")
+        raise CompilerError(f"C compiler not found: {command[0]} (${COMPILER_VARIABLE} is the compiler's command)")
     return tuple(command)
 
 
@@ -262,7 +262,7 @@ def link_library(object_file: bytes, header: str, target_path: Path) -> None:
     """Write the library of an object file. The file appears at ``target_path`` when it is complete.
 
     Raises:
-        LinkError: the C compiler is missing, or it failed; the message contains the last line of its output.
+        CompilerError: the C compiler is missing, or it failed; the message contains the last line of its output.
     """
     with tempfile.TemporaryDirectory(prefix="kafkaframes-") as folder:
         build = Path(folder)
@@ -282,7 +282,7 @@ def link_library(object_file: bytes, header: str, target_path: Path) -> None:
 def _run_command(command: Sequence[str]) -> None:
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
-        raise LinkError(f"{command[0]} failed: {(process.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise CompilerError(f"{command[0]} failed: {(process.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 # ------------------------------------------------------------ list of units
@@ -310,7 +310,7 @@ def list_kernel_modules() -> list[str]:
     ]
 
 
-def list_units() -> list[KernelUnit]:
+def list_kernel_units() -> list[KernelUnit]:
     """Return the kernels of each module, compiled or not."""
     return [KernelUnit(module, _find_file(module)) for module in list_kernel_modules()]
 

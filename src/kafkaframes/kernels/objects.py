@@ -53,8 +53,8 @@ class KernelArgument:
     count: int = 0
 
     @property
-    def words(self) -> str:
-        """A description of the expected argument, for error messages."""
+    def description(self) -> str:
+        """The expected argument in words, for error messages."""
         if self.code not in "am":
             return ""
         number = f"{'unsigned ' if self.kind == 'u' else ''}{self.size * 8}-bit integers"
@@ -274,7 +274,7 @@ def write_header(entries: Sequence[KernelEntry]) -> str:
         lines.append(f"static const struct argument {entry.symbol}_arguments[] = {{")
         lines.extend(
             f"    {{'{argument.code}', '{argument.kind}', {argument.size}, {argument.dimensions},"
-            f" {int(argument.writable)}, {argument.count}, {json.dumps(argument.words)}}},"
+            f" {int(argument.writable)}, {argument.count}, {json.dumps(argument.description)}}},"
             for argument in entry.arguments
         )
         lines.append("};")

@@ -36,7 +36,7 @@ def find_supported_versions(api_key: int, specs: Specs | None = None) -> Version
     return both.intersect(Versions(0, request.latest_stable_version))
 
 
-def versions_of_release(name: str) -> Ranges:
+def find_release_versions(name: str) -> Ranges:
     """Return the versions that brokers of a release accept.
 
     A broker may advertise more: Kafka 4 advertises Produce from version 0, but rejects versions below 3.

@@ -35,7 +35,7 @@ def _rotate(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (32 - bits))) & 0xFFFFFFFF
 
 
-def _xxh32_short(data: bytes) -> int:
+def _hash_short(data: bytes) -> int:
     """Return XXH32 (seed 0) of fewer than 16 bytes, the longest input that a frame header has."""
     primes = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
     value = (primes[4] + len(data)) & 0xFFFFFFFF
@@ -51,7 +51,7 @@ def _xxh32_short(data: bytes) -> int:
 
 def header_checksum(header: bytes) -> int:
     """Return the frame header's HC byte for the header bytes that it covers."""
-    return _xxh32_short(header) >> 8 & 0xFF
+    return _hash_short(header) >> 8 & 0xFF
 
 
 def _list_usual_headers() -> frozenset[bytes]:

@@ -276,7 +276,7 @@ def _make_records(batches: BatchHeaders, sections: RecordSections, index: Record
                 None if key_size < 0 else bytes(buf[key_at : key_at + key_size]),
                 None if value_size < 0 else bytes(buf[value_at : value_at + value_size]),
                 _read_headers(buf, headers_at, header_count) if header_count else (),
-                sequence_of(sequences[owner], offset - bases[owner]) if is_v2 else -1,
+                compute_sequence(sequences[owner], offset - bases[owner]) if is_v2 else -1,
                 is_v2 and bool(flags & CONTROL),
                 None if is_v2 else is_message_crc_valid(_message_bytes(buf, headers_at, end)),
             )
@@ -309,10 +309,10 @@ def is_message_crc_valid(message: bytes | memoryview) -> bool:
     return crc32(memoryview(message)[4:]) == int.from_bytes(message[:4], "big")
 
 
-def sequence_of(base_sequence: int, delta: int) -> int:
+def compute_sequence(base_sequence: int, delta: int) -> int:
     """Return a record's sequence number: it wraps from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
 
-    >>> sequence_of(2**31 - 2, 3), sequence_of(-1, 3)
+    >>> compute_sequence(2**31 - 2, 3), compute_sequence(-1, 3)
     (1, -1)
     """
     if base_sequence < 0:
@@ -399,7 +399,7 @@ def _make_batch(
 def _last_sequence(base_sequence: int, delta: int) -> int:
     """Add the last offset delta as Kafka does, which ignores the sign of the base sequence here."""
     if base_sequence >= 0:
-        return sequence_of(base_sequence, delta)
+        return compute_sequence(base_sequence, delta)
     return _int32(base_sequence + delta)
 
 

@@ -177,7 +177,9 @@ def _locate_sections(data: Bytes, batches: BatchHeaders, skip: Flags | None) -> 
     if skip is not None:
         kinds[skip] = _kernels_index.SKIPPED
     sections = RecordSections(data, starts, ends, kinds, {})
-    for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & _may_have_problem(magics, numbers, sizes)).tolist():
+    for row in np.flatnonzero(
+        (kinds != _kernels_index.SKIPPED) & _mask_unusual_headers(magics, numbers, sizes)
+    ).tolist():
         problem = _header_problem(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
             _skip_batch(sections, row, problem)
@@ -190,8 +192,8 @@ def _skip_batch(sections: RecordSections, row: int, status: int) -> None:
     sections.problems[row] = BatchProblem(status)
 
 
-def _may_have_problem(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
-    """Return a flag for each batch: whether ``_header_problem`` may return a status. For all others it returns None."""
+def _mask_unusual_headers(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
+    """Return which batches have an unusual header, so that ``_header_problem`` must check them."""
     unusual: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
     unusual |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
     return unusual

@@ -18,7 +18,7 @@ from kafkaframes.records.decode import decode_batches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
@@ -45,7 +45,7 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
     magic, codec = int(batches.column("magic")[0]), Codec(int(batches.codecs[0]))
     if magic < 2 and codec is Codec.NONE:
         return _split_messages(data, batches, part_bytes)
-    rows = rows_of_index(content.sections, content.index)
+    rows = make_rows_from_index(content.sections, content.index)
     plain_bytes = int((content.sections.ends - content.sections.starts).sum())
     overhead = BATCH_V2.size if magic >= 2 else 0
     ratio = plain_bytes / max(len(data) - overhead * len(batches), 1)

@@ -33,10 +33,10 @@ class ContentBudget:
         open_contents: content that the caller has decompressed, by name.
     """
 
-    __slots__ = ("most_bytes", "open_contents", "opens_apart", "spent_bytes")
+    __slots__ = ("max_bytes", "open_contents", "opens_apart", "spent_bytes")
 
     def __init__(self, request_bytes: int = 0, *, opens_apart: bool = False) -> None:
-        self.most_bytes = max(MAX_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
+        self.max_bytes = max(MAX_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
         self.spent_bytes = 0
         self.opens_apart = opens_apart
         self.open_contents: dict[str, Any] = {}
@@ -44,7 +44,7 @@ class ContentBudget:
     @property
     def is_spent(self) -> bool:
         """Whether no further batch may be opened."""
-        return self.spent_bytes >= self.most_bytes
+        return self.spent_bytes >= self.max_bytes
 
 
 CONTENT_BUDGET: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", default=None)

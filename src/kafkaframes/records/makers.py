@@ -23,7 +23,7 @@ from kafkaframes.records.arrays import bool_array, string_array
 from kafkaframes.records.decoded import Allocate, DecodedBatches, Ints32, RecordIndex, RecordSections
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.rows import ByteStrings, Int64s, Rows, to_byte_strings
-from kafkaframes.records.scan import SHORTENED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
+from kafkaframes.records.scan import TRUNCATED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import decode_java_text
 
@@ -171,7 +171,7 @@ def make_arrow_column(name: str, result: DecodedBatches, ready: Mapping[str, pa.
 _NO_BYTE_STRINGS = ByteStrings(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
 
 
-def rows_of_index(
+def make_rows_from_index(
     sections: RecordSections,
     index: RecordIndex,
     *,
@@ -286,7 +286,7 @@ def read_batches_table(source: BatchSource, *, rules: str, start: int = 0, end: 
             pa.RecordBatch.from_arrays([columns[name] for name in BATCH_TABLE_SCHEMA.names], schema=BATCH_TABLE_SCHEMA)
         )
     assert chunks.end is not None
-    if chunks.end.status == SHORTENED_SOURCE:
+    if chunks.end.status == TRUNCATED_SOURCE:
         raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
     metadata = {
         "end_position": str(chunks.end.position),

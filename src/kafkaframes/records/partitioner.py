@@ -56,7 +56,7 @@ def assign_by_key(keys: ByteStrings, counts: Int64s, partitions: Int64s) -> None
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
 
 
-def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
+def compute_partitions(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
     """Return the partition of each row, and the first row with a partition outside of 0 to ``count`` - 1, if any.
 
     The partition is that of the column ``partition``, or otherwise the hash of ``key``. It is ``NO_PARTITION`` if both

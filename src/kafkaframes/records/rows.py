@@ -106,7 +106,7 @@ def rows_of(
     )
 
 
-def rows_of_lists(
+def make_rows_from_lists(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     timestamps: Sequence[int],
@@ -129,10 +129,10 @@ def rows_of_lists(
         raise EncodeError(f"timestamp {times[row]} is below -1").within(row).within("timestamp")
     ends = np.cumsum(counts, dtype=np.int64)
     offsets = np.arange(len(times)) - np.repeat(ends - counts, counts)
-    return Rows(offsets, times, _join_byte_strings(keys), _join_byte_strings(values), *_headers_of_lists(headers))
+    return Rows(offsets, times, _join_byte_strings(keys), _join_byte_strings(values), *_join_headers(headers))
 
 
-def _headers_of_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> tuple[Int64s, ByteStrings, ByteStrings]:
+def _join_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> tuple[Int64s, ByteStrings, ByteStrings]:
     pairs = list(chain.from_iterable(headers))
     if not pairs:
         return _NO_HEADERS

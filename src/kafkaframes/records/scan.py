@@ -38,14 +38,14 @@ MEMORY, FILE = "memory", "file"
 # The argument ``memory_rules`` of the scan kernel.
 MEMORY_RULES_FLAGS = {MEMORY: 1, FILE: 0}
 # Status of a scan of a source with fewer bytes than its size; the kernels never return it.
-SHORTENED_SOURCE = -1
+TRUNCATED_SOURCE = -1
 # Rows of a scan's table. A scan continues with another table, so this bounds memory, not the size of logs.
 MAX_TABLE_ROWS = 16_384
 # The status codes that mean lost bytes: Kafka's iterator ends with an error, or the source was truncated.
-DAMAGED_END_REASONS = CORRUPT_END_REASONS | {SHORTENED_SOURCE}
+DAMAGED_END_REASONS = CORRUPT_END_REASONS | {TRUNCATED_SOURCE}
 _MIN_BATCH_BYTES = 26
 
-_END_REASONS = END_REASONS | {SHORTENED_SOURCE: "the file became shorter while it was read"}
+_END_REASONS = END_REASONS | {TRUNCATED_SOURCE: "the file became shorter while it was read"}
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -275,7 +275,7 @@ class Chunks:
     """Iterates over a source's chunks. After the iteration, ``end`` has the position and the reason of the end.
 
     A source that has fewer bytes than its size was truncated during the scan. ``end.status`` is then
-    ``SHORTENED_SOURCE``, unless the source reports damage of its own.
+    ``TRUNCATED_SOURCE``, unless the source reports damage of its own.
     """
 
     def __init__(
@@ -323,7 +323,7 @@ class Chunks:
                     break
                 if status != FULL:
                     is_cut = is_cut and not batches.end.is_corrupt
-                    self.end = ScanEnd(base + position, SHORTENED_SOURCE if is_cut else status)
+                    self.end = ScanEnd(base + position, TRUNCATED_SOURCE if is_cut else status)
                     return
             read_bytes = self._chunk_bytes if position else self._next_read_bytes(data, read_bytes)
             base += position

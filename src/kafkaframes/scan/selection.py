@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from kafkaframes.errors import OptionError
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Bound, GroupBound, Limit, to_bound, to_log_bound
-from kafkaframes.storage.files.filesystem import has_magic
+from kafkaframes.storage.files.filesystem import has_wildcard
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnDamage = Literal["keep", "drop", "fail"]
@@ -193,6 +193,6 @@ def topic_choice(topics: Sequence[str]) -> dict[str, Any]:
     """
     if not topics:
         return {}
-    if not any(map(has_magic, topics)):
+    if not any(map(has_wildcard, topics)):
         return {"subscribe": frozenset(topics)}
     return {"subscribe_pattern": re.compile("|".join(map(translate, topics)))}

@@ -29,7 +29,7 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.tiered import names, view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.lineage import MetadataEntry
-from kafkaframes.storage.tiered.names import INDEX_OF_SUFFIX, ObjectName, TieredObjectStore, ViewPath, find_store
+from kafkaframes.storage.tiered.names import INDEX_BY_SUFFIX, ObjectName, TieredObjectStore, ViewPath, find_store
 
 _FREE = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"
@@ -142,7 +142,7 @@ class _Product:
         directory_name = str(shown_view.topic_partition)
         log = ViewPath(upload.main, directory_name, f"{own.start_offset:020d}.log")
         plain = read(str(log))
-        suffixes = {index: suffix for suffix, index in INDEX_OF_SUFFIX.items()}
+        suffixes = {index: suffix for suffix, index in INDEX_BY_SUFFIX.items()}
         indexes: dict[str, Any] = dict.fromkeys(suffixes.keys())
         for index, place in manifest.indexes.items():
             suffix = suffixes[index]

@@ -13,9 +13,9 @@ from kafkaframes.protocol.messages.headers import decode_response, encode_respon
 from kafkaframes.protocol.negotiation import (
     choose_version,
     fallback_version,
+    find_release_versions,
     find_supported_versions,
     parse_advertised_versions,
-    versions_of_release,
 )
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
@@ -106,4 +106,4 @@ def test_released_versions_only_and_of_both_halves():
     assert find_supported_versions(INIT_PRODUCER_ID) == Versions(0, 5)
     shorter = [SPECS["HeartbeatRequest"], raise_highest("HeartbeatResponse", 2)]
     assert find_supported_versions(HEARTBEAT, shorter) == Versions(0, 2)
-    assert versions_of_release("4.0")[0].lowest == 3  # accepted versions; it advertises Produce from 0
+    assert find_release_versions("4.0")[0].lowest == 3  # accepted versions; it advertises Produce from 0

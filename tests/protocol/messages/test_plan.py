@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kafkaframes.errors import OptionError, SpecError
-from kafkaframes.protocol.messages.plan import MutableDefault, attribute_of, plan_message
+from kafkaframes.protocol.messages.plan import MutableDefault, attribute_name, plan_message
 from kafkaframes.protocol.spec import load_message
 
 SPEC = {
@@ -94,8 +94,8 @@ def test_a_client_id_keeps_its_own_encoding():
 
 def test_members_of_the_class_and_keywords_are_not_attributes():
     spec = load_message(json.dumps(SPEC))
-    assert attribute_of(spec.struct.fields[0]) == "id"
-    assert attribute_of(spec.structs["Part"].fields[0]) == "class_"
+    assert attribute_name(spec.struct.fields[0]) == "id"
+    assert attribute_name(spec.structs["Part"].fields[0]) == "class_"
 
 
 def test_a_struct_that_contains_itself_is_refused():

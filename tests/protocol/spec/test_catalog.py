@@ -10,7 +10,7 @@ import pytest
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import Versions, catalog, load_message
 from kafkaframes.protocol.spec.catalog.reading import ABOUT_FILE, MESSAGES_FOLDER
-from kafkaframes.protocol.spec.evolution import fields_of
+from kafkaframes.protocol.spec.evolution import walk_fields
 
 
 def test_every_message_passes_the_rules():
@@ -121,5 +121,5 @@ def test_every_api_has_a_sentence_and_every_sentence_a_subject():
     table = json.loads(ABOUT_FILE.read_bytes())
     known_subjects = {one for name in catalog.list_names() for one in (name, name.removesuffix("Request"))}
     assert table["messages"].keys() - known_subjects == set()
-    fields = {field.name for name in catalog.list_names() for _, field in fields_of(catalog.load_spec(name))}
+    fields = {field.name for name in catalog.list_names() for _, field in walk_fields(catalog.load_spec(name))}
     assert table["fields"].keys() - fields == set()

@@ -37,7 +37,7 @@ def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
             assert (
                 log.read(turn * 2, max_bytes=1 << 20, isolation=LOG_END).records.count(b"%d" % (number + turn)) >= 3000
             )
-            assert disk.open_files <= 4
+            assert disk.pooled_file_count <= 4
             assert open_descriptors(tmp_path) <= 4
     for log in logs:
         log.roll(now_ms=NOW_MS)
@@ -45,7 +45,7 @@ def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
         assert open_descriptors(tmp_path) <= 4
     for log in logs:
         log.close(now_ms=NOW_MS)
-    assert open_descriptors(tmp_path) == disk.open_files == 0
+    assert open_descriptors(tmp_path) == disk.pooled_file_count == 0
     again = [open_log(log.directory, now_ms=NOW_MS, disk=disk) for log in logs]
     assert [log.log_end_offset for log in again] == [6] * 6
 
@@ -100,7 +100,7 @@ def test_a_reader_opens_its_file_when_it_is_read_and_again_when_it_was_closed(tm
     assert open_descriptors(tmp_path) == 1
     a.close()
     b.close()
-    assert open_descriptors(tmp_path) == disk.open_files == 0
+    assert open_descriptors(tmp_path) == disk.pooled_file_count == 0
 
 
 def test_a_new_log_is_what_opening_an_empty_directory_makes():

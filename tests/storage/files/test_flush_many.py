@@ -46,7 +46,7 @@ def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flush_count,
 @pytest.mark.parametrize("file_system", ["ext4", "overlay", ""])
 def test_where_it_is_not_safe_each_is_flushed(files, tmp_path, flush_count, monkeypatch, release, file_system):
     monkeypatch.setattr(local_disk.platform, "release", lambda: release)
-    monkeypatch.setattr(local_disk, "_file_system_of", lambda device: file_system)
+    monkeypatch.setattr(local_disk, "_read_filesystem_type", lambda device: file_system)
     LocalDisk().flush_all(files, [str(tmp_path)])
     is_one_call = release == "6.1.0" and file_system == "ext4" and local_disk.platform.system() == "Linux"
     assert len(flush_count) == (0 if is_one_call else len(files) + 1)
@@ -67,4 +67,4 @@ def test_an_error_of_the_disk_is_raised(files, monkeypatch):
 
 
 def test_a_device_is_known_by_its_mount():
-    assert local_disk._file_system_of(0xFFFF_FFFF) == ""
+    assert local_disk._read_filesystem_type(0xFFFF_FFFF) == ""

@@ -37,10 +37,10 @@ def test_a_file_is_deleted_once(draft):
 
 
 def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
-    (swap,) = draft.files_with_suffix("swap")
-    draft.delete_files(draft.files_of_segment(20), "replaced")
+    (swap,) = draft.find_files_with_suffix("swap")
+    draft.delete_files(draft.find_segment_files(20), "replaced")
     draft.rename_temporary(swap, "takes its place")
-    (renamed_segment,) = draft.files_of_segment(20)
+    (renamed_segment,) = draft.find_segment_files(20)
     assert (renamed_segment.path, renamed_segment.name) == (swap.path, FileName(20, "log"))
     assert draft.set_aside([renamed_segment], "cut off") == 10
     last = draft.actions[-1]

@@ -23,7 +23,7 @@ from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
-from kafkaframes.protocol.messages.registry import Specs, with_catalog
+from kafkaframes.protocol.messages.registry import Specs, add_catalog_specs
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.protocol.spec.releases import find_release
 
@@ -55,7 +55,7 @@ def serve_specs(specs: Specs) -> ServedApis:
         SpecError: a file is not a valid spec.
         OptionError: a path cannot be read, or no stable version of an API has both request and response.
     """
-    known_specs = with_catalog(specs)
+    known_specs = add_catalog_specs(specs)
 
     @cache
     def class_of(key: int, kind: str) -> type[Message]:

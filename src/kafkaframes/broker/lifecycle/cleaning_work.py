@@ -14,7 +14,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.cleaner.filter import BatchFilter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan, group_segments
-from kafkaframes.storage.cleaner.round import overflows_index, read_kept_batches, sources_of
+from kafkaframes.storage.cleaner.round import make_segment_sources, overflows_index, read_kept_batches
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
@@ -24,7 +24,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
-from kafkaframes.storage.partition.segment_replacement import path_of_cleaned
+from kafkaframes.storage.partition.segment_replacement import cleaned_file_path
 
 _CHUNK_BYTES = 1 << 20
 _LATEST_FORMAT = 2
@@ -62,8 +62,8 @@ def _write_compacted_segments(
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         transactions.kept_transactions = []
         base = group[0].base_offset
-        chunks = read_kept_batches(disk, sources_of(plan, group, settings), filter_, transactions)
-        _write_file(disk, path_of_cleaned(plan.partition.directory, base, "log"), chunks, is_stopped)
+        chunks = read_kept_batches(disk, make_segment_sources(plan, group, settings), filter_, transactions)
+        _write_file(disk, cleaned_file_path(plan.partition.directory, base, "log"), chunks, is_stopped)
         _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept_transactions)
         _copy_modification_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
@@ -130,13 +130,13 @@ def _copy_modification_time(disk: OnlineDisk, directory: str, base: int, last: S
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):
-            disk.set_modified(path_of_cleaned(directory, base, kind), last.log.mtime_ms)
+            disk.set_modified(cleaned_file_path(directory, base, kind), last.log.mtime_ms)
 
 
 def _write_indexes(
     disk: OnlineDisk, directory: str, base: int, settings: CleanerSettings, kept_transactions: list[AbortedTransaction]
 ) -> None:
-    path = path_of_cleaned(directory, base, "log")
+    path = cleaned_file_path(directory, base, "log")
     file = disk.stat(path)
     size_bytes = 0 if file is None else file.size_bytes
     tables = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
@@ -151,4 +151,4 @@ def _write_indexes(
     if kept_transactions:
         index_files["txnindex"] = write_txn_index(kept_transactions)
     for kind, content in index_files.items():
-        _write_file(disk, path_of_cleaned(directory, base, kind), [content])
+        _write_file(disk, cleaned_file_path(directory, base, kind), [content])

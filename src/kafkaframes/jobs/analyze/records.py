@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.records import decode
 from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.layout import BATCH_V2, CONTROL, LOG_APPEND_TIME
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.scan import BatchHeaders, Bytes, Ints
 
 SIZE_FIELDS: Final = (
@@ -142,7 +142,7 @@ def _find_first_records(selected_records: DecodedBatches) -> Ints:
 
 def _compute_header_bytes(selected_records: DecodedBatches) -> Ints:
     """Return the size of each record's headers in bytes, without their count."""
-    rows = rows_of_index(selected_records.sections, selected_records.index)
+    rows = make_rows_from_index(selected_records.sections, selected_records.index)
     if not len(rows.header_starts):
         return np.zeros(len(selected_records.index.offsets), np.int64)
     sizes = sum(

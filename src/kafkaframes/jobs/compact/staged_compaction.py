@@ -41,7 +41,7 @@ from kafkaframes.jobs.job import Runner
 from kafkaframes.storage.cleaner.exchange import MAX_RUN_ENTRIES, Secret, choose_bucket_count
 from kafkaframes.storage.cleaner.filter import CleaningStatistics
 from kafkaframes.storage.cleaner.plan import CleanerSettings, CleaningPlan, group_segments
-from kafkaframes.storage.cleaner.round import SourceSegment, sources_of
+from kafkaframes.storage.cleaner.round import SourceSegment, make_segment_sources
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import Partition, Segment
@@ -186,7 +186,7 @@ class StagedCompaction:
 
     def _divide_segments(self) -> Steps[list[SourceSegment]]:
         """Divide segments that are larger than a task's share, at batch boundaries."""
-        sources = sources_of(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
+        sources = make_segment_sources(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
         size = choose_part_bytes(sources, self._shares(sources))
         large_segments = [source for source in sources if is_too_large(source, size)]
         answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large_segments]

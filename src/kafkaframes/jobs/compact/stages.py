@@ -37,7 +37,7 @@ from kafkaframes.storage.cleaner.walk import (
     CleanedTransactions,
     control_type,
     find_transactional_batches,
-    header_of,
+    make_batch_header,
 )
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Partition
@@ -155,7 +155,7 @@ class TransactionFacts:
 
 def _encode_batch_kind(window: DecodedBatches, batch: int) -> int:
     """Return the number of a batch's kind in the transaction facts."""
-    if not header_of(window, batch).is_control:
+    if not make_batch_header(window, batch).is_control:
         return _DATA_BATCH
     kind = control_type(window, batch)
     return _CONTROL_KINDS.index(kind if kind in _CONTROL_KINDS else _CONTROL_KINDS[-1])

@@ -43,7 +43,7 @@ from kafkaframes.records.decoded import Allocate, DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.records.reasons import FAIL, TORN
 from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, Ints, as_array, scan_all
@@ -476,7 +476,7 @@ def _build_batches(window: DecodedBatches, plan: WindowPlan, settings: RewriteSe
         is_record_chosen = is_chosen[window.owners]
         index, owners = window.index.take(is_record_chosen, window.owners), window.owners[is_record_chosen]
         magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
-        rows = rows_of_index(window.sections, index, headers=False)
+        rows = make_rows_from_index(window.sections, index, headers=False)
         weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD_BYTES[magic]
         stamps = index.timestamps if append_time else None
         starts = _find_batch_starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)

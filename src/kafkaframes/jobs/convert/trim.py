@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.jobs.convert.damage import find_damaged_batches
-from kafkaframes.records.batch import sequence_of
+from kafkaframes.records.batch import compute_sequence
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.decode import decode_batches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.rows import Rows
 from kafkaframes.records.scan import BatchHeaders, Bytes, as_array
 from kafkaframes.scan.log.narrowing import OffsetRange
@@ -46,7 +46,7 @@ def build_part(
     fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
     if magic >= 2:
         if base_offset is None:  # a record's sequence number is the base sequence plus its offset delta
-            base_sequence = sequence_of(base_sequence, first_offset - int(batches.column("base_offset")[row]))
+            base_sequence = compute_sequence(base_sequence, first_offset - int(batches.column("base_offset")[row]))
         fields = fields._replace(
             base_offset=base_offset,
             leader_epoch=source_epoch if leader_epoch is None else leader_epoch,
@@ -86,7 +86,7 @@ def trim_batch(data: Bytes, batches: BatchHeaders, row: int, offsets: OffsetRang
     part = build_part(
         single,
         0,
-        rows_of_index(content.sections, selected_records, offsets=selected_records.offsets.copy()),
+        make_rows_from_index(content.sections, selected_records, offsets=selected_records.offsets.copy()),
         start=0,
         stop=len(selected_records.offsets),
         first_offset=int(selected_records.offsets[0]),

@@ -158,7 +158,7 @@ class ChunkReader:
 
     def _stop_at(self, end: scan.ScanEnd | None) -> None:
         """Set ``fault`` if reading ended at damage, or because the file became shorter."""
-        if end is not None and end.status == scan.SHORTENED_SOURCE:
+        if end is not None and end.status == scan.TRUNCATED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.is_corrupt:
             self.fault = CorruptRecordError(end.reason, position=self.bytes_read, file=self.file.path)

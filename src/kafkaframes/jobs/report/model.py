@@ -13,7 +13,7 @@ from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import SizeHistogram
 from kafkaframes.jobs.report.measure import DamagedBatch, FormatCounts, RecordCounts
 from kafkaframes.jobs.report.metadata import OpenTransaction, TransactionCounts
-from kafkaframes.storage.files.findings import Finding, Severity, caveats_of
+from kafkaframes.storage.files.findings import Finding, Severity, describe_caveats
 
 FORMAT_VERSION = 2
 
@@ -220,7 +220,7 @@ class LogReport:
     @property
     def caveats(self) -> tuple[str, ...]:
         """Properties of an undamaged log that would surprise a consumer of a broker that opens it."""
-        return caveats_of(self.findings)
+        return describe_caveats(self.findings)
 
     def errors(self, severity: Severity = Severity.ERROR) -> int:
         """Return the number of findings with a severity."""

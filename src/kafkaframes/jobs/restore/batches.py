@@ -29,7 +29,7 @@ from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.decode import count_records, decode_batches, decode_steps
 from kafkaframes.records.decoded import DecodedBatches, RecordIndex
 from kafkaframes.records.layout import COLUMN
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.reasons import DROP
 from kafkaframes.records.rows import Rows
 from kafkaframes.records.scan import BatchHeaders, Bytes
@@ -325,7 +325,7 @@ def _iterate_decoded_batches(
     content: DecodedBatches, index: RecordIndex, damage_reasons: Collection[int]
 ) -> Iterator[DecodedRows | None]:
     """Yield the selected records of each batch. ``index`` contains only selected records."""
-    rows = rows_of_index(content.sections, index, offsets=index.offsets.copy())
+    rows = make_rows_from_index(content.sections, index, offsets=index.offsets.copy())
     for first_row, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
         is_whole = count == int(content.index.rows[first_row])
         yield (

@@ -24,7 +24,7 @@ from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
-from kafkaframes.storage.files.findings import Finding, Severity, caveats_of, highest_severity
+from kafkaframes.storage.files.findings import Finding, Severity, describe_caveats, highest_severity
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
@@ -86,7 +86,7 @@ class VerifyReport:
     @property
     def caveats(self) -> tuple[str, ...]:
         """Properties of a sound log that would surprise a consumer of a broker that opens it."""
-        return caveats_of(self.findings)
+        return describe_caveats(self.findings)
 
     @property
     def verdict(self) -> str:

@@ -20,7 +20,7 @@ from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_separate_batches
-from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
+from kafkaframes.records.partitioner import compute_partitions, split_by_partition
 
 MIN_PACKED_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
 
@@ -91,7 +91,7 @@ class Packer:
         count = self.counts_of(topic)
         if "partition" in rows.schema.names and not pa.types.is_null(rows.column("partition").type):
             check_row_partitions(rows.column("partition"))
-        partitions, wrong_row = partitions_of_rows(rows, count)
+        partitions, wrong_row = compute_partitions(rows, count)
         if wrong_row is not None:
             raise OptionError(f"topic {topic} has no partition {partitions[wrong_row]}, it has {count}")
         is_unassigned = partitions < 0

@@ -41,7 +41,7 @@ class BufferShape:
 
 
 @lru_cache(maxsize=1024)
-def buffer_shape_of(program: ColumnProgram) -> BufferShape:
+def make_buffer_shape(program: ColumnProgram) -> BufferShape:
     """Return the buffer properties of a program."""
     kind = program.columns[:, 0]
     offsets = (kind == BufferKind.VAR) | (kind == BufferKind.LIST)
@@ -77,7 +77,7 @@ class DecodeArena:
     def with_exact_size(cls, program: ColumnProgram, *, rows: Array, data: Array) -> DecodeArena:
         """Return an arena for known numbers of rows (per level) and bytes of data (per column)."""
         arena = cls.__new__(cls)
-        arena.program, arena.shape, arena.size_bytes = program, buffer_shape_of(program), 0
+        arena.program, arena.shape, arena.size_bytes = program, make_buffer_shape(program), 0
         arena.rows, arena.data = rows, data
         arena._allocate()
         return arena
@@ -132,8 +132,8 @@ class DecodeArena:
         """
         lengths = self.level_lengths(messages)
         ends = [
-            self.read_offset(one, lengths[self.shape.level[one]]) if self.shape.is_var[one] else 0
-            for one in range(len(self.data))
+            self.read_offset(index, lengths[self.shape.level[index]]) if self.shape.is_var[index] else 0
+            for index in range(len(self.data))
         ]
         self.rows[1:] = self._extrapolate(self.rows[1:], np.array(lengths[1:], np.int64), consumed_bytes)
         self.data = self._extrapolate(self.data, np.array(ends, np.int64), consumed_bytes) * self.shape.is_var
@@ -165,8 +165,8 @@ class DecodeArena:
 
     def read_offset(self, column: int, row: int) -> int:
         """Return the offset of a row in a list or string column."""
-        at = int(self.addresses[column, 0]) + row * 4
-        return int(self.bytes[at : at + 4].view(np.int32)[0])
+        address = int(self.addresses[column, 0]) + row * 4
+        return int(self.bytes[address : address + 4].view(np.int32)[0])
 
     def to_arrow(self, messages: int, *, errors: pa.Array, valid: Array, texts: dict[int, Any]) -> pa.StructArray:
         """Return the arena's buffers as an Arrow struct array.

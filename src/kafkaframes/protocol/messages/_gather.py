@@ -23,7 +23,7 @@ from kafkaframes.protocol.messages._program import (
     ColumnProgram,
     TypeNode,
 )
-from kafkaframes.protocol.messages._reference import reason_for_missing_field, tag_conflict
+from kafkaframes.protocol.messages._reference import describe_tag_conflict, reason_for_missing_field
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MutableDefault, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
@@ -67,7 +67,7 @@ class Gatherer:
             )
             self.reject_rows(has_tags, node.level, _join(path, UNKNOWN_TAGS_COLUMN), reason)
         column_names = {child.name for child in node.children} | {ERROR_COLUMN, UNKNOWN_TAGS_COLUMN}
-        absent = {one.name[:1].lower() + one.name[1:]: one for one in plan.absent}
+        absent = {field.name[:1].lower() + field.name[1:]: field for field in plan.absent}
         for index, name in enumerate(names):
             if name in absent:
                 self.check_absent(absent[name], array.field(index), live, node.level, _join(path, name))
@@ -100,12 +100,12 @@ class Gatherer:
         elements, alive = array.flatten(), np.repeat(live, counts)
         path = f"{path}[]"
         elements = _cast_column(elements, item.type, path)
-        there = _mask_valid(elements)
-        self.reject_rows(alive & ~there, item.level, path, "an array element is null")
+        valid_elements = _mask_valid(elements)
+        self.reject_rows(alive & ~valid_elements, item.level, path, "an array element is null")
         if plan.struct is not None:
             self.gather_structs(item, plan.struct, elements, alive, path)
         elif item.column >= 0:
-            self.gather_primitive(item, plan, elements, alive, there, path)
+            self.gather_primitive(item, plan, elements, alive, valid_elements, path)
 
     def make_offsets(self, column: int, counts: Array) -> Array:
         offsets = np.zeros(len(counts) + 1, np.int64)
@@ -176,7 +176,9 @@ class Gatherer:
         wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
         self.reject_rows(wrong, item.level, path, f"tags must be ascending numbers from 0 to {_MAX_TAG}")
         for declared_tag in plan.declared_tags:
-            self.reject_rows(alive & (numbers == declared_tag), item.level, path, tag_conflict(declared_tag, plan))
+            self.reject_rows(
+                alive & (numbers == declared_tag), item.level, path, describe_tag_conflict(declared_tag, plan)
+            )
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _mask_valid(tag), None)
         self.gather_texts(item.children[1], None, data, alive, _mask_valid(data), path)
 
@@ -230,9 +232,9 @@ class Gatherer:
         """Return an upper bound of the encoded size of all rows, in bytes."""
         total = 0
         for column, entry in enumerate(self.program.columns.tolist()):
-            each = _WIRE_BYTES.get(BufferKind(entry[0]), entry[0]) + _TAG_BYTES
+            row_bytes = _WIRE_BYTES.get(BufferKind(entry[0]), entry[0]) + _TAG_BYTES
             part = self.parts[column][2] if column in self.parts else None
-            total += self.lengths[entry[1]] * each + (0 if part is None else len(part))
+            total += self.lengths[entry[1]] * row_bytes + (0 if part is None else len(part))
         return total + self.lengths[0] * 8 + 64
 
 
@@ -263,8 +265,8 @@ def _mask_default_structs(array: pa.Array, field: AbsentField) -> Array:
     if not pa.types.is_struct(array.type):
         return np.zeros(len(array), bool) if field.nullable else ~valid
     same = valid.copy()
-    parts = {f"{one.name[:1].lower()}{one.name[1:]}": one for one in field.parts}
-    for index, name in enumerate(one.name for one in array.type):
+    parts = {f"{part.name[:1].lower()}{part.name[1:]}": part for part in field.parts}
+    for index, name in enumerate(field_type.name for field_type in array.type):
         if name in parts:
             same &= _mask_defaults(array.field(index), parts[name])
         else:  # unknown tags, or a field that no version has
@@ -337,6 +339,6 @@ def _repeat_value(value: Any, count: int, type_: pa.DataType) -> pa.Array:
         offsets = pa.py_buffer(np.zeros(count + 1, np.int32))
         return pa.Array.from_buffers(type_, count, [None, offsets], children=[pa.array([], type_.value_type)])
     if isinstance(value, dict):
-        children = [_repeat_value(value[one.name], count, one.type) for one in type_]
+        children = [_repeat_value(value[child.name], count, child.type) for child in type_]
         return pa.StructArray.from_arrays(children, fields=list(type_))
     return pa.repeat(pa.scalar(value, type_), count)

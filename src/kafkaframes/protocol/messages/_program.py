@@ -170,7 +170,7 @@ class _ProgramCompiler:
 
     def compile_struct(self, plan: StructPlan, level: int) -> list[TypeNode]:
         """Emit a struct's fields and tag section; return the nodes in declared order, unknown tags last."""
-        nodes = [self.compile_field(one, level) for one in plan.fields]
+        nodes = [self.compile_field(field, level) for field in plan.fields]
         if plan.flexible:
             nodes += self.compile_tag_section(plan, level)
         return nodes
@@ -181,13 +181,14 @@ class _ProgramCompiler:
         unknown = self.add_unknown_tags(level)
         first = len(self.columns)
         size = (
-            max([*(one.tag for one in plan.tagged_fields if one.tag is not None), *plan.refused_tags], default=-1) + 1
+            max([*(field.tag for field in plan.tagged_fields if field.tag is not None), *plan.refused_tags], default=-1)
+            + 1
         )
         table = len(self.tags)
         self.tags += [-1] * size  # -1: invalid at this version
-        about = {"column": unknown.column, "a": table, "b": size}
-        start = self.emit(Op.TAGS, **about)
-        step = self.emit(Op.TAG_STEP, **about, c=self.columns[unknown.column][2])
+        operands = {"column": unknown.column, "a": table, "b": size}
+        start = self.emit(Op.TAGS, **operands)
+        step = self.emit(Op.TAG_STEP, **operands, c=self.columns[unknown.column][2])
         nodes = []
         self.enter_level()
         for member in plan.tagged_fields:
@@ -279,7 +280,7 @@ class _ProgramCompiler:
 
 
 def _struct_type(children: list[TypeNode]) -> pa.StructType:
-    return pa.struct([(one.name, one.type) for one in children])
+    return pa.struct([(child.name, child.type) for child in children])
 
 
 def _element_size(plan: FieldPlan) -> int:

@@ -353,7 +353,7 @@ def reason_for_missing_field(field: AbsentField, version: int) -> str:
     return f"the value is not the default, but version {version} lacks this field; {since}"
 
 
-def tag_conflict(tag: int, plan: StructPlan) -> str:
+def describe_tag_conflict(tag: int, plan: StructPlan) -> str:
     """Return the reason why an unknown tag cannot have the number of a known tag of its struct."""
     name = plan.declared_tags[tag]
     if name is None:
@@ -378,7 +378,7 @@ def check_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> l
         if not isinstance(tag, int) or not last < tag < MAX_INT32:
             raise EncodeError(f"unknown tag {tag!r} follows tag {last}; expected ascending tags from 0 to 2147483646")
         if tag in known_tags:
-            raise EncodeError(tag_conflict(tag, plan))
+            raise EncodeError(describe_tag_conflict(tag, plan))
         if not isinstance(data, bytes | bytearray | memoryview):
             raise EncodeError(f"unknown tag {tag} has a value of type {type(data).__name__}, not bytes")
         result.append((tag, bytes(data)))

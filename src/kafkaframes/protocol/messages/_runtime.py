@@ -103,7 +103,7 @@ def read_compact_strings(buf: bytes | memoryview, position: int, count: int) -> 
     raw, position = read_compact_blobs(buf, position, count)
     if raw and max(map(len, raw)) > 0x7FFF:
         raise NotCanonicalError
-    return [str(one, "utf-8") for one in raw], position
+    return [str(text, "utf-8") for text in raw], position
 
 
 def read_compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
@@ -128,7 +128,7 @@ def read_compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tu
 def read_plain_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
     """Read ``count`` strings with int16 lengths."""
     raw, position = _read_plain_blobs(buf, position, count, ">h")
-    return [str(one, "utf-8") for one in raw], position
+    return [str(text, "utf-8") for text in raw], position
 
 
 def read_plain_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
@@ -231,7 +231,7 @@ def make_run_format(
     """Return the ``struct`` format of a run with arrays of these counts."""
     length = "B" if compact else "i"
     runs = zip(before, counts, elements, strict=True)
-    return "".join(f"{one}{length}{count}{element}" for one, count, element in runs) + after
+    return "".join(f"{numbers}{length}{count}{element}" for numbers, count, element in runs) + after
 
 
 class ShapePackers(dict[Any, Callable[..., bytes]]):

@@ -91,7 +91,7 @@ def is_fixed(field: FieldPlan) -> bool:
 def is_simple(plan: StructPlan) -> bool:
     """Return whether all defaults of the struct are immutable."""
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
-    return not any(isinstance(one.default, MutableDefault) for one in parts)
+    return not any(isinstance(part.default, MutableDefault) for part in parts)
 
 
 def not_default_text(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
@@ -113,5 +113,5 @@ def _not_default_struct_text(field: FieldPlan | AbsentField, value: str, text: S
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
     if not is_simple(plan):
         return f"{value} != {text.add_constant('default', plan.name, plan.name)}"
-    checks = [f"{value}.{one.attribute} != {constant_text(one.default, text)}" for one in parts]
+    checks = [f"{value}.{part.attribute} != {constant_text(part.default, text)}" for part in parts]
     return " or ".join([f"{value} is None", *checks, f"{value}._tags"])

@@ -41,12 +41,12 @@ def has_shapes(plan: StructPlan) -> bool:
     """Return whether elements with equal array counts have the same size and layout."""
     arrays = [field for field in plan.fields if not is_fixed(field)]
     numbers = all(
-        one.array
-        and one.compact
-        and not one.nullable
-        and one.type in SIZE_OF_FIXED_TYPE
-        and one.type not in ("bool", "uuid")
-        for one in arrays
+        field.array
+        and field.compact
+        and not field.nullable
+        and field.type in SIZE_OF_FIXED_TYPE
+        and field.type not in ("bool", "uuid")
+        for field in arrays
     )
     return plan.flexible and numbers and 1 <= len(arrays) <= 8
 
@@ -66,7 +66,7 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
         index = len(checks)
         checks.append(f"n{index} == {counts[index]}")
         reader.add_number("B", f"n{index}")
-        names = [f"v{index}_{one}" for one in range(counts[index] - 1)]
+        names = [f"v{index}_{number}" for number in range(counts[index] - 1)]
         for name in names:
             reader.add_number(STRUCT_FORMATS[field.type], name)
         lists.append(f"o.{field.attribute} = [{', '.join(names)}]")

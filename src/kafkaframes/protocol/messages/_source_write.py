@@ -38,9 +38,14 @@ class PackedShape:
     def make_source(self, counts: tuple[int, ...]) -> SourceText:
         """Return the source of a packer for a run with these array counts."""
         text = SourceText()
-        names = {f"*{one}": [f"{one}_{i}" for i in range(n)] for one, n in zip(self.variables, counts, strict=True)}
-        count_literals = {f"len({one})": str(n) for one, n in zip(self.variables, counts, strict=True)}
-        count_literals |= {f"len({one}) + 1": str(n + 1) for one, n in zip(self.variables, counts, strict=True)}
+        names = {
+            f"*{variable}": [f"{variable}_{i}" for i in range(n)]
+            for variable, n in zip(self.variables, counts, strict=True)
+        }
+        count_literals = {f"len({variable})": str(n) for variable, n in zip(self.variables, counts, strict=True)}
+        count_literals |= {
+            f"len({variable}) + 1": str(n + 1) for variable, n in zip(self.variables, counts, strict=True)
+        }
         values = [name for value in self.values for name in names.get(value, [count_literals.get(value, value)])]
         fmt = make_run_format(self.before, self.elements, self.after, counts, compact=self.compact)
         with text.open_block(f"def pack_shape(o, {', '.join(self.variables)}):"):
@@ -113,9 +118,9 @@ class _EncoderWriter:
 
     def write_run(self) -> str:
         values = ", ".join(self.values)
-        formats = ["".join(one) for one in self.formats]
+        formats = ["".join(parts) for parts in self.formats]
         if self.arrays:
-            key = "_".join(f"{one}_n{element}" for one, (_, element) in zip(formats, self.arrays, strict=False))
+            key = "_".join(f"{fmt}_n{element}" for fmt, (_, element) in zip(formats, self.arrays, strict=False))
             counts = ", ".join(f"len({variable})" for variable, _ in self.arrays)
             shapes = (formats[:-1], [element for _, element in self.arrays], formats[-1], self.compact)
             name = self.text.add_constant("shapes", f"{key}_{formats[-1]}", shapes)
@@ -148,7 +153,7 @@ class _EncoderWriter:
             self.write_variable_size(field, value)
 
     def add_numbers(self, field: FieldPlan, value: str) -> None:
-        """Add an array of numbers to the run."""
+        """Add an array of numbers to the pending run, which one ``struct`` call packs."""
         variable = f"a{len(self.arrays)}"
         self.text.add(f"{variable} = {value}")
         with self.text.open_block(f"if {variable}.__class__ is not list:"):

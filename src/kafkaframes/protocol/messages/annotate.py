@@ -84,12 +84,12 @@ class _Annotator:
         if len(self.data) <= _SIZE_BYTES:
             return
         size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
-        behind_only = (
+        is_prefix_of_request = (
             is_request
             and _starts_with_request(self.data[_SIZE_BYTES:], apis)
             and not _starts_with_request(self.data, apis)
         )
-        if size == len(self.data) - _SIZE_BYTES or behind_only:
+        if size == len(self.data) - _SIZE_BYTES or is_prefix_of_request:
             self.result.runs.append(AnnotatedRange(0, _SIZE_BYTES, "Size", "int32", size))
             self.position = _SIZE_BYTES
 

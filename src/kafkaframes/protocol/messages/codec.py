@@ -189,7 +189,7 @@ class HotShapes(dict[Any, Any]):
         return self[key]
 
 
-def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
+def _make_shape_readers(plan: StructPlan, classes: Classes) -> HotShapes:
     """Return generated functions that read array elements, by shape."""
 
     def make(counts: tuple[int, ...]) -> Any:
@@ -198,7 +198,7 @@ def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
     return HotShapes(make, lowest=1)  # the counts are in their encoded form, in which 0 means null
 
 
-def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
+def _make_shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
     """Return generated functions that pack fields and arrays, by shape."""
 
     def make(counts: tuple[int, ...]) -> Any:
@@ -217,9 +217,9 @@ def _make_constant(name: str, value: Any, classes: Classes) -> Any:
     if prefix == "default":
         return classes[value]()
     if prefix == "hot":
-        return _shape_reader(value, classes)
+        return _make_shape_readers(value, classes)
     if prefix == "packers":
-        return _shape_packer(value, classes)
+        return _make_shape_packer(value, classes)
     if prefix == "shapes":
         before, elements, after, compact = value
         return runtime.ShapePackers(before, elements, after, compact=compact)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from kafkaframes.errors import DecodeError, EncodeError, OptionError
 from kafkaframes.protocol.messages import _kernels_decode as kernels
 from kafkaframes.protocol.messages import _kernels_hot as hot
-from kafkaframes.protocol.messages._arena import MAX_ROWS, Array, DecodeArena, buffer_shape_of
+from kafkaframes.protocol.messages._arena import MAX_ROWS, Array, DecodeArena, make_buffer_shape
 from kafkaframes.protocol.messages._gather import Gatherer
 from kafkaframes.protocol.messages._kernels_encode import encode
 from kafkaframes.protocol.messages._program import compile_program
@@ -79,7 +79,7 @@ def decode_columns(
     status = np.zeros(count, np.uint8)
     status[~present] = kernels.SKIPPED
     positions = np.zeros(count, np.int64)
-    arena = DecodeArena(program, buffer_shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
+    arena = DecodeArena(program, make_buffer_shape(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
     strict = mode == "strict"
     program.decoded_bytes += arena.size_bytes
     if specialized is None:
@@ -252,9 +252,9 @@ def _make_sparse_strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
     valid = np.zeros(count, bool)
     valid[at] = True
     buffers = [np.packbits(valid, bitorder="little"), offsets, b"".join(texts)]
-    return pa.Array.from_buffers(pa.string(), count, [pa.py_buffer(one) for one in buffers])
+    return pa.Array.from_buffers(pa.string(), count, [pa.py_buffer(buffer) for buffer in buffers])
 
 
 def _decode_as_java(raw: pa.Array) -> pa.Array:
     """Return text for a binary array with invalid UTF-8, decoded as in Java."""
-    return pa.array([None if one is None else decode_java_text(one) for one in raw.to_pylist()], pa.string())
+    return pa.array([None if text is None else decode_java_text(text) for text in raw.to_pylist()], pa.string())

@@ -28,8 +28,8 @@ _MAX_LINES: Final = 4  # largest number of lines for a run of bytes, unless all 
 _HEX_WIDTH: Final = 38
 
 
-class _ShownLines:
-    """Base class of explanations with their lines as ``repr``, also in notebooks."""
+class _ReprAsLines:
+    """Base class of explanations. Their ``repr`` is the text of their lines, also in notebooks."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class _ShownLines:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MessageExplanation(_ShownLines):
+class MessageExplanation(_ReprAsLines):
     """A message, field by field. Its text is an annotated hex dump.
 
     Attributes:
@@ -89,7 +89,7 @@ class MessageExplanation(_ShownLines):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RecordsExplanation(_ShownLines):
+class RecordsExplanation(_ReprAsLines):
     """Record batches or message sets, field by field. Its text is an annotated hex dump.
 
     Attributes:
@@ -123,7 +123,7 @@ class RecordsExplanation(_ShownLines):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MessageComparison(_ShownLines):
+class MessageComparison(_ReprAsLines):
     """Two encodings of a message, field by field. Its text has the fields that differ.
 
     Attributes:
@@ -140,7 +140,10 @@ class MessageComparison(_ShownLines):
     def of(cls, first: MessageExplanation, second: MessageExplanation) -> MessageComparison:
         """Return the comparison of two explanations, with their fields in pairs."""
         annotations = [
-            AnnotatedMessage(len(one.data), list(one.fields), list(one.messages), one.error) for one in (first, second)
+            AnnotatedMessage(
+                len(explanation.data), list(explanation.fields), list(explanation.messages), explanation.error
+            )
+            for explanation in (first, second)
         ]
         return cls(first, second, tuple(pair_runs(*annotations)))
 
@@ -195,9 +198,9 @@ def read_batch_forms(data: bytes) -> tuple[list[dict[str, Any]], CorruptRecordEr
 def _json_values(value: Any) -> Any:
     """Return values with bytes in base64."""
     if isinstance(value, dict):
-        return {name: _json_values(one) for name, one in value.items()}
+        return {name: _json_values(element) for name, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_values(one) for one in value]
+        return [_json_values(element) for element in value]
     return b64encode(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value
 
 
@@ -232,7 +235,7 @@ def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
 
 def _batch_form(batch: Batch) -> dict[str, Any]:
     """Return a batch with its records, with Kafka's field names."""
-    fields = {one.name: getattr(batch, one.name) for one in dataclasses.fields(batch)}
+    fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
     records = [
         _camel(record._asdict() | {"headers": [_camel(header._asdict()) for header in record.headers]})
         for record in batch.records

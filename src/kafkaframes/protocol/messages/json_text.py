@@ -99,7 +99,7 @@ class _JsonProgram:
 
     def emit(self, op: int, name: bytes = b"", **columns: int) -> list[int]:
         """Add an operation; ``columns`` are named as in ``_kernels_json.py``."""
-        row = [op, len(self.names), len(name), *(columns.get(one, 0) for one in _COLUMNS)]
+        row = [op, len(self.names), len(name), *(columns.get(column, 0) for column in _COLUMNS)]
         self.names += name
         self.ops.append(row)
         return row

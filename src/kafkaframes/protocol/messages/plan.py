@@ -113,7 +113,7 @@ class StructPlan:
     def declared_tags(self) -> dict[int, str | None]:
         """The tags that an unknown tag must not have, with their fields' names; None for fields of other versions."""
         return dict.fromkeys(self.refused_tags) | {
-            one.tag: one.name for one in self.tagged_fields if one.tag is not None
+            field.tag: field.name for field in self.tagged_fields if field.tag is not None
         }
 
 
@@ -133,7 +133,7 @@ class MessagePlan:
     structs: tuple[StructPlan, ...]
 
 
-def attribute_of(field: FieldSpec) -> str:
+def attribute_name(field: FieldSpec) -> str:
     """Return the Python attribute of a field: Kafka's snake case, with a trailing underscore for reserved names."""
     name = field.snake_name
     return f"{name}_" if keyword.iskeyword(name) or name in _RESERVED_ATTRIBUTES else name
@@ -146,7 +146,7 @@ _RESERVED_ATTRIBUTES: Final = frozenset(
 )
 
 
-def default_of(field: FieldSpec) -> Default:
+def plan_default(field: FieldSpec) -> Default:
     """Return a field's default in the form that plans use."""
     if not isinstance(field.default, tuple):
         return field.default
@@ -167,17 +167,25 @@ class _Planner:
         if struct.name in self.plans:
             return self.plans[struct.name]
         self.check_depth(struct, depth)
-        here, version = struct.fields, self.version
-        tag_specs = sorted(filter(self.is_tag, here), key=lambda field: field.tag or 0)
-        fields = tuple(self.plan_field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
+        all_fields, version = struct.fields, self.version
+        tag_specs = sorted(filter(self.is_tag, all_fields), key=lambda field: field.tag or 0)
+        fields = tuple(
+            self.plan_field(field, depth)
+            for field in all_fields
+            if field.is_present(version) and not self.is_tag(field)
+        )
         plan = StructPlan(
             name=struct.name,
             flexible=self.flexible,
             fields=fields,
-            tagged_fields=tuple(self.plan_field(one, depth) for one in tag_specs),
-            refused_tags=tuple(sorted(one.tag for one in here if one.tag is not None and not self.is_tag(one))),
+            tagged_fields=tuple(self.plan_field(field, depth) for field in tag_specs),
+            refused_tags=tuple(
+                sorted(field.tag for field in all_fields if field.tag is not None and not self.is_tag(field))
+            ),
             absent=tuple(
-                self.plan_absent_field(one) for one in here if not one.is_present(version) and not self.is_tag(one)
+                self.plan_absent_field(field)
+                for field in all_fields
+                if not field.is_present(version) and not self.is_tag(field)
             ),
             min_size=sum(map(_min_size, fields)) + self.flexible,
         )
@@ -196,14 +204,14 @@ class _Planner:
         own = field.type.name in ("string", "bytes") and not field.type.is_array
         return FieldPlan(
             name=field.name,
-            attribute=attribute_of(field),
+            attribute=attribute_name(field),
             json_name=field.json_name,
             type="struct" if is_struct else field.type.name,
             array=field.type.is_array,
             nullable=field.is_nullable(self.version),
             compact=self.spec.field_is_flexible(field, self.version) if own else self.flexible,
             struct=self.plan_struct(self.spec.struct_of(field), depth + 1) if is_struct else None,
-            default=default_of(field),
+            default=plan_default(field),
             tag=field.tag if self.is_tag(field) else None,
         )
 
@@ -211,11 +219,11 @@ class _Planner:
         versions = field.versions.intersect(self.spec.valid_versions)
         return AbsentField(
             name=field.name,
-            attribute=attribute_of(field),
+            attribute=attribute_name(field),
             type="struct" if field.type.is_struct else field.type.name,
             array=field.type.is_array,
             struct=field.type.name if field.type.is_struct else None,
-            default=default_of(field),
+            default=plan_default(field),
             ignorable=field.ignorable,
             first_version=None if versions.is_empty else versions.lowest,
             nullable=not field.nullable_versions.is_empty,
@@ -229,7 +237,7 @@ class _Planner:
         struct = self.spec.struct_of(field)
         if struct.name not in self.parts_done:
             self.check_depth(struct, depth)
-            self.parts_done[struct.name] = tuple(self.plan_absent_field(one, depth + 1) for one in struct.fields)
+            self.parts_done[struct.name] = tuple(self.plan_absent_field(field, depth + 1) for field in struct.fields)
         return self.parts_done[struct.name]
 
 

@@ -68,7 +68,7 @@ def find_message_class_in(name: str, specs: Specs | None) -> type[Message]:
     return class_of(by_name[name]) if name in by_name else class_in_catalog(name)
 
 
-def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
+def add_catalog_specs(specs: Specs) -> dict[str, MessageSpec]:
     """Return a user's specs by name, with the catalog's requests and responses of all other APIs.
 
     Versions older than those of a user's spec are added from the catalog, so that both ends can still use them.

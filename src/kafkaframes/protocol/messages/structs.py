@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Self
 
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.plan import Default, MutableDefault, attribute_of, default_of
+from kafkaframes.protocol.messages.plan import Default, MutableDefault, attribute_name, plan_default
 from kafkaframes.protocol.spec.model import FieldSpec
 
 _MAX_REPR_BYTES: Final = 64  # longer bytes are shown as their size and first bytes
@@ -22,8 +22,8 @@ class FieldInfo:
 
     def __init__(self, spec: FieldSpec) -> None:
         self.spec = spec
-        self.attribute = attribute_of(spec)
-        self.default: Default = default_of(spec)
+        self.attribute = attribute_name(spec)
+        self.default: Default = plan_default(spec)
         self.struct: type[Struct] | None = None
 
     def make_default(self) -> Any:

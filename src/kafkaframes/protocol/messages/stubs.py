@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.plan import attribute_of
+from kafkaframes.protocol.messages.plan import attribute_name
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 _PYTHON_TYPES: Final = {
@@ -119,10 +119,10 @@ def _class_body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[
     if not struct.fields:
         yield f"{indent}pass"
     for field in struct.fields:
-        yield f"{indent}{attribute_of(field)}: {_annotation_of(spec, field)} = ..."
+        yield f"{indent}{attribute_name(field)}: {_make_annotation(spec, field)} = ..."
 
 
-def _annotation_of(spec: MessageSpec, field: FieldSpec) -> str:
+def _make_annotation(spec: MessageSpec, field: FieldSpec) -> str:
     if field.type.name == "records":
         return "_Records"
     name = f"{spec.name}.{field.type.name}" if field.type.is_struct else _PYTHON_TYPES.get(field.type.name, "int")

@@ -31,7 +31,7 @@ def write_catalog_files(
 ) -> CatalogChanges:
     """Import the specs of releases into a folder. With ``check``, only compare."""
     folder = Path(to)
-    texts = import_catalog(one for origin in paths for one in read_published(origin))
+    texts = import_catalog(file for origin in paths for file in read_published(origin))
     changed_files = [name for name, text in texts.items() if _read(folder / name) != text]
     surplus = [folder / name for name in _list_files(folder) if name not in texts]
     if not check:

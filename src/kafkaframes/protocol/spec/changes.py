@@ -108,7 +108,7 @@ def version_text(versions: Iterable[int]) -> str:
 
 def most_severe(findings: Iterable[SpecChange]) -> Verdict:
     """Return the most severe verdict; ``compatible`` without findings."""
-    return max((one.verdict for one in findings), key=SEVERITY_OF_VERDICT.__getitem__, default="compatible")
+    return max((finding.verdict for finding in findings), key=SEVERITY_OF_VERDICT.__getitem__, default="compatible")
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class _JsonObject:
         for key in value:
             if key not in keys:
                 raise self.refusal(f"unknown key {key!r}; expected one of {', '.join(sorted(keys))}", key)
-        self._values = {key: one for key, one in value.items() if one is not None}
+        self._values = {key: element for key, element in value.items() if element is not None}
 
     def refusal(self, reason: str, *keys: str | int) -> DeclarationError:
         return DeclarationError(reason, (*self.where, *keys), self.path)
@@ -309,8 +309,8 @@ def _parse_entity(json_object: _JsonObject, value: dict[str, Any]) -> str:
 def _declare_fields(json_object: _JsonObject) -> tuple[FieldDecl, ...]:
     """Return the declarations of the fields in a JSON object."""
     return tuple(
-        _declare_field(one, json_object.path_step("fields", index), json_object.path)
-        for index, one in enumerate(json_object.read_elements("fields"))
+        _declare_field(element, json_object.path_step("fields", index), json_object.path)
+        for index, element in enumerate(json_object.read_elements("fields"))
     )
 
 

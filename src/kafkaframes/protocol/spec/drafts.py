@@ -133,7 +133,7 @@ class MessageDraft:
             field = replace(field, tag=self._next_free_tag(struct), tagged_versions=field.versions)
         self._update_struct(struct, {}, field)
 
-    def checked_spec(self) -> MessageSpec:
+    def build_checked_spec(self) -> MessageSpec:
         """Return the message with its new version.
 
         Raises:
@@ -208,18 +208,18 @@ class MessageDraft:
 
     def _check_new_spec(self, new: MessageSpec) -> None:
         for version in self.old.valid_versions:
-            if version != self.version and _shape_of(self.old, version) != _shape_of(new, version):
+            if version != self.version and _wire_shape(self.old, version) != _wire_shape(new, version):
                 raise SpecError(f"{self.old.name}: version {version} would change")
         compact = self.old.is_flexible(self.before) or not new.is_flexible(self.version)
-        before = _shape_of(self.old, self.before, self.changed_fields, compact=compact)
-        if before != _shape_of(new, self.version, self.changed_fields, compact=compact):
+        before = _wire_shape(self.old, self.before, self.changed_fields, compact=compact)
+        if before != _wire_shape(new, self.version, self.changed_fields, compact=compact):
             version = self.version
             raise SpecError(
                 f"{self.old.name}: version {version} does not exist yet, but the spec declares other fields for it"
             )
 
 
-def _shape_of(
+def _wire_shape(
     spec: MessageSpec, version: int, without: Set[tuple[str, str]] = _NO_FIELDS, *, compact: bool = True
 ) -> tuple[object, ...]:
     """Return the shape of a version without some fields (struct, name); ``compact=False`` ignores length encodings."""
@@ -307,16 +307,16 @@ class Kip:
         for name, spec in sorted(self._old.items()):
             if spec.api_key is None or spec.is_removed or not fnmatchcase(name, path.partition(".")[0]):
                 continue
-            draft = self._draft_of(name)
-            some = (KipField(draft, at) for at in draft.list_fields() if at.field.is_present(draft.before))
-            matching = [one for one in some if fnmatchcase(one.path, path)]
-            paths += [one.path for one in matching]
-            selected_fields += [one for one in matching if fnmatchcase(one.type, type)]
+            draft = self._get_draft(name)
+            fields = (KipField(draft, at) for at in self._list_fields(name))
+            matching = [field for field in fields if fnmatchcase(field.path, path)]
+            paths += [field.path for field in matching]
+            selected_fields += [field for field in matching if fnmatchcase(field.type, type)]
         if not paths and not _is_pattern(path):
             field_paths = [
-                KipField(self._draft_of(name), at).path
+                KipField(self._get_draft(name), at).path
                 for name in self._find_names(path)
-                for at in self._fields_of(name)
+                for at in self._list_fields(name)
             ]
             raise SpecError(f"unknown field {path!r}{did_you_mean(path, field_paths)}")
         return selected_fields
@@ -327,9 +327,9 @@ class Kip:
         specs = sorted(self._old.items())
         return [name for name, spec in specs if spec.api_key is not None and not spec.is_removed and name == message]
 
-    def _fields_of(self, name: str) -> list[FieldLocation]:
+    def _list_fields(self, name: str) -> list[FieldLocation]:
         """Return the fields that a message has in the version under change."""
-        draft = self._draft_of(name)
+        draft = self._get_draft(name)
         return [at for at in draft.list_fields() if at.field.is_present(draft.before)]
 
     def _check_message(self, path: str) -> None:
@@ -369,7 +369,7 @@ class Kip:
             SpecError: the struct does not exist, it already has the field, or the type is unknown.
         """
         message, *steps, name = path.split(".")
-        draft = self._draft_of(message)
+        draft = self._get_draft(message)
         field_type = FieldType(type.removeprefix("[]"), type.startswith("[]"))
         if field_type.is_struct:
             hint = did_you_mean(field_type.name, PRIMITIVES)
@@ -406,7 +406,7 @@ class Kip:
         if api not in api_names:
             raise SpecError(f"unknown API {api!r}{did_you_mean(api, api_names)}")
         for half in ("Request", "Response"):
-            self._bumped_messages.add(self._draft_of(f"{api}{half}").old.name)
+            self._bumped_messages.add(self._get_draft(f"{api}{half}").old.name)
 
     def build_specs(self) -> dict[str, MessageSpec]:
         """Return all specs with the proposal's changes. Request and response of a changed API get a new version.
@@ -420,15 +420,19 @@ class Kip:
             if draft.changed_fields or draft.old.name in self._bumped_messages
         }
         changed_names = [spec.name for spec in self._old.values() if spec.api_key in keys and spec.api_key is not None]
-        return self._old | {name: self._draft_of(name).checked_spec() for name in changed_names}
+        return self._old | {name: self._get_draft(name).build_checked_spec() for name in changed_names}
 
-    def _draft_of(self, name: str) -> MessageDraft:
+    def _get_draft(self, name: str) -> MessageDraft:
         """Return the draft of a message; a new one if the proposal has not changed it yet."""
         self._check_message(name)
         if name not in self._drafts:
             spec = self._old[name]
             before = spec.valid_versions.highest
-            requests = [one for one in self._old.values() if one.type == "request" and one.api_key == spec.api_key]
-            in_place = any(one.latest_version_unstable for one in requests)
+            requests = [
+                request
+                for request in self._old.values()
+                if request.type == "request" and request.api_key == spec.api_key
+            ]
+            in_place = any(request.latest_version_unstable for request in requests)
             self._drafts[name] = MessageDraft(spec, before, before if in_place else before + 1)
         return self._drafts[name]

@@ -142,8 +142,8 @@ class _Comparison:
 
     def _compare_slots(self, old: tuple[FieldSlot, ...], new: tuple[FieldSlot, ...], path: Path, version: int) -> None:
         """Compare the slots of a struct: untagged ones by name and order, tagged ones by number."""
-        before = {one.name: one for one in old if one.tag is None}
-        after = {one.name: one for one in new if one.tag is None}
+        before = {slot.name: slot for slot in old if slot.tag is None}
+        after = {slot.name: slot for slot in new if slot.tag is None}
         self._pair_renamed(before, after, path, version)
         for name, slot in before.items():
             if name not in after:
@@ -158,7 +158,7 @@ class _Comparison:
             self._add_change(
                 "field-order", path, f"order {', '.join(old_order)} is now {', '.join(new_order)}", version
             )
-        tagged_slots = {one.tag: one for one in new if one.tag is not None}
+        tagged_slots = {slot.tag: slot for slot in new if slot.tag is not None}
         for slot in old:
             if slot.tag is not None and slot.tag in tagged_slots:
                 self._compare_children(slot, tagged_slots[slot.tag], (*path, slot.name), version)
@@ -169,10 +169,14 @@ class _Comparison:
         """Report fields that differ only in their names, and continue with their new names."""
         removed_names, added_names = before.keys() - after.keys(), after.keys() - before.keys()
         positions = list(zip(before, after, strict=False))
-        pairs = [(one, new_name) for one, new_name in positions if one in removed_names and new_name in added_names]
+        pairs = [
+            (old_name, new_name)
+            for old_name, new_name in positions
+            if old_name in removed_names and new_name in added_names
+        ]
         if not removed_names or len(before) != len(after) or len(pairs) != len(removed_names):
             return
-        if any(_shape_of(before[one]) != _shape_of(after[new_name]) for one, new_name in pairs):
+        if any(_wire_shape(before[old_name]) != _wire_shape(after[new_name]) for old_name, new_name in pairs):
             return
         names = dict(pairs)
         for old_name, new_name in pairs:
@@ -184,14 +188,14 @@ class _Comparison:
 
     def _report_removed(self, slot: FieldSlot, new: tuple[FieldSlot, ...], path: Path, version: int) -> None:
         """Report a field that is missing in this version of the new spec."""
-        if any(one.name == slot.name for one in new):
+        if any(candidate.name == slot.name for candidate in new):
             self._add_change("became-tagged", path, "the field was mandatory in this version", version)
         else:
             self._add_change("field-removed", path, f"{slot.type} was removed", version)
 
     def _report_added(self, slot: FieldSlot, old: tuple[FieldSlot, ...], path: Path, version: int) -> None:
         """Report a field that is new in this version of the new spec."""
-        if any(one.name == slot.name for one in old):
+        if any(candidate.name == slot.name for candidate in old):
             self._add_change("became-mandatory", path, "the field was tagged in this version", version)
         else:
             self._add_change("field-added", path, f"{slot.type} was not in this version", version)
@@ -202,7 +206,7 @@ class _Comparison:
             self._add_change(
                 "field-nullable", path, f"{words[old.is_nullable]} is now {words[new.is_nullable]}", version
             )
-        if _kind_of(old) != _kind_of(new):
+        if _remove_struct_names(old) != _remove_struct_names(new):
             self._compare_type(old, new, path, version)
             return
         if old.is_compact != new.is_compact:
@@ -218,7 +222,7 @@ class _Comparison:
     def _compare_type(self, old: FieldSlot, new: FieldSlot, path: Path, version: int) -> None:
         text = f"{old.type} is now {new.type}"
         inflexible = not self.new.is_flexible(version)
-        if {_kind_of(old), _kind_of(new)} == {"bytes", "records"}:
+        if {_remove_struct_names(old), _remove_struct_names(new)} == {"bytes", "records"}:
             self._add_change("records-are-bytes", path, text, version)
         elif inflexible and (_is_wrapped_in_struct(old, new) or _is_wrapped_in_struct(new, old)):
             self._add_change("array-of-struct", path, text, version)
@@ -263,7 +267,7 @@ class _Comparison:
             old.type.name != new.type.name and not old.type.is_struct
         ):
             self._add_change("tag-type", path, f"{old.type} is now {new.type}")
-        nullable = [not one.nullable_versions.intersect(one.tagged_versions).is_empty for one in (old, new)]
+        nullable = [not field.nullable_versions.intersect(field.tagged_versions).is_empty for field in (old, new)]
         if nullable[0] != nullable[1]:
             words = ("not nullable", "nullable")
             self._add_change("tag-nullable", path, f"{words[nullable[0]]} is now {words[nullable[1]]}")
@@ -283,13 +287,13 @@ class _Comparison:
 
     def _compare_fields(self) -> None:
         """Compare the properties that all versions of a field share: default, ignorable, mapKey."""
-        after = dict(fields_of(self.new))
-        for path, old in fields_of(self.old):
+        after = dict(walk_fields(self.new))
+        for path, old in walk_fields(self.old):
             new = after.get(self._current_path(path))
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
                 continue
             now = self._current_path(path)
-            if _default_text(old) != _default_text(new) and _kind_of(old) == _kind_of(new):
+            if _default_text(old) != _default_text(new) and _remove_struct_names(old) == _remove_struct_names(new):
                 is_safe = self._is_harmless(old, new) and self._is_carried(path, now)
                 rule = "default-to-null" if is_safe else "default-changed"
                 self._add_change(rule, now, f"default {_text(old)} is now {_text(new)}")
@@ -318,7 +322,7 @@ class _Comparison:
 # ---- helpers --------------------------------------------------------------------------------------------------
 
 
-def fields_of(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
+def walk_fields(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
     """Yield every declared field with its path, parents first; a recursive struct is visited once."""
     yield from _walk_fields(message, message.struct, (), (message.struct.name,))
 
@@ -336,7 +340,7 @@ def _walk_fields(
 
 def list_tags(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]:
     """Yield ((path of the struct, tag), field) for every tag in a spec's history."""
-    for path, member in fields_of(message):
+    for path, member in walk_fields(message):
         if member.tag is not None:
             yield (path[:-1], member.tag), member
 
@@ -367,24 +371,24 @@ def find_struct(message: MessageSpec, path: Path) -> StructSpec | None:
     """Return the struct at a path of field names; ``None`` if the path does not exist."""
     struct = message.struct
     for name in path:
-        inner = next((one for one in struct.fields if one.name == name and one.type.is_struct), None)
+        inner = next((member for member in struct.fields if member.name == name and member.type.is_struct), None)
         if inner is None:
             return None
         struct = message.struct_of(inner)
     return struct
 
 
-def _kind_of(field_type: FieldSlot | FieldSpec) -> str:
-    """Return the type without names of structs."""
+def _remove_struct_names(field_type: FieldSlot | FieldSpec) -> str:
+    """Return the type as text, with ``struct`` for the name of a struct."""
     return ("[]" if field_type.type.is_array else "") + (
         "struct" if field_type.type.is_struct else field_type.type.name
     )
 
 
-def _shape_of(slot: FieldSlot) -> tuple[object, ...]:
+def _wire_shape(slot: FieldSlot) -> tuple[object, ...]:
     """Return all properties of a slot that affect the wire format; bytes and records have the same encoding."""
-    kind = "bytes" if _kind_of(slot) == "records" else _kind_of(slot)
-    return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape_of, slot.children))
+    kind = "bytes" if _remove_struct_names(slot) == "records" else _remove_struct_names(slot)
+    return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_wire_shape, slot.children))
 
 
 def _is_wrapped_in_struct(structs: FieldSlot, plain: FieldSlot) -> bool:
@@ -420,7 +424,7 @@ def compare_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec])
     A removed message counts as renamed if a new one has its type and API key.
     """
     new_names = dict(_pair_messages(old, new))
-    unstable = {one.api_key for one in old.values() if one.type == "request" and one.latest_version_unstable}
+    unstable = {spec.api_key for spec in old.values() if spec.type == "request" and spec.latest_version_unstable}
     for name, before in sorted(old.items()):
         after = new.get(new_names.get(name, name))
         if after is not None:
@@ -445,24 +449,25 @@ def find_unpaired_versions(specs: Iterable[MessageSpec]) -> Iterator[SpecChange]
         response = halves.get((key, "response"))
         if kind != "request" or response is None:
             continue
-        for what, ours, theirs in (
+        for key_name, request_versions, response_versions in (
             ("validVersions", request.valid_versions, response.valid_versions),
             ("flexibleVersions", request.flexible_versions, response.flexible_versions),
         ):
-            if ours != theirs and not request.is_removed:
-                yield _finding("pair-versions", request.name, f"{what} {ours}, but {response.name} has {theirs}")
+            if request_versions != response_versions and not request.is_removed:
+                text = f"{key_name} {request_versions}, but {response.name} has {response_versions}"
+                yield _finding("pair-versions", request.name, text)
 
 
 def _pair_messages(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[tuple[str, str]]:
     """Yield (old name, new name) if a removed message's key and type belong to a new message."""
-    came: dict[tuple[str, int], list[str]] = {}
+    added_names: dict[tuple[str, int], list[str]] = {}
     for name in new.keys() - old.keys():
         key = new[name].api_key
         if key is not None:
-            came.setdefault((new[name].type, key), []).append(name)
+            added_names.setdefault((new[name].type, key), []).append(name)
     for name in old.keys() - new.keys():
         key = old[name].api_key
-        candidates = came.get((old[name].type, key), []) if key is not None else []
+        candidates = added_names.get((old[name].type, key), []) if key is not None else []
         if len(candidates) == 1 and old[name].type in RPC_TYPES:
             yield name, candidates[0]
 

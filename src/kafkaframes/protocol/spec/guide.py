@@ -233,5 +233,5 @@ def _version_data(
         spec.is_flexible(version),
         header,
         layout,
-        [[one.kind, ".".join(one.path), one.text] for one in field_changes],
+        [[change.kind, ".".join(change.path), change.text] for change in field_changes],
     ]

@@ -65,11 +65,11 @@ class JsonText:
     def line_of(self, path: Sequence[str | int]) -> int:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest existing parent."""
         steps = tuple(path)
-        best, line = -1, 1
-        for here, position in _value_positions(self.text):
-            if len(here) > best and here == steps[: len(here)]:
-                best, line = len(here), self._line_at(position)
-                if best == len(steps):
+        depth, line = -1, 1
+        for value_path, position in _value_positions(self.text):
+            if len(value_path) > depth and value_path == steps[: len(value_path)]:
+                depth, line = len(value_path), self._line_at(position)
+                if depth == len(steps):
                     break
         return line
 

@@ -212,10 +212,10 @@ def rewrite_errors(
         SpecError: the new version conflicts with the existing ones in a spec.
     """
     left_out = _KIP_636_EXCEPTIONS if as_written else _KIP_636_EXCEPTIONS | _KIP_511_EXCEPTIONS
-    requests = {one.api_key: one.name for one in specs.values() if one.type == "request"}
+    requests = {spec.api_key: spec.name for spec in specs.values() if spec.type == "request"}
     out, apis, fields, unchanged_items = dict(specs), [], [], list[UnchangedItem]()
-    responses = [one for one in specs.values() if one.type == "response"]
-    for response in sorted(responses, key=lambda each: (each.api_key is None, each.api_key or 0, each.name)):
+    responses = [spec for spec in specs.values() if spec.type == "response"]
+    for response in sorted(responses, key=lambda spec: (spec.api_key is None, spec.api_key or 0, spec.name)):
         own_name = f"{response.name.removesuffix('Response')}Request"  # a renamed API has one key and two names
         request = specs.get(own_name if own_name in specs else requests.get(response.api_key, ""))
         reason = _reason_to_keep(request, response, left_out)
@@ -232,8 +232,8 @@ def rewrite_errors(
                 UnchangedItem(response.name, (), "all its error codes and messages are already tagged")
             )
             continue
-        new = draft.checked_spec()
-        out |= {new.name: new, request.name: MessageDraft(request, before, version).checked_spec()}
+        new = draft.build_checked_spec()
+        out |= {new.name: new, request.name: MessageDraft(request, before, version).build_checked_spec()}
         is_new = new.is_flexible(version) and not response.is_flexible(before)
         key = -1 if response.api_key is None else response.api_key
         apis.append(RewrittenApi(key, request.name, response.name, before, version, is_new))
@@ -242,7 +242,7 @@ def rewrite_errors(
 
 
 def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
-    """Return the reason why an API is not rewritten; None if it is rewritten."""
+    """Return the reason why the proposal does not change an API; None if it changes the API."""
     if response.is_removed or (request is not None and request.is_removed):
         return "removed: it has no valid version"
     if request is not None and request.valid_versions.highest != response.valid_versions.highest:
@@ -255,8 +255,8 @@ def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out
 
 def count_changes(result: RewriteResult) -> dict[str, int]:
     """Count the changes of a rewrite, by the names of ``COUNTS_OF_OCTOBER_2024``."""
-    responses = [one for one in result.specs.values() if one.type == "response"]
-    with_messages = {one.message for one in result.fields if one.kind == "message"}
+    responses = [spec for spec in result.specs.values() if spec.type == "response"]
+    with_messages = {field.message for field in result.fields if field.kind == "message"}
     return {
         "responses": len(responses),
         "responses rewritten": len(result.apis),
@@ -264,19 +264,19 @@ def count_changes(result: RewriteResult) -> dict[str, int]:
         "requests raised": len(result.apis),
         **dict(_count_by_depth(result.fields, "code", "codes")),
         **dict(_count_by_depth(result.fields, "message", "messages")),
-        "messages that get the default null": sum(one.is_null_default_new for one in result.fields),
+        "messages that get the default null": sum(field.is_null_default_new for field in result.fields),
         "structs that had tags": len(
-            {(one.message, one.path[:-1]) for one in result.fields if _is_first_after(one, result)}
+            {(field.message, field.path[:-1]) for field in result.fields if _is_first_after(field, result)}
         ),
-        "APIs made flexible": sum(one.is_flexible_new for one in result.apis),
+        "APIs made flexible": sum(api.is_flexible_new for api in result.apis),
     }
 
 
 def _count_by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[tuple[str, int]]:
-    depths = [min(one.arrays, 3) for one in fields if one.kind == kind]
+    depths = [min(field.arrays, 3) for field in fields if field.kind == kind]
     yield f"{word} tagged", len(depths)
-    for depth, where in enumerate(("at the top", "in an array", "in two arrays", "in three or more")):
-        yield f"{word} {where}", depths.count(depth)
+    for depth, place in enumerate(("at the top", "in an array", "in two arrays", "in three or more arrays")):
+        yield f"{word} {place}", depths.count(depth)
 
 
 def _is_first_after(field: TaggedField, result: RewriteResult) -> bool:
@@ -298,12 +298,12 @@ COUNTS_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
     "codes at the top": 54,
     "codes in an array": 23,
     "codes in two arrays": 30,
-    "codes in three or more": 4,
+    "codes in three or more arrays": 4,
     "messages tagged": 46,
     "messages at the top": 17,
     "messages in an array": 14,
     "messages in two arrays": 14,
-    "messages in three or more": 1,
+    "messages in three or more arrays": 1,
     "messages that get the default null": 26,
     "structs that had tags": 11,
     "APIs made flexible": 1,

@@ -56,7 +56,7 @@ def list_slots(message: MessageSpec, version: int) -> tuple[FieldSlot, ...]:
 
 def _struct_slots(message: MessageSpec, struct: StructSpec, version: int) -> tuple[FieldSlot, ...]:
     fields = (*struct.fields_at(version), *struct.tags_at(version))
-    return tuple(_make_slot(message, one, version) for one in fields)
+    return tuple(_make_slot(message, field, version) for field in fields)
 
 
 def _make_slot(message: MessageSpec, field_spec: FieldSpec, version: int) -> FieldSlot:

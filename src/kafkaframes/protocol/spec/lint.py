@@ -92,8 +92,8 @@ FIELD_LINTS: tuple[SpecRule[FieldDecl], ...] = (
 
 
 def _check_names_by_case(struct: StructDecl, _message: RuleContext) -> Iterator[str]:
-    count = Counter(one.name.lower() for one in struct.fields)
-    clash = [one.name for one in struct.fields if count[one.name.lower()] > 1]
+    count = Counter(field.name.lower() for field in struct.fields)
+    clash = [field.name for field in struct.fields if count[field.name.lower()] > 1]
     if clash:
         yield f"fields {', '.join(clash)} differ in case only, and their Java accessors clash"
 
@@ -186,7 +186,7 @@ def _find_untagged_errors(
 
 def _all_fields(message: RuleContext) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
     for struct in (message.declaration.struct, *message.structs.values()):
-        yield from ((one.where, one) for one in struct.fields)
+        yield from ((field.where, field) for field in struct.fields)
 
 
 def _find_repeated_keys(document: JsonText) -> list[str]:

@@ -60,19 +60,19 @@ class LintResult:
 
 def lint_paths(paths: Sequence[str | os.PathLike[str]], *, tagged_errors: bool = False) -> LintResult:
     """Check the spec files of sources."""
-    files = [one for path in paths for one in read_published(path)]
+    files = [file for path in paths for file in read_published(path)]
     specs: list[MessageSpec] = []
     findings = [
         LintFinding(is_error, text)
         for file in files
-        for is_error, text in _judge(file, specs, tagged_errors=tagged_errors)
+        for is_error, text in _check_file(file, specs, tagged_errors=tagged_errors)
     ]
     if len(files) > 1:
         findings += [LintFinding(False, text) for text in _find_set_mistakes(specs)]
     return LintResult(len(files), tuple(findings))
 
 
-def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
+def _check_file(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
     """Yield (whether it is an error, text) for each mistake in a file. A spec without errors is added to ``specs``."""
     dialect = PUBLISHED_DIALECT if entry.release != "0" else NEWEST_DIALECT
     try:
@@ -81,8 +81,8 @@ def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: boo
         yield True, str(error)
         return
     problems = list(find_problems(document, dialect))
-    is_good = not problems
-    if is_good:
+    is_accepted = not problems
+    if is_accepted:
         declared_message = read_declaration(document, dialect)
         specs.append(build_spec(declared_message))
         problems = list(lint_document(document, declared_message, tagged_errors=tagged_errors))
@@ -91,7 +91,7 @@ def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: boo
     for problem in problems:
         path = ".".join(problem.path)
         line = document.line_of(problem.where)
-        yield not is_good, f"{entry.file}:{line}: {f'{path}: ' if path else ''}{problem.reason} ({problem.rule})"
+        yield not is_accepted, f"{entry.file}:{line}: {f'{path}: ' if path else ''}{problem.reason} ({problem.rule})"
 
 
 def _find_set_mistakes(specs: list[MessageSpec]) -> Iterator[str]:

@@ -84,23 +84,23 @@ class _SpecMerge:
 
     def _merge_fields(self, newer: StructSpec, older: StructSpec) -> Iterator[FieldSpec]:
         """Yield the newer fields in order, each with the removed fields that follow it in the older spec."""
-        names = {one.name for one in newer.fields}
-        waiting: dict[str | None, list[FieldSpec]] = {}
+        names = {member.name for member in newer.fields}
+        removed_fields: dict[str | None, list[FieldSpec]] = {}
         previous: str | None = None
         for member in older.fields:
             if member.name in names:
                 previous = member.name
             elif not member.versions.intersect(self.low).is_empty:
-                waiting.setdefault(previous, []).append(member)
-        yield from map(self._limit_to_older, waiting.get(None, ()))
-        before = {one.name: one for one in older.fields}
+                removed_fields.setdefault(previous, []).append(member)
+        yield from map(self._limit_to_older, removed_fields.get(None, ()))
+        before = {member.name: member for member in older.fields}
         for member in newer.fields:
             yield (
                 self._merge_field_pair(member, before[member.name])
                 if member.name in before
                 else self._limit_to_newer(member)
             )
-            yield from map(self._limit_to_older, waiting.get(member.name, ()))
+            yield from map(self._limit_to_older, removed_fields.get(member.name, ()))
 
     def _merge_field_pair(self, newer: FieldSpec, older: FieldSpec) -> FieldSpec:
         if newer.type.is_struct and older.type.is_struct:
@@ -122,8 +122,8 @@ class _SpecMerge:
         self._copy_struct(self.newer, field_spec)
         return replace(
             field_spec,
-            versions=self._newer_part(field_spec.versions),
-            nullable_versions=self._newer_part(field_spec.nullable_versions),
+            versions=self._remove_older_versions(field_spec.versions),
+            nullable_versions=self._remove_older_versions(field_spec.nullable_versions),
         )
 
     def _limit_to_older(self, field_spec: FieldSpec) -> FieldSpec:
@@ -138,12 +138,12 @@ class _SpecMerge:
             for inner in source.struct_of(field_spec).fields:
                 self._copy_struct(source, inner)
 
-    def _newer_part(self, versions: Versions) -> Versions:
-        """Remove the versions below the newer spec's."""
+    def _remove_older_versions(self, versions: Versions) -> Versions:
+        """Return the range without the versions below the newer spec's lowest version."""
         return versions.intersect(Versions(self.high.lowest, Versions.ALL.highest))
 
     def _join_versions(self, newer: Versions, older: Versions) -> Versions:
-        low, high = older.intersect(self.low), self._newer_part(newer)
+        low, high = older.intersect(self.low), self._remove_older_versions(newer)
         if low.is_empty or high.is_empty:
             return high if low.is_empty else low
         if low.highest + 1 != high.lowest:

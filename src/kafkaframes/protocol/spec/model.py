@@ -132,11 +132,13 @@ class StructSpec:
 
     def fields_at(self, version: int) -> tuple[FieldSpec, ...]:
         """Return the untagged fields of a version, in wire order."""
-        return tuple(one for one in self.fields if one.is_present(version) and not one.is_tagged(version))
+        return tuple(member for member in self.fields if member.is_present(version) and not member.is_tagged(version))
 
     def tags_at(self, version: int) -> tuple[FieldSpec, ...]:
         """Return the tagged fields of a version, ascending by tag."""
-        return tuple(sorted((one for one in self.fields if one.is_tagged(version)), key=lambda field: field.tag or 0))
+        return tuple(
+            sorted((member for member in self.fields if member.is_tagged(version)), key=lambda field: field.tag or 0)
+        )
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ class MessageSpec:
     @cached_property
     def common_structs(self) -> tuple[StructSpec, ...]:
         """The structs of ``commonStructs``, in the order of declaration."""
-        return tuple(one for one in self.structs.values() if one.is_common)
+        return tuple(struct for struct in self.structs.values() if struct.is_common)
 
     def struct_of(self, of: FieldSpec) -> StructSpec:
         """Return the struct of a field's type; for an array, that of its elements."""

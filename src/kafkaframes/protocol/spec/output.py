@@ -30,14 +30,14 @@ def read_files(source: str | os.PathLike[str] | None) -> dict[str, tuple[Message
         names = [name for api in catalog.list_apis() for name in (api.request, api.response)]
         specs = map(catalog.load_spec, (*_HEADER_NAMES, *names))
         kept_specs = [
-            replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs
+            replace(spec, listeners=tuple(name for name in spec.listeners if name != "zkBroker")) for spec in specs
         ]
-        return {one.name: (one, to_text(one).encode()) for one in kept_specs}
+        return {spec.name: (spec, to_text(spec).encode()) for spec in kept_specs}
     return load_files(source)
 
 
-def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
-    """Return the bytes of a rewritten spec: those of its file if unchanged, else the new text after its comments."""
+def make_spec_bytes(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
+    """Return the bytes of a spec's file: the old ones if the spec is unchanged, else its comments and the new text."""
     if spec is before:
         return text
     head = _COMMENTS_PATTERN.match(text.decode("utf-8", "replace"))
@@ -61,7 +61,7 @@ def write_specs(
 ) -> None:
     """Write specs into a folder, unchanged ones with the bytes of their file. Other files in it are rejected."""
     target = Path(to)
-    texts = {f"{name}.json": text_of(spec, *files[name]) for name, spec in specs.items()}
+    texts = {f"{name}.json": make_spec_bytes(spec, *files[name]) for name, spec in specs.items()}
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
     if existing - texts.keys():
         raise OptionError(f"`to` {target} holds {min(existing - texts.keys())}, which is not part of this proposal")

@@ -208,7 +208,9 @@ def _collect_schemas(
     if struct.name in schemas:
         return
     versions = schemas[struct.name] = parents.intersect(struct.versions)
-    struct_fields = [(one, message.structs[one.type.name]) for one in struct.fields if one.type.name in message.structs]
+    struct_fields = [
+        (field, message.structs[field.type.name]) for field in struct.fields if field.type.name in message.structs
+    ]
     for _, inner in struct_fields:
         yield from _collect_schemas(inner, versions, message, schemas, finished_names)
     for field, inner in struct_fields:
@@ -230,9 +232,9 @@ def _collect_schemas(
 
 def _is_used(struct: StructDecl, message: RuleContext) -> bool:
     """Return whether a field outside of a common struct has this struct as its type."""
-    others = [one for one in message.structs.values() if one is not struct]
-    fields = (one for owner in (message.declaration.struct, *others) for one in owner.fields)
-    return any(one.type.name == struct.name for one in fields)
+    others = [other for other in message.structs.values() if other is not struct]
+    fields = (field for owner in (message.declaration.struct, *others) for field in owner.fields)
+    return any(field.type.name == struct.name for field in fields)
 
 
 def _check_expansion(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
@@ -316,7 +318,7 @@ def find_violations(declaration: MessageDecl) -> Iterator[RuleViolation]:
     for struct in (
         declaration.struct,
         *declaration.common_structs,
-        *(one for one in structs.values() if not one.is_common),
+        *(struct for struct in structs.values() if not struct.is_common),
     ):
         yield from apply_rules(STRUCT_RULES, struct, message, struct.where, struct.path)
     yield from wrong

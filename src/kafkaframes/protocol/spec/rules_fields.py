@@ -271,12 +271,14 @@ def _check_unique_names(struct: StructDecl, _message: RuleContext) -> Iterator[R
 
 
 def _check_unique_tags(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
-    for field in _find_duplicates((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
+    for field in _find_duplicates(
+        (member for member in struct.fields if member.tag is not None), lambda field: field.tag
+    ):
         yield f"two fields have tag {field.tag}: give one the next free number", field
 
 
 def _check_contiguous_tags(struct: StructDecl, _message: RuleContext) -> Iterator[str]:
-    tags = {one.tag for one in struct.fields if one.tag is not None}
+    tags = {member.tag for member in struct.fields if member.tag is not None}
     missing = [tag for tag in range(len(tags)) if tag not in tags]
     if missing:
         yield f"tag {missing[0]} is not used: tags must count from 0 without a gap (keep removed fields declared)"

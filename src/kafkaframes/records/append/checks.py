@@ -121,10 +121,10 @@ def damage_error(content: DecodedBatches, batch: int) -> AppendRefusedError | No
     problem = content.problem(batch)
     if problem is None:
         return None
-    return batch_error(problem, batch=batch, exception=exception_of(content, batch, problem))
+    return batch_error(problem, batch=batch, exception=find_exception(content, batch, problem))
 
 
-def exception_of(content: DecodedBatches, batch: int, problem: BatchProblem) -> str | None:
+def find_exception(content: DecodedBatches, batch: int, problem: BatchProblem) -> str | None:
     """Return the exception that Kafka throws for a damaged batch; None if the problem's status determines it."""
     result = find_unreadable_message(content, batch)
     if result is not None:
@@ -257,7 +257,7 @@ def _check_records(
         _check_unreadable(message, batch, settings, wrong_type=bool(wrong_type[number]))
     problem, last = content.problem(batch), find_unreadable_message(content, batch)
     if problem is not None and last is None:
-        raise batch_error(problem, batch=batch, exception=exception_of(content, batch, problem))
+        raise batch_error(problem, batch=batch, exception=find_exception(content, batch, problem))
     errors = []
     for number in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[number]:

@@ -20,7 +20,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
@@ -86,7 +86,7 @@ def _convert_batches(
         raise AppendRefusedError("IllegalArgumentException", "the offsets inside a batch do not increase")
     append_time = bool(int(content.batches.column("attributes")[0]) & APPEND_BIT)
     _count_losses(content, magic, count, losses)
-    rows = rows_of_index(content.sections, index, headers=False)
+    rows = make_rows_from_index(content.sections, index, headers=False)
     fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time and magic > 0 else CREATE_TIME)
     return build_batch(rows, record_format=magic, codec=codec, fields=fields), count
 

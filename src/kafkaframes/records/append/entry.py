@@ -186,21 +186,21 @@ def _retry_kernel(
     return result
 
 
-def _decompress_content(data: bytearray, most_bytes: int) -> Raw | None:
+def _decompress_content(data: bytearray, max_bytes: int) -> Raw | None:
     """Decompress a stream that the kernel cannot; return None if it is damaged."""
     budget = CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
-        raise content_size_error(budget.most_bytes)
+        raise content_size_error(budget.max_bytes)
     stream, magic = (
         memoryview(data)[_STREAM_AND_CODEC_POSITIONS[data[BYTES_TO_MAGIC - 1]][0] :],
         data[BYTES_TO_MAGIC - 1],
     )
-    work = partial(decompress, batch_codec(data), stream, magic=magic, limit_bytes=most_bytes)
+    work = partial(decompress, batch_codec(data), stream, magic=magic, limit_bytes=max_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
-        budget.spent_bytes += len(records) if error is None else most_bytes
+        budget.spent_bytes += len(records) if error is None else max_bytes
     if error is not None and is_over_limit(error):
-        raise content_size_error(most_bytes)
+        raise content_size_error(max_bytes)
     return records if error is None else None
 
 

@@ -50,7 +50,7 @@ from kafkaframes.records.decode import decode_batches
 from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.limits import CONTENT_BUDGET, open_content
-from kafkaframes.records.makers import decode_header_keys, rows_of_index
+from kafkaframes.records.makers import decode_header_keys, make_rows_from_index
 from kafkaframes.records.scan import BatchHeaders, as_array, scan_all
 
 
@@ -114,7 +114,7 @@ def _decode_batches(append: _PendingAppend, *, lenient: bool = False) -> Decoded
     """Decompress and index the batches; raise if their content is too large."""
     limit_bytes, budget = append.settings.max_content_bytes, CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
-        raise content_size_error(budget.most_bytes)
+        raise content_size_error(budget.max_bytes)
     work = partial(
         decode_batches, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
     )
@@ -327,7 +327,9 @@ def _rebuild_batches(append: _PendingAppend, content: DecodedBatches, target: Co
     _check_producer(append)
     old = settings.record_format < 2
     timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
-    rows = rows_of_index(content.sections, content.index, offsets=offsets, timestamps=timestamps, headers=not old)
+    rows = make_rows_from_index(
+        content.sections, content.index, offsets=offsets, timestamps=timestamps, headers=not old
+    )
     rows = decode_header_keys(rows)
     largest = settings.now_ms if settings.append_time else int(content.index.timestamps.max(initial=NO_TIMESTAMP))
     data = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)

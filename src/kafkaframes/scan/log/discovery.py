@@ -33,7 +33,14 @@ from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
 from kafkaframes.storage.copies.view import MergedViewBuilder
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.directory import Segment as StoredFiles
-from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, has_magic, plain_path, split_path
+from kafkaframes.storage.files.filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    ReadAt,
+    has_wildcard,
+    plain_path,
+    split_path,
+)
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import read_offset_index
@@ -74,7 +81,7 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     Raises:
         LogDirError: A path does not exist, cannot be read or contains no Kafka files.
     """
-    plain_paths = {plain_path(path).rstrip("/") for path in paths if not has_magic(path)}
+    plain_paths = {plain_path(path).rstrip("/") for path in paths if not has_wildcard(path)}
     segments: list[Segment] = []
     by_directory: dict[str, Log] = {}
     for directory in discover(paths, options=storage):

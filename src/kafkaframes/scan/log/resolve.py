@@ -284,7 +284,7 @@ def _count_fetched_bytes(part: SegmentSlice, entry: Log) -> int:
     """Return the number of bytes to fetch for a slice: for a tiered segment, whole stored chunks."""
     filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
-        filesystem = filesystem.outer_filesystem(part.segment.path)
+        filesystem = filesystem.find_outer_filesystem(part.segment.path)
     if isinstance(filesystem, TieredFileSystem):
         return filesystem.count_fetched_bytes(part.segment.path, part.start, part.end)
     return part.size_bytes

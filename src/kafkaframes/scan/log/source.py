@@ -21,7 +21,7 @@ from kafkaframes.scan.rows import RecordCounter, check_origin_columns
 from kafkaframes.scan.slices import ScanSource, SourcePlan
 from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.files.contents import HEAD_BYTES, begins_with_batch, is_segment_name
-from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, has_magic, plain_path, split_path
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, has_wildcard, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName
 from kafkaframes.storage.log.discover import (
     check_topics,
@@ -93,7 +93,7 @@ class LogSource(ScanSource):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that are selected by name."""
-        return tuple(name for name in self.names if not has_magic(name))
+        return tuple(name for name in self.names if not has_wildcard(name))
 
     def check_columns(self, columns: Sequence[str], row_filter: RowFilter) -> None:
         """Check the column names."""
@@ -234,7 +234,7 @@ def create_log_source(options: ReadOptions, names: Sequence[str], *, as_log: boo
 def _is_directory(path: str, options: ReadOptions) -> bool:
     """Return whether a path is read as a log: a directory, or a pattern, which may match directories."""
     info = None if VIEW_SEPARATOR in path else filesystem_for(path, options=options.storage).stat(path)
-    return has_magic(path) if info is None else info.is_directory
+    return has_wildcard(path) if info is None else info.is_directory
 
 
 def _are_merged(paths: Sequence[str], options: ReadOptions) -> bool:

@@ -68,7 +68,7 @@ def _write_archive() -> str | None:
 
     from kafkaframes.kernels import demand
 
-    files = [unit.file for unit in demand.list_units() if unit.file is not None and unit.file.is_file()]
+    files = [unit.file for unit in demand.list_kernel_units() if unit.file is not None and unit.file.is_file()]
     if not files:
         return None
     path = os.path.join(_archive_directory().name, f"{ARCHIVE_NAME}.zip")

@@ -353,7 +353,7 @@ def sort_entries(entries, used_entries, shift, positions, out):
 
 @kernel(types.void(INT64S, OUT_INT64S, OUT_BYTES))
 def find_latest_entries(entries, table, latest):
-    """Set for each entry of a bucket whether no later counting entry has its digest. ``table`` starts with zeros."""
+    """Set for each entry of a bucket whether no later selected entry has its digest. ``table`` starts with zeros."""
     mask = np.uint64(table.size // 2 - 1)
     for entry in range(entries.size // 2 - 1, -1, -1):
         low, high = entries[2 * entry] | _LOWEST_BIT, entries[2 * entry + 1]
@@ -370,7 +370,7 @@ def find_latest_entries(entries, table, latest):
     types.UniTuple(types.int64, 2)(UINT16S, types.int64, types.int64, OUT_INT64S, BYTES, OUT_BYTES)
 )  # fmt: skip
 def read_verdicts(record_buckets, first, remaining, cursors, bits, latest):
-    """Read each record's bit at its bucket's cursor; return ``(record, left)`` at the end of a run."""
+    """Read each record's bit at its bucket's cursor; return ``(next record, remaining)`` at the end of a run."""
     for record in range(first, record_buckets.size):
         bucket = np.int64(record_buckets[record])
         latest[record] = 0

@@ -138,7 +138,7 @@ def judge_buckets(
         parts = [run_file.entries_of(bucket) for run_file in run_files]
         count = sum(map(len, parts)) // 2
         if count:
-            table = _empty_table(table, count)
+            table = _make_empty_table(table, count)
             latest = np.empty(count, np.uint8)
             kernels.find_latest_entries(np.concatenate(parts), table, latest)
             ends = np.cumsum([len(part) // 2 for part in parts])[:-1]
@@ -163,8 +163,8 @@ class _RunVerdicts:
         return self._entries[2 * self._ends[bucket] : 2 * self._ends[bucket + 1]]
 
 
-def _empty_table(table: Ints, entries: int) -> Ints:
-    """Return an empty table that the entries fill to at most one half."""
+def _make_empty_table(table: Ints, entries: int) -> Ints:
+    """Return an empty hash table with at least two slots per entry; reuse ``table`` if it is large enough."""
     slots = 1 << max(4, (2 * entries - 1).bit_length())
     if len(table) < 2 * slots:
         table = np.empty(2 * slots, np.int64)

@@ -19,7 +19,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.scan import FILE, Flags, Ints, as_array, scan_all
 from kafkaframes.storage.cleaner.latest import LatestRecords
 from kafkaframes.storage.cleaner.plan import CleanerSettings
@@ -27,7 +27,7 @@ from kafkaframes.storage.cleaner.walk import (
     CleanedTransactions,
     control_type,
     find_transactional_batches,
-    header_of,
+    make_batch_header,
     mask_mixed_formats,
 )
 from kafkaframes.storage.files.headers import BatchHeader
@@ -140,7 +140,7 @@ class BatchFilter:
         """Decide which batches can be discarded. Batches outside of transactions are kept and get no delete horizon."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
         for batch in find_transactional_batches(window):
-            header = header_of(window, batch)
+            header = make_batch_header(window, batch)
             if header.is_control:
                 sets_horizon[batch] = self._transactions.process_control(header, control_type(window, batch))
                 discard[batch] = sets_horizon[batch] and self._may_discard_marker(header, retain_old_deletes)
@@ -162,7 +162,7 @@ class BatchFilter:
             is_control | np.isin(last_offsets, self._last_of_producers)
         )
         for batch in np.flatnonzero(is_candidate).tolist():
-            is_retained[batch] = self._is_last_batch_of_producer(header_of(window, batch))
+            is_retained[batch] = self._is_last_batch_of_producer(make_batch_header(window, batch))
         if self._settings.keeps_last_of_round:
             is_retained |= last_offsets + 1 == self._end_offset
         return is_retained
@@ -226,7 +226,7 @@ class BatchFilter:
 
     def _empty_batch(self, window: DecodedBatches, batch: int) -> bytes:
         """Return an empty batch with the header of a batch that retains no records."""
-        header = header_of(window, batch)
+        header = make_batch_header(window, batch)
         if header.magic < 2:
             raise LogDirError(
                 f"the round ends with a format {header.magic} message without remaining records; Kafka fails in "
@@ -236,7 +236,7 @@ class BatchFilter:
             )
         self.tally.batches_emptied += 1
         append_time = bool(header.attributes & APPEND_BIT)
-        fields = _header_fields(header, append_time=append_time, horizon=None)
+        fields = _make_header_fields(header, append_time=append_time, horizon=None)
         return build_empty_batch(
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
@@ -248,7 +248,7 @@ class BatchFilter:
         batches_by_kind: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
         new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
         for batch, gets_horizon in rewrites:
-            header = header_of(window, batch)
+            header = make_batch_header(window, batch)
             is_new = header.magic < 2 and self._settings.broker_release == REWRITES_OLD
             magic = 2 if is_new else header.magic
             append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
@@ -260,7 +260,7 @@ class BatchFilter:
             is_rewritten[[batch for batch, _ in members]] = True
             rewritten_records = is_kept & is_rewritten[window.owners]
             index = window.index.take(rewritten_records, window.owners)
-            rows = rows_of_index(window.sections, index)
+            rows = make_rows_from_index(window.sections, index)
             sizes = index.rows[is_rewritten]
             built_batches = build_batches(
                 rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], record_format=magic, codec=codec
@@ -272,7 +272,7 @@ class BatchFilter:
         """Return the header of a rewritten batch: the original header, except the fields that depend on the records."""
         if horizon is None and _has_horizon(header) and self._settings.has_horizons:
             horizon = header.base_timestamp
-        fields = _header_fields(header, append_time=append_time, horizon=horizon)
+        fields = _make_header_fields(header, append_time=append_time, horizon=horizon)
         if header.magic < 2:
             return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
         return fields
@@ -304,7 +304,7 @@ def _has_horizon(header: BatchHeader) -> bool:
     return header.magic >= 2 and bool(header.attributes & DELETE_HORIZON)
 
 
-def _header_fields(header: BatchHeader, *, append_time: bool, horizon: int | None) -> BatchFields:
+def _make_header_fields(header: BatchHeader, *, append_time: bool, horizon: int | None) -> BatchFields:
     return BatchFields(
         timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
         leader_epoch=header.leader_epoch,

@@ -21,7 +21,7 @@ from kafkaframes.storage.cleaner.walk import (
     CleanedTransactions,
     control_type,
     find_transactional_batches,
-    header_of,
+    make_batch_header,
     read_windows,
 )
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -233,7 +233,7 @@ def mask_counted_records(window: DecodedBatches, transactions: CleanedTransactio
     """Return which records of a window replace earlier ones, and advance ``transactions`` past the window."""
     counts = np.ones(len(window.batches), np.bool_)
     for batch in find_transactional_batches(window):
-        header = header_of(window, batch)
+        header = make_batch_header(window, batch)
         if header.is_control:
             transactions.process_control(header, control_type(window, batch))
             counts[batch] = False

@@ -145,14 +145,14 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
             expiration_ms=producer_expiration_ms(settings.broker_release, settings.expiration_ms),
         )
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
-    dirty = _first_dirty_offset(partition, settings, end)
+    dirty = _find_first_dirty_offset(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
     # A broker replays its log from the log start; earlier transactions are only in a snapshot.
     open_offsets = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
     limits += [(offset, "an open transaction") for offset in (*producers.open, *open_offsets)]
     if settings.broker_release != BEFORE_HORIZONS:  # 2.8 always cleans up to the active segment
         limits.append((high_watermark, "the high watermark"))
-    lagging = _first_lagging_base(filesystem, partition, settings, dirty)
+    lagging = _find_first_lagging_base(filesystem, partition, settings, dirty)
     if lagging is not None:
         limits.append((lagging, f"younger than min.compaction.lag.ms ({settings.min_compaction_lag_ms})"))
     uncleanable, reason = min(limits)
@@ -170,7 +170,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     )
 
 
-def _first_dirty_offset(partition: Partition, settings: CleanerSettings, end: int) -> int:
+def _find_first_dirty_offset(partition: Partition, settings: CleanerSettings, end: int) -> int:
     start = partition.log_start_offset
     dirty = settings.first_dirty_offset
     if dirty is None:
@@ -178,7 +178,7 @@ def _first_dirty_offset(partition: Partition, settings: CleanerSettings, end: in
     return dirty if start <= dirty <= end else start
 
 
-def _first_lagging_base(
+def _find_first_lagging_base(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, dirty: int
 ) -> int | None:
     """Return the base offset of the first dirty segment with a record younger than the compaction lag."""
@@ -207,15 +207,15 @@ def _segment_base(segments: Sequence[Segment], offset: int) -> int:
 def group_segments(
     segments: Sequence[Segment], settings: CleanerSettings, first_uncleanable_offset: int
 ) -> list[list[Segment]]:
-    """Group adjacent segments that fit into one segment together, by their sizes before the cleaning."""
+    """Group adjacent segments whose total size before the cleaning fits into one segment."""
     groups: list[list[Segment]] = []
     nexts = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
     sizes = (0, 0, 0)
     for segment, next_base in zip(segments, nexts, strict=True):
-        size = _file_sizes(segment)
+        size = _read_file_sizes(segment)
         total_sizes = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
         limits = (settings.segment_bytes, settings.index_bytes, settings.index_bytes)
-        fits = all(one <= limit for one, limit in zip(total_sizes, limits, strict=True))
+        fits = all(total <= limit for total, limit in zip(total_sizes, limits, strict=True))
         if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= MAX_INT32):
             groups[-1].append(segment)
             sizes = total_sizes
@@ -225,6 +225,6 @@ def group_segments(
     return groups
 
 
-def _file_sizes(segment: Segment) -> tuple[int, int, int]:
+def _read_file_sizes(segment: Segment) -> tuple[int, int, int]:
     index, time_index = segment.index, segment.time_index
     return segment.size_bytes, index.size_bytes if index else 0, time_index.size_bytes if time_index else 0

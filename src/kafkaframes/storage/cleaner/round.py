@@ -31,7 +31,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
-from kafkaframes.storage.log.swaps import segment_files
+from kafkaframes.storage.log.swaps import list_segment_files
 from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn
     Args:
         txn_index: content of the transaction index; None to copy the existing one.
     """
-    for file in segment_files(segment):
+    for file in list_segment_files(segment):
         if file.name.kind != "txnindex" or txn_index is None:
             copy_file(filesystem, file.path, directory / str(file.name), mtime_ms=file.mtime_ms)
     if txn_index:
@@ -204,7 +204,9 @@ def _write_segments(
         groups[base] = tuple(segment.base_offset for segment in group)
         path = directory / names.segment_file_name(base, "log")
         with new_file(path, mtime_ms=group[-1].log.mtime_ms) as out:
-            out.writelines(read_kept_batches(filesystem, sources_of(plan, group, settings), filter_, transactions))
+            out.writelines(
+                read_kept_batches(filesystem, make_segment_sources(plan, group, settings), filter_, transactions)
+            )
         filter_.tally.bytes_written += path.stat().st_size
         write_indexes(path, base, read_indexed_columns(path), settings, transactions.kept_transactions)
     cleaned_bases = {base for bases in groups.values() for base in bases}
@@ -250,9 +252,11 @@ class SourceSegment:
         return read_windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 
 
-def sources_of(plan: CleaningPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
-    """Return adjacent segments as sources of the second walk, which writes the new segments."""
-    horizon = _tombstone_horizon(plan, settings)
+def make_segment_sources(
+    plan: CleaningPlan, segments: Sequence[Segment], settings: CleanerSettings
+) -> list[SourceSegment]:
+    """Return adjacent segments as the sources from which the cleaner writes the new segments."""
+    horizon = _find_tombstone_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
     sources = []
     for segment in segments:
@@ -278,7 +282,7 @@ def read_kept_batches(
 def preview_partition(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
 ) -> tuple[CleaningPlan, CleaningStatistics | None]:
-    """Compute the result of a cleaning without writing. The tally is None if there is nothing to clean.
+    """Compute the result of a cleaning without writing. The statistics are None if there is nothing to clean.
 
     Raises:
         LogDirError, MapFullError: same as ``clean_partition``.
@@ -291,15 +295,15 @@ def preview_partition(
     end_offset = plan.first_uncleanable_offset
     filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=end_offset)
     segments = plan.segments_between(0, end_offset)
-    for chunk in read_kept_batches(filesystem, sources_of(plan, segments, settings), filter_, transactions):
+    for chunk in read_kept_batches(filesystem, make_segment_sources(plan, segments, settings), filter_, transactions):
         filter_.tally.bytes_written += len(chunk)
     return plan, filter_.tally
 
 
-def _tombstone_horizon(plan: CleaningPlan, settings: CleanerSettings) -> int:
-    """Return the file time before which old tombstones may be removed.
+def _find_tombstone_horizon(plan: CleaningPlan, settings: CleanerSettings) -> int:
+    """Return a modification time. Segments that are not newer may lose their old tombstones.
 
-    It is the time of the last clean segment minus the retention.
+    It is the modification time of the last clean segment minus ``delete.retention.ms``.
     """
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

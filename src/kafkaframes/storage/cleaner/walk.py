@@ -29,7 +29,7 @@ from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 _MAGIC_POSITION = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
 
-def header_of(window: DecodedBatches, batch: int) -> BatchHeader:
+def make_batch_header(window: DecodedBatches, batch: int) -> BatchHeader:
     """Return one batch's header, with its position in the file."""
     return BatchHeader(*window.batches.table[:, batch].tolist())._replace(position=window.position(batch))
 
@@ -49,7 +49,7 @@ def control_type(window: DecodedBatches, batch: int) -> str | None:
     try:
         return type_of_key(None if size < 0 else window.sections.buf[key_position : key_position + size].tobytes())
     except CorruptRecordError as error:
-        raise _damage_error(window, batch, error.reason) from error
+        raise _make_damage_error(window, batch, error.reason) from error
 
 
 def mask_mixed_formats(window: DecodedBatches) -> Flags:
@@ -62,8 +62,8 @@ def mask_mixed_formats(window: DecodedBatches) -> Flags:
     return foreign
 
 
-def _damage_error(window: DecodedBatches, batch: int, reason: str) -> LogDirError:
-    header = header_of(window, batch)
+def _make_damage_error(window: DecodedBatches, batch: int, reason: str) -> LogDirError:
+    header = make_batch_header(window, batch)
     return LogDirError(
         f"{reason}, in the batch of offsets {header.base_offset} to {header.last_offset}: nothing was cleaned",
         position=header.position,
@@ -71,13 +71,13 @@ def _damage_error(window: DecodedBatches, batch: int, reason: str) -> LogDirErro
     )
 
 
-def _refuse_damage(window: DecodedBatches) -> None:
+def _reject_damaged_batches(window: DecodedBatches) -> None:
     """Raise an error if a batch cannot be read completely. The log must be repaired first."""
     damaged_rows = np.flatnonzero(~window.crc_ok)
     if len(damaged_rows):
-        raise _damage_error(window, int(damaged_rows[0]), "the CRC does not match")
+        raise _make_damage_error(window, int(damaged_rows[0]), "the CRC does not match")
     for batch, problem in window.problems.items():
-        raise _damage_error(window, batch, problem.reason)
+        raise _make_damage_error(window, batch, problem.reason)
 
 
 def read_windows(
@@ -97,7 +97,7 @@ def read_windows(
     with filesystem.open(segment.path) as read_at:
         for window in scan_segment(read_at, size_bytes=size, position=start, includes_data=True, file=segment.path):
             for part in _open_batches(window, segment.path, memory):
-                _refuse_damage(part)
+                _reject_damaged_batches(part)
                 yield part
             stop = window.batches.end
             if stop.is_corrupt or (stop.status == TORN and stop.position < size):

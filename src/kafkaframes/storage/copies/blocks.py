@@ -44,7 +44,7 @@ def epoch_at(lineage: Epochs, offset: int) -> int:
     return lineage[max(index, 0)].leader_epoch if lineage else NO_EPOCH
 
 
-def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: int) -> int | None:
+def find_truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: int) -> int | None:
     """Return the offset to which a copy is truncated as a follower of ``leader``: the end of their common history.
 
     Args:
@@ -55,7 +55,7 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
 
     >>> from kafkaframes.storage.files.checkpoints import EpochStart
     >>> old, new = (EpochStart(0, 0), EpochStart(1, 40)), (EpochStart(0, 0), EpochStart(2, 30))
-    >>> truncation_offset(old, 55, new, 60)      # the leader never had epoch 1: epoch 0 is common, up to 30
+    >>> find_truncation_offset(old, 55, new, 60)      # the leader never had epoch 1: epoch 0 is common, up to 30
     30
     """
     requested, end = latest_epoch(copy), copy_end
@@ -197,7 +197,7 @@ class PartitionCopy:
         """The first offset of the first block, or the base offset of the first segment."""
         return int(self.blocks.reach[0]) if len(self.blocks) else self.end
 
-    def offsets_lost_at(self, broken_segment: BrokenPosition) -> tuple[int, int | None]:
+    def find_lost_offsets(self, broken_segment: BrokenPosition) -> tuple[int, int | None]:
         """Return the missing offsets at a broken position; the end is None if no batch follows."""
         position = self.blocks.segment * (1 << 40) + self.blocks.position
         next_row = int(np.searchsorted(position, broken_segment.segment * (1 << 40) + broken_segment.position))
@@ -209,7 +209,7 @@ class PartitionCopy:
         return first, int(self.blocks.reach[next_row]) if next_row < len(self.blocks) else None
 
 
-def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[BatchHeaders]) -> BlockTable:
+def make_scanned_blocks(segment: int, base_offset: int, tables: Sequence[BatchHeaders]) -> BlockTable:
     """Return the blocks of one segment from the headers of its batches.
 
     Args:
@@ -248,7 +248,7 @@ def _digest_headers(batches: BatchHeaders) -> Ints:
     return digests
 
 
-def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> BlockTable:
+def make_segment_block(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> BlockTable:
     """Return a block for a whole segment without reading its headers."""
     return BlockTable(
         np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T
@@ -312,7 +312,7 @@ def list_epochs(blocks: BlockTable) -> Epochs:
     )
 
 
-def lineage_of(checkpoint: Epochs | None, blocks: BlockTable) -> tuple[Epochs, bool]:
+def determine_lineage(checkpoint: Epochs | None, blocks: BlockTable) -> tuple[Epochs, bool]:
     """Return the lineage of a copy, and whether its leader epoch checkpoint matches the batches.
 
     The checkpoint is more complete than the headers, because epochs may have no records or no more records. It is

@@ -115,7 +115,7 @@ class ChosenBlocks:
         self.table = self.table[:, self.last_offsets < offset]
 
     def find_overlaps(self, blocks: BlockTable) -> tuple[Ints, Ints]:
-        """Return the columns of the choice (start, exclusive end) that overlap each block."""
+        """Return for each block the range (start, exclusive end) of chosen blocks that overlap it."""
         start = np.searchsorted(self.last_offsets, blocks.first, side="left")
         return start, np.searchsorted(self.first_offsets, blocks.last, side="right")
 
@@ -127,7 +127,7 @@ class ChosenBlocks:
         new_columns = make_block_columns(copy, blocks, fillable_rows)
         clipped_rows = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._mask_fillable(copy))
         if clipped_rows.size:
-            parts = [part for row in clipped_rows.tolist() for part in self._clip_block(copy, blocks, row)]
+            parts = [part for row in clipped_rows.tolist() for part in self._yield_unchosen_parts(copy, blocks, row)]
             new_columns = np.concatenate((new_columns, *parts), axis=1)
         if not new_columns.shape[1]:
             return []
@@ -137,12 +137,12 @@ class ChosenBlocks:
         return filled_spans
 
     def _mask_fillable(self, copy: int) -> Flags:
-        """Return which blocks of a copy may fill gaps: those from its floor on."""
+        """Return which blocks of a copy may fill gaps: those from the row in ``floors`` on."""
         may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
         return may_fill
 
-    def _clip_block(self, copy: int, blocks: BlockTable, row: int) -> Iterator[Ints]:
-        """Yield the parts of a copy's block whose offsets no chosen block has."""
+    def _yield_unchosen_parts(self, copy: int, blocks: BlockTable, row: int) -> Iterator[Ints]:
+        """Yield the parts of a copy's block with offsets that are in no chosen block."""
         first_offset, end = int(blocks.first[row]), int(blocks.last[row])
         start, stop = (int(limit[0]) for limit in self.find_overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
@@ -153,9 +153,9 @@ class ChosenBlocks:
             yield _column(copy, row, first_offset, end, is_clipped=True)
 
     def read_first_offsets(self, copy: int, inspector: BlockInspector) -> None:
-        """Read the first offsets of compressed messages of format 0 or 1 if they affect the choice.
+        """Read the first offsets of compressed messages (format 0 or 1) that may overlap different chosen messages.
 
-        They do if a message of the copy may overlap a different message of the chosen blocks.
+        Their headers contain only the last offset. The first offsets of such chosen messages are read as well.
         """
         blocks, reach = self.usable[copy], self.column("reach")
         copy_rows = np.flatnonzero(~_mask_members(blocks.last, self.last_offsets) & (blocks.reach < blocks.first))
@@ -186,7 +186,7 @@ class ChosenBlocks:
         self.usable[copy] = blocks
 
     def find_conflicts(self, copy: int, inspector: BlockInspector) -> list[Conflict]:
-        """Compare the blocks of a copy with the choice; return the conflicts, with verdicts from their contents."""
+        """Compare a copy's blocks with the chosen blocks; return the conflicts, with verdicts from their contents."""
         blocks = self.usable[copy]
         start, stop = self.find_overlaps(blocks)
         differs = (
@@ -259,7 +259,7 @@ class ChosenBlocks:
 
 
 def make_block_columns(copy: int, blocks: BlockTable, rows: Rows) -> Ints:
-    """Return blocks as columns of a choice."""
+    """Return blocks as columns of ``ChosenBlocks``."""
     table = np.empty((5, len(rows)), np.int64)
     table[OWNER], table[CLIPPED] = copy, 0
     table[ROW], table[FIRST], table[LAST] = rows, blocks.first[rows], blocks.last[rows]
@@ -297,7 +297,7 @@ def _join_blocks(columns: Ints) -> list[tuple[int, int]]:
 
 
 def _group_connected_rows(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]:
-    """Group rows that share columns of the choice."""
+    """Group rows of blocks that overlap the same chosen blocks."""
     if not rows.size:
         return
     breaks = np.flatnonzero(start[rows[1:]] >= stop[rows[:-1]]) + 1
@@ -320,14 +320,14 @@ def is_compacted(
         rows = np.flatnonzero(blocks.thinned)[:_VERIFIED_BATCHES]
         if rows.size and bool(inspector.mask_valid(index, blocks.take(rows)).any()):
             return True
-    old_holes = any((blocks.magic[find_holes(blocks, within=True)] < 2).any() for blocks in usable)
+    old_holes = any((blocks.magic[find_holes(blocks, within_segments=True)] < 2).any() for blocks in usable)
     return old_holes and all(copy.clean_offset is None for copy in copies)
 
 
-def find_holes(blocks: BlockTable, *, within: bool) -> Rows:
-    """Return the blocks after a hole in the offsets; with ``within``, only holes inside a segment."""
+def find_holes(blocks: BlockTable, *, within_segments: bool) -> Rows:
+    """Return the blocks after a hole in the offsets; with ``within_segments``, not the holes between segments."""
     is_hole = blocks.reach[1:] > blocks.last[:-1] + 1
-    if within:
+    if within_segments:
         is_hole &= blocks.segment[1:] == blocks.segment[:-1]
     rows: Rows = np.flatnonzero(is_hole) + 1
     return rows
@@ -339,7 +339,7 @@ def find_compacted_end(copy: PartitionCopy, blocks: BlockTable) -> int:
     The cleaner's checkpoint may be older than the segments, so that the batches count as well.
     """
     has_clean_offset = copy.clean_offset is not None and copy.clean_offset >= 0
-    last_hole = find_holes(blocks, within=has_clean_offset)[-1:]
+    last_hole = find_holes(blocks, within_segments=has_clean_offset)[-1:]
     thinned_rows = np.flatnonzero(blocks.thinned)[-1:]
     ends: list[int] = [0, *blocks.first[last_hole].tolist(), *(blocks.last[thinned_rows] + 1).tolist()]
     end = int(blocks.last[-1]) + 1 if len(blocks) else 0

@@ -84,10 +84,10 @@ class Decision:
         return f"{self.severity.name.lower()}: {self.check}: {self.topic_partition}: {self.message}"
 
 
-def offsets_text(first: int, end: int) -> str:
+def format_offset_range(first: int, end: int) -> str:
     """Return a range of offsets as text.
 
-    >>> offsets_text(3, 4), offsets_text(3, 9)
+    >>> format_offset_range(3, 4), format_offset_range(3, 9)
     ('offset 3', 'offsets 3 to 8')
     """
     return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"

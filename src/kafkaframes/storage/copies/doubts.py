@@ -25,8 +25,8 @@ from kafkaframes.storage.copies.blocks import (
     PartitionCopy,
     Rows,
     concatenate_blocks,
+    determine_lineage,
     epoch_at,
-    lineage_of,
 )
 from kafkaframes.storage.copies.cover import BlockInspector
 
@@ -90,12 +90,17 @@ def _is_followed_by_valid_block(
     if not blocks.smooth[row] or not inspector.mask_valid(index, blocks.take(slice(row, row + 1))).all():
         return False
     return all(
-        _begins_after(index, blocks, next_row, inspector) for next_row in (row, row + 1) if next_row < len(blocks)
+        _starts_at_expected_offset(index, blocks, next_row, inspector)
+        for next_row in (row, row + 1)
+        if next_row < len(blocks)
     )
 
 
-def _begins_after(index: int, blocks: BlockTable, row: int, inspector: BlockInspector) -> bool:
-    """Return whether a block starts at the expected offset (``reach``). The block is read if its header lacks it."""
+def _starts_at_expected_offset(index: int, blocks: BlockTable, row: int, inspector: BlockInspector) -> bool:
+    """Return whether a block starts where the previous one ends.
+
+    The header of a compressed message of format 0 or 1 does not contain its first offset, so the block is read.
+    """
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
     return inspector.read_first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
@@ -103,7 +108,7 @@ def _begins_after(index: int, blocks: BlockTable, row: int, inspector: BlockInsp
 
 def _remove_blocks(copy: PartitionCopy, doubtful: Flags) -> PartitionCopy:
     blocks = copy.blocks.take(~doubtful)
-    lineage, fits = lineage_of(copy.checkpoint, blocks)
+    lineage, fits = determine_lineage(copy.checkpoint, blocks)
     base = copy.segments[-1].base_offset if copy.segments else 0
     end = max(int(blocks.last[-1]) + 1 if len(blocks) else 0, base)
     misplaced_blocks = concatenate_blocks((copy.misplaced_blocks, copy.blocks.take(doubtful)))
@@ -113,7 +118,7 @@ def _remove_blocks(copy: PartitionCopy, doubtful: Flags) -> PartitionCopy:
 
 
 def _mask_epochs_from_checkpoint(copy: PartitionCopy, other: BlockTable) -> Flags:
-    """Return for which blocks the other copy has the epoch that this copy's own checkpoint has for their offset."""
+    """Return which blocks have a wrong epoch: the other copy's epoch is the one in this copy's own checkpoint."""
     blocks = copy.blocks
     differs: Flags = np.zeros(len(blocks), np.bool_)
     if not copy.checkpoint or not len(other):

@@ -5,7 +5,8 @@ differ. ``docs/many-copies.md`` explains the rules. In short:
 
 1. Copies with different topic ids belong to different topics and are rejected.
 2. The copy with the latest leader epoch, and among equal epochs the longest one, has the authoritative history. It is
-   the *authority*. Other copies are usable up to their truncation point as followers (``blocks.truncation_offset``).
+   the *authority*. Other copies are usable up to their truncation point as followers
+   (``blocks.find_truncation_offset``).
 3. The authority's blocks are used first, and the blocks of other copies fill missing offsets.
 4. If blocks differ, their checksums decide, and then their records. If both are valid and differ, neither is used.
 5. The compacted part, up to the end of the furthest compacted copy, is taken from a single copy. Offsets that are
@@ -22,7 +23,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, BlockTable, PartitionCopy, truncation_offset
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, BlockTable, PartitionCopy, find_truncation_offset
 from kafkaframes.storage.copies.cover import (
     CLIPPED,
     FIRST,
@@ -40,7 +41,7 @@ from kafkaframes.storage.copies.cover import (
     make_unassigned_column,
     measure_coverage,
 )
-from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
+from kafkaframes.storage.copies.decisions import Decision, Location, format_offset_range
 from kafkaframes.storage.copies.doubts import remove_doubtful_blocks
 from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
 from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, latest_epoch, truncate_epochs
@@ -153,7 +154,7 @@ class _Merger:
         copy, leader = self.copies[index], self.copies[self.authority]
         if index == self.authority:
             return copy.end
-        offset = truncation_offset(copy.lineage, copy.end, leader.lineage, leader.end)
+        offset = find_truncation_offset(copy.lineage, copy.end, leader.lineage, leader.end)
         return copy.end if offset is None else offset
 
     def _truncate_copy(self, index: int, offset: int, how: str = "") -> None:
@@ -172,7 +173,7 @@ class _Merger:
         loses_committed = copy.high_watermark is not None and copy.high_watermark > truncation_point
         remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (
-            f"{offsets_text(truncation_point, copy.end)} of {copy.directory} diverge from {leader.directory} "
+            f"{format_offset_range(truncation_point, copy.end)} of {copy.directory} diverge from {leader.directory} "
             f"({how or epochs}) and are truncated{remark if loses_committed else ''}"
         )
         self._add_decision(
@@ -192,7 +193,7 @@ class _Merger:
     # ---------------------------------------------------------------------------------------------------- compaction
 
     def _find_clean_offset(self) -> int:
-        """Return the end of the compacted part of the furthest compacted copy; 0 if no copy is compacted."""
+        """Return the largest end offset of the copies' compacted parts; 0 if no copy is compacted."""
         if not is_compacted(self.name, self.copies, self.usable, self.inspector):
             return 0
         return max(find_compacted_end(self.copies[index], self.usable[index]) for index in self.order)
@@ -236,7 +237,7 @@ class _Merger:
     # ------------------------------------------------------------------------------------------------------ the cover
 
     def _fill_from_copies(self) -> None:
-        """Process the copies in order: compare each with the choice, and fill missing offsets from it."""
+        """Process the copies in order: compare each with the blocks chosen so far, and fill missing offsets from it."""
         merged_copies: list[int] = []
         for index in sorted(self.order, key=lambda copy: not self.copies[copy].is_scanned):
             if self.limit != NO_END_OFFSET:
@@ -253,16 +254,16 @@ class _Merger:
         """Find the conflicts of a copy with the chosen blocks, and decide them."""
         self.choice.read_first_offsets(index, self.inspector)
         conflicts = self.choice.find_conflicts(index, self.inspector)
-        real = [one for one in conflicts if one.verdict == "undecided"]
+        undecided = [conflict for conflict in conflicts if conflict.verdict == "undecided"]
         has_epochs = self.copies[index].lineage and self.copies[merged_copies[0]].lineage
-        if real and not has_epochs and self._is_tail(index, real[0].first):
-            self._decide_tail(real[0], index, merged_copies)
-            conflicts = [one for one in conflicts if one.end <= real[0].first]
+        if undecided and not has_epochs and self._is_tail(index, undecided[0].first):
+            self._decide_tail(undecided[0], index, merged_copies)
+            conflicts = [conflict for conflict in conflicts if conflict.end <= undecided[0].first]
         for conflict in reversed(conflicts):
             self._apply_verdict(conflict)
 
     def _is_tail(self, index: int, offset: int) -> bool:
-        """Return whether a copy and the choice have no common block from ``offset`` on."""
+        """Return whether a copy and the chosen blocks have no common block from ``offset`` on."""
         blocks = self.usable[index]
         return not self.choice.mask_identical(blocks.take(blocks.first >= offset)).any()
 
@@ -299,15 +300,15 @@ class _Merger:
 
     def _locate_conflict(self, conflict: Conflict) -> list[Location]:
         owner, row = (int(self.choice.table[line, conflict.columns.start]) for line in (OWNER, ROW))
-        theirs = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
-        return [self._location(owner, self.usable[owner], row), theirs]
+        copy_location = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
+        return [self._location(owner, self.usable[owner], row), copy_location]
 
     def _apply_verdict(self, conflict: Conflict) -> None:
         """Apply a conflict's verdict: keep, drop or replace batches."""
         owner = int(self.choice.table[OWNER, conflict.columns.start])
         locations = self._locate_conflict(conflict)
         other_directory, chosen_directory = self.copies[conflict.copy].directory, self.copies[owner].directory
-        offsets = offsets_text(conflict.first, conflict.end)
+        offsets = format_offset_range(conflict.first, conflict.end)
         if conflict.verdict == "copy":
             blocks = self.usable[conflict.copy]
             self.choice.replace(conflict.columns, make_block_columns(conflict.copy, blocks, conflict.rows))
@@ -323,10 +324,11 @@ class _Merger:
             self._add_decision("undecided", conflict.first, conflict.end, text, None, locations)
 
     def _report_filled_gap(self, first: int, end: int, index: int, merged_copies: list[int]) -> None:
-        lacking = [self.copies[copy_index] for copy_index in merged_copies if self._covers_offset(copy_index, first)]
-        for copy in lacking:
+        incomplete = [self.copies[copy_index] for copy_index in merged_copies if self._covers_offset(copy_index, first)]
+        for copy in incomplete:
             text = (
-                f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[index].directory}"
+                f"{format_offset_range(first, end)} are missing in {copy.directory}, "
+                f"taken from {self.copies[index].directory}"
             )
             self._add_decision("taken-from-copy", first, end, text, self.copies.index(copy))
 
@@ -351,7 +353,7 @@ class _Merger:
         row = int(self.choice.table[ROW, column])
         damaged_copy = self.copies[owner]
         damaged_location = self._location(owner, self.usable[owner], row)
-        offsets = offsets_text(first, last + 1)
+        offsets = format_offset_range(first, last + 1)
         for index in self.order:
             same_row = None if index == owner else self._find_same_block(index, owner, row, identical=last < clean)
             blocks = self.usable[index]
@@ -486,14 +488,14 @@ class _Merger:
         for index in self.order:
             copy, blocks = self.copies[index], self.usable[index]
             if copy.end < end and not self._was_truncated(index):
-                text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._reason_for_missing_end(copy)}"
+                text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._explain_missing_end(copy)}"
                 self._add_decision("copy-lags", copy.end, end, text, index)
             if len(copy.blocks) and copy.start > start and not (clean and not len(blocks)):
                 text = f"{copy.directory} starts at offset {copy.start}; earlier records are read from other copies"
                 self._add_decision("copy-starts-later", start, copy.start, text, index)
 
     @staticmethod
-    def _reason_for_missing_end(copy: PartitionCopy) -> str:
+    def _explain_missing_end(copy: PartitionCopy) -> str:
         last = (
             copy.broken_segments[-1]
             if copy.broken_segments and copy.broken_segments[-1].segment == len(copy.segments) - 1
@@ -511,5 +513,5 @@ class _Merger:
         """Report the offsets that no copy has."""
         for first, end in self.choice.find_gaps():
             if first >= clean and first >= start:
-                text = f"no copy has {offsets_text(first, end)}"
+                text = f"no copy has {format_offset_range(first, end)}"
                 self._add_decision("missing", first, end, text)

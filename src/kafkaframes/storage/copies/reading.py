@@ -45,10 +45,10 @@ from kafkaframes.storage.copies.blocks import (
     BlockTable,
     BrokenPosition,
     PartitionCopy,
-    block_of_segment,
-    blocks_of_scan,
     concatenate_blocks,
-    lineage_of,
+    determine_lineage,
+    make_scanned_blocks,
+    make_segment_block,
     select_ordered_blocks,
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
@@ -101,7 +101,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> PartitionCopy:
         LogDirError: a segment cannot be read.
     """
     partition = source.partition
-    segments = tuple(one for one in partition.segments if not one.log.name.temporary)
+    segments = tuple(segment for segment in partition.segments if not segment.log.name.temporary)
     is_scanned = scan or isinstance(source.filesystem, LocalFileSystem) or _must_scan(source)
     parts: list[BlockTable] = []
     broken_segments: list[BrokenPosition] = []
@@ -113,7 +113,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> PartitionCopy:
             blocks = _make_unread_block(source, segments, index)
         parts.append(blocks)
     ordered_blocks, misplaced_blocks = select_ordered_blocks(concatenate_blocks(parts))
-    lineage, fits = lineage_of(partition.leader_epochs, ordered_blocks)
+    lineage, fits = determine_lineage(partition.leader_epochs, ordered_blocks)
     ends = [int(ordered_blocks.last[-1]) + 1] if len(ordered_blocks) else [partition.log_start_offset]
     return PartitionCopy(
         directory=partition.directory,
@@ -122,7 +122,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> PartitionCopy:
         blocks=ordered_blocks,
         checkpoint=partition.leader_epochs,
         lineage=lineage,
-        end=max([*ends, *(one.base_offset for one in segments[-1:])]),
+        end=max([*ends, *(last_segment.base_offset for last_segment in segments[-1:])]),
         high_watermark=partition.high_watermark,
         start_offset=partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT),
         clean_offset=_read_clean_offset(source),
@@ -163,7 +163,7 @@ def _make_unread_block(source: CopySource, segments: Sequence[Segment], index: i
         not lineage or lineage[-1].start_offset <= segment.base_offset
     )  # a segment with other offsets has several leader epochs
     epoch = latest_epoch(lineage) if has_one_epoch else NO_EPOCH
-    return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
+    return make_segment_block(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
 def _scan_segment(
@@ -200,7 +200,7 @@ def _scan_segment(
         and not any(broken_segment.position == end.position for broken_segment in broken_segments)
     ):
         broken_segments.append(BrokenPosition(index, end.position, end.reason, is_last and end.status == TORN))
-    return blocks_of_scan(index, segment.base_offset, tables), broken_segments
+    return make_scanned_blocks(index, segment.base_offset, tables), broken_segments
 
 
 class FileInspector:

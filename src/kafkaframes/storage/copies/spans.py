@@ -83,7 +83,7 @@ class MergedLog:
         )
         for copy in self.copies:
             for broken_segment in copy.broken_segments:
-                first, end = copy.offsets_lost_at(broken_segment)
+                first, end = copy.find_lost_offsets(broken_segment)
                 end = self.end_offset if end is None else end
                 if broken_segment.damage is not None and any(
                     first < stop and start < end for start, stop in missing_ranges

@@ -20,7 +20,7 @@ from kafkaframes.storage.copies.reading import CopySource
 from kafkaframes.storage.copies.spans import MergedLog, Span
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
-from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, build_partition
 from kafkaframes.storage.files.filesystem import (
     FileInfo,
     FileSystem,
@@ -74,7 +74,7 @@ class MergedFileSystem:
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
         listing = self.listings.get(path.rstrip("/"))
-        return self.outer_filesystem(path).list_directory(path) if listing is None else list(listing)
+        return self.find_outer_filesystem(path).list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
@@ -84,7 +84,7 @@ class MergedFileSystem:
             return FileInfo(path, split_path(path)[1], len(self.small[path]))
         if path.rstrip("/") in self.listings:
             return FileInfo(path, split_path(path)[1], is_directory=True)
-        return None if _is_ours(path) else self.outer_filesystem(path).stat(path)
+        return None if _is_ours(path) else self.find_outer_filesystem(path).stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
@@ -102,7 +102,7 @@ class MergedFileSystem:
         elif _is_ours(path):
             raise LogDirError("the merged log has no such file", file=path)
         else:
-            with self.outer_filesystem(path).open(path) as read_at:
+            with self.find_outer_filesystem(path).open(path) as read_at:
                 yield read_at
 
     def open_descriptor(self, path: str) -> int | None:
@@ -115,11 +115,11 @@ class MergedFileSystem:
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""
         if not _is_ours(pattern):
-            return self.outer_filesystem(pattern).glob(pattern)
+            return self.find_outer_filesystem(pattern).glob(pattern)
         paths = [join(directory, entry.name) for directory, entries in self.listings.items() for entry in entries]
         return sorted(name for name in paths if fnmatch(name, pattern))
 
-    def outer_filesystem(self, path: str) -> FileSystem:
+    def find_outer_filesystem(self, path: str) -> FileSystem:
         """Return the file system of a path outside the view."""
         return filesystem_for(path, options=self.options)
 
@@ -173,12 +173,12 @@ class MergedViewBuilder:
         entries: list[FileInfo] = []
         end_offset = 0
         for group in _group_spans(merged):
-            entries += self._segment_files(merged, sources, directory, group, complete_segments, end_offset)
+            entries += self._list_files_of_segment(merged, sources, directory, group, complete_segments, end_offset)
             end_offset = group[-1].end_offset
         entries.append(
             self.add_file(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage))
         )
-        entries += self._companion_files(merged, sources[merged.authority].partition)
+        entries += self._list_companion_files(merged, sources[merged.authority].partition)
         offsets = {
             names.LOG_START_CHECKPOINT: merged.start_offset,
             names.HIGH_WATERMARK_CHECKPOINT: merged.high_watermark,
@@ -187,7 +187,7 @@ class MergedViewBuilder:
         merged_offsets = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
         self._add_offsets(merged_offsets)
         self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
-        partition = partition_of_entries(self.filesystem, directory, entries, MERGED_ROOT, merged_offsets)
+        partition = build_partition(self.filesystem, directory, entries, MERGED_ROOT, merged_offsets)
         known_ends = tuple(
             replace(segment, end_offset=complete_segments[segment.path].end_offset)
             if segment.path in complete_segments
@@ -228,7 +228,10 @@ class MergedViewBuilder:
         """
         entries = [
             *self.add_checkpoints(),
-            *(FileInfo(one.directory, split_path(one.directory)[1], is_directory=True) for one in self.partitions),
+            *(
+                FileInfo(partition.directory, split_path(partition.directory)[1], is_directory=True)
+                for partition in self.partitions
+            ),
         ]
         self.listings[MERGED_ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
         metas = {partition.meta.node_id: partition.meta for partition in directories if partition.meta is not None}
@@ -255,7 +258,7 @@ class MergedViewBuilder:
         self.small[path] = content
         return FileInfo(path, split_path(path)[1], len(content))
 
-    def _segment_files(
+    def _list_files_of_segment(
         self,
         merged: MergedLog,
         sources: Sequence[CopySource],
@@ -291,7 +294,7 @@ class MergedViewBuilder:
         size_bytes = sum(span.size_bytes for span in group)
         yield FileInfo(path, split_path(path)[1], size_bytes, segment.log.mtime_ms)
 
-    def _companion_files(self, merged: MergedLog, authority: Partition) -> Iterator[FileInfo]:
+    def _list_companion_files(self, merged: MergedLog, authority: Partition) -> Iterator[FileInfo]:
         """Yield the files that belong to no segment: the topic id, and the authority's producer snapshots."""
         for copy in merged.copies:
             if copy.topic_id is not None:
@@ -308,7 +311,7 @@ def _group_spans(merged: MergedLog) -> Iterator[list[Span]]:
     last_of = {(span.segment_range.copy, span.segment_range.segment): index for index, span in enumerate(merged.spans)}
     index = 0
     while index < len(merged.spans):
-        home = merged.spans[index].segment_range
-        end = last_of[home.copy, home.segment] + 1
+        segment_range = merged.spans[index].segment_range
+        end = last_of[segment_range.copy, segment_range.segment] + 1
         yield list(merged.spans[index:end])
         index = end

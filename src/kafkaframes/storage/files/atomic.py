@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, has_magic, plain_path
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, has_wildcard, plain_path
 from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.files.names import DirectoryName
 
@@ -148,7 +148,7 @@ def reject_nested_destination(destination: Path, sources: Iterable[str]) -> None
     target = Path(os.path.realpath(destination))
     for source in sources:
         path = plain_path(source)
-        matches = glob.glob(path, recursive=True) if has_magic(path) and not os.path.exists(path) else [path]
+        matches = glob.glob(path, recursive=True) if has_wildcard(path) and not os.path.exists(path) else [path]
         for match in matches if "://" not in path else []:
             if target.is_relative_to(_containing_directory(Path(os.path.realpath(match)))):
                 raise OptionError(

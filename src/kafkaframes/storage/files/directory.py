@@ -1,7 +1,7 @@
 """The content of a broker's log directory as frozen values: log directories, partitions, segments and companion files.
 
 The values have the names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py``
-creates them from the user's paths. ``partition_of_entries`` creates a partition from a directory listing. All files are
+creates them from the user's paths. ``build_partition`` creates a partition from a directory listing. All files are
 included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and ``temporary`` has the
 temporary files, so that the caller can select.
 """
@@ -172,7 +172,7 @@ class LogDirectory:
 def partitions_of(
     directories: Iterable[LogDirectory], *, live: bool = True
 ) -> Iterator[tuple[LogDirectory, Partition]]:
-    """Yield each partition with its log directory; ``live=False`` includes renamed directories."""
+    """Yield (log directory, partition) of each partition; ``live=False`` includes renamed directories."""
     for directory in directories:
         for partition in directory.partitions:
             if partition.is_live or not live:
@@ -208,7 +208,7 @@ def read_small_file(
         return None
 
 
-def partition_of_entries(
+def build_partition(
     filesystem: FileSystem,
     path: str,
     entries: Iterable[FileInfo],

@@ -200,8 +200,8 @@ class OnlineDisk(DelegatingFileSystem):
         self._lacks_space = False
 
     @property
-    def open_files(self) -> int:
-        """Number of files in the pool, of which some may be closed."""
+    def pooled_file_count(self) -> int:
+        """Number of files in the pool. Some of them may be closed."""
         return len(self._open)
 
     def mark_used(self, file: _OnlineFile | _OnlineReader) -> None:

@@ -172,7 +172,7 @@ def _leads_outside(directory: str, link: str) -> bool:
 def _passes_link(pattern: str, path: str) -> bool:
     """Return whether a matched path contains a symbolic link in a step that the pattern matched with a wildcard."""
     plain = pattern.split("/")
-    first_pattern = next((index for index, step in enumerate(plain) if has_magic(step)), len(plain))
+    first_pattern = next((index for index, step in enumerate(plain) if has_wildcard(step)), len(plain))
     steps = path.split("/")
     return any(os.path.islink("/".join(steps[: end + 1])) for end in range(first_pattern, len(steps)))
 
@@ -192,8 +192,8 @@ def _pread(descriptor: int, position: int, length: int) -> bytes:
     if len(part) == length_to_read or not part:
         return part
     parts = [part]
-    while length_to_read > (have := sum(map(len, parts))) and (
-        part := os.pread(descriptor, length_to_read - have, position + have)
+    while length_to_read > (read_bytes := sum(map(len, parts))) and (
+        part := os.pread(descriptor, length_to_read - read_bytes, position + read_bytes)
     ):
         parts.append(part)
     return b"".join(parts)
@@ -359,7 +359,7 @@ def wrap_filesystem(filesystem: Any) -> FileSystem:
     return FsspecFileSystem(str(getattr(filesystem, "protocol", "given")), store=filesystem)
 
 
-def has_magic(path: str) -> bool:
+def has_wildcard(path: str) -> bool:
     """Return whether ``path`` has a wildcard of ``glob``."""
     return not GLOB_CHARACTERS.isdisjoint(path)
 

@@ -44,10 +44,10 @@ class Finding:
         return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {location})"
 
 
-def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return why consumers may not receive all records as expected, although the log is sound.
+def describe_caveats(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return one text per kind of warning: why consumers may miss records although the log is not damaged.
 
-    >>> caveats_of([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
+    >>> describe_caveats([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
     ('1 transaction index differs from its markers',)
     """
     warnings = [finding for finding in findings if finding.severity]

@@ -203,10 +203,10 @@ def parse_headers(data: bytes | bytearray) -> list[BatchHeader]:
         return [parse_header(data, window_position=0, position=0, size=len(data))]
     from kafkaframes.records.scan import scan_all  # imports numpy and a kernel, which single batches do not need
 
-    return headers_of_scan(scan_all(data))
+    return list_scanned_headers(scan_all(data))
 
 
-def headers_of_scan(batches: BatchHeaders) -> list[BatchHeader]:
+def list_scanned_headers(batches: BatchHeaders) -> list[BatchHeader]:
     """Return the headers of a scan as a list."""
     return [BatchHeader(*column) for column in batches.table.T.tolist()]
 

@@ -138,10 +138,10 @@ def _is_syncfs_safe(device: int) -> bool:
     if platform.system() != "Linux":
         return False
     release = tuple(int(number) for number in platform.release().split("-")[0].split(".")[:2] if number.isdigit())
-    return release >= _FIRST_LINUX_WITH_SYNCFS_ERRORS and _file_system_of(device) in _SYNCFS_FILESYSTEMS
+    return release >= _FIRST_LINUX_WITH_SYNCFS_ERRORS and _read_filesystem_type(device) in _SYNCFS_FILESYSTEMS
 
 
-def _file_system_of(device: int) -> str:
+def _read_filesystem_type(device: int) -> str:
     """Return the type of a mounted file system from ``/proc/self/mountinfo``; empty if it is not listed."""
     number = f"{os.major(device)}:{os.minor(device)}"
     try:

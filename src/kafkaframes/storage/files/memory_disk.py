@@ -91,14 +91,14 @@ class MemoryDisk(_DurabilityNoOps):
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on."""
-        return self._existing_file(path).read(position, -1 if length is None else length)
+        return self._find_existing_file(path).read(position, -1 if length is None else length)
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open a file for many reads, which also work after the file is renamed or deleted."""
-        yield self._existing_file(path).read
+        yield self._find_existing_file(path).read
 
-    def _existing_file(self, path: str) -> MemoryFile:
+    def _find_existing_file(self, path: str) -> MemoryFile:
         if path not in self._files:
             raise LogDirError("cannot be read: no such file", file=path)
         return self._files[path]

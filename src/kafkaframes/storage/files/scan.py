@@ -14,7 +14,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.reasons import END, MORE
-from kafkaframes.records.scan import FILE, SHORTENED_SOURCE, BatchHeaders, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
+from kafkaframes.records.scan import FILE, TRUNCATED_SOURCE, BatchHeaders, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
 
 WINDOW_BYTES = 4 << 20
@@ -99,5 +99,5 @@ class _FileSource(NamedTuple):
         """
         data = self.read_at(position, length)
         if len(data) < length:
-            raise LogDirError(ScanEnd(0, SHORTENED_SOURCE).reason, position=position + len(data), file=self.name)
+            raise LogDirError(ScanEnd(0, TRUNCATED_SOURCE).reason, position=position + len(data), file=self.name)
         return as_array(data)

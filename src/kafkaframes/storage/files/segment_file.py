@@ -2,7 +2,7 @@
 
 The file is read with ``preadv`` into one buffer and not mapped: if a mapped file is truncated, SIGBUS kills the
 process. The file stays open, so a broker may rename or delete it. If the file is truncated, the rest is
-read, and the scan ends with the status ``SHORTENED_SOURCE``. Bytes that are appended after the start are not read.
+read, and the scan ends with the status ``TRUNCATED_SOURCE``. Bytes that are appended after the start are not read.
 """
 
 from __future__ import annotations

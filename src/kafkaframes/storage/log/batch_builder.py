@@ -74,7 +74,7 @@ class BatchBuilder:
                 first row that is not in a batch yet.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        types = _timestamp_types(table)
+        types = _read_timestamp_types(table)
         plain = self._add_offsets(table)
         edges = [0, *(np.flatnonzero(types[1:] != types[:-1]) + 1).tolist(), len(types)]
         for start, stop in pairwise(edges):
@@ -159,7 +159,7 @@ def _replace_null_timestamps(table: pa.Table) -> pa.Table:
     return table.set_column(index, "timestamp", pc.fill_null(column, -1))
 
 
-def _timestamp_types(table: pa.Table) -> Any:
+def _read_timestamp_types(table: pa.Table) -> Any:
     """Return the timestamp type of each row: 0 for CreateTime (the default), 1 for LogAppendTime."""
     name = next((name for name in _TIMESTAMP_TYPE_COLUMNS if name in table.column_names), None)
     if name is None:

@@ -19,14 +19,14 @@ from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
-from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small_file
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, build_partition, read_small_file
 from kafkaframes.storage.files.filesystem import (
     KEY_FILES_OPTION,
     VIEW_SEPARATOR,
     FileInfo,
     FileSystem,
     LocalFileSystem,
-    has_magic,
+    has_wildcard,
     join,
     plain_path,
     split_path,
@@ -35,7 +35,7 @@ from kafkaframes.storage.files.filesystem import (
 )
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, segment_file_name
 from kafkaframes.storage.log.swaps import replace_by_swaps
-from kafkaframes.storage.tiered.names import TieredObjectStore, find_store, store_of_objects
+from kafkaframes.storage.tiered.names import TieredObjectStore, find_store, make_store_from_objects
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Find the file system of a path: the local disk, a store, or the view of tiered segments in a store.
@@ -119,7 +119,7 @@ def discover(
                 files.setdefault(split_path(match)[0], []).append(split_path(match)[1])
         for directory, entries in files.items():
             listed_logs.append(
-                store_of_objects(source, directory, entries) or _select_named_files(source, directory, entries)
+                make_store_from_objects(source, directory, entries) or _select_named_files(source, directory, entries)
             )
     return _merge_directories(_build_store_views(listed_logs, options or {}))
 
@@ -178,7 +178,7 @@ def discover_partition(
     entries = filesystem.list_directory(path) if entries is None else entries
     if checkpointed_offsets is not None:
         above, (is_clean, offsets) = split_path(path)[0], checkpointed_offsets
-        partition = replace(partition_of_entries(filesystem, path, entries, above, {}), checkpointed_offsets=offsets)
+        partition = replace(build_partition(filesystem, path, entries, above, {}), checkpointed_offsets=offsets)
         marker = CleanShutdown() if is_clean else None
         return LogDirectory(above, filesystem, (partition,), clean_shutdown=marker, problems=partition.problems)
     log_directory = _read_single_partition(filesystem, path, entries)
@@ -192,7 +192,7 @@ def expand_pattern(filesystem: FileSystem, path: str) -> list[str]:
     Raises:
         LogDirError: nothing matches the pattern.
     """
-    if not has_magic(path) or filesystem.stat(path) is not None:
+    if not has_wildcard(path) or filesystem.stat(path) is not None:
         return [path]
     matches = filesystem.glob(path)
     if not matches:
@@ -234,7 +234,7 @@ def _find_logs_below(
     if depth == 0:
         return []
     listed = ((entry.path, filesystem.list_directory(entry.path)) for entry in directories)
-    return [one for child, inner in listed for one in _find_logs_below(filesystem, child, inner, depth - 1)]
+    return [found for child, inner in listed for found in _find_logs_below(filesystem, child, inner, depth - 1)]
 
 
 def _is_partition(entry: FileInfo) -> bool:
@@ -262,7 +262,7 @@ def _read_log_directory(filesystem: FileSystem, path: str, entries: list[FileInf
     partitions = [
         replace_by_swaps(
             filesystem,
-            partition_of_entries(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets),
+            build_partition(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets),
         )
         for entry in entries
         if entry.is_directory and _is_partition(entry)
@@ -309,7 +309,7 @@ def _read_single_partition(filesystem: FileSystem, path: str, entries: list[File
             continue
         if values is not None:
             offsets[name] = values
-    partition = partition_of_entries(filesystem, path, entries, above, offsets)
+    partition = build_partition(filesystem, path, entries, above, offsets)
     return LogDirectory(
         above, filesystem, (partition,), offset_checkpoints=offsets, problems=(*problems, *partition.problems)
     )
@@ -333,19 +333,21 @@ def describe_file(filesystem: FileSystem, path: str) -> str:
 
 def _select_named_files(filesystem: FileSystem, directory: str, entries: list[str]) -> LogDirectory:
     """Return a partition with only the named segments and their companion files."""
-    names_listed = set()
+    selected_names = set()
     for name in entries:
         file_name = FileName.parse(name)
         if file_name is None or file_name.kind not in ("log", "checkpoint"):
             raise not_a_segment_error(filesystem, join(directory, name))
-        names_listed.add(file_name)
+        selected_names.add(file_name)
     listed_directory = _read_single_partition(filesystem, directory, filesystem.list_directory(directory))
     partition = listed_directory.partitions[0]
-    temporary = tuple(Segment(file) for file in partition.temporary if file.name in names_listed)
+    temporary = tuple(Segment(file) for file in partition.temporary if file.name in selected_names)
     partial = replace(
         partition,
-        segments=tuple(one for one in (*partition.segments, *temporary) if one.log.name in names_listed),
-        kraft_snapshots=tuple(one for one in partition.kraft_snapshots if one.log.name in names_listed),
+        segments=tuple(segment for segment in (*partition.segments, *temporary) if segment.log.name in selected_names),
+        kraft_snapshots=tuple(
+            snapshot for snapshot in partition.kraft_snapshots if snapshot.log.name in selected_names
+        ),
         temporary=(),
         orphans=(),
     )
@@ -407,7 +409,7 @@ def find_links(paths: Iterable[str]) -> list[str]:
         path = plain_path(pattern)
         if "://" in path:
             continue
-        starts = disk.glob(path) if has_magic(path) and not os.path.exists(path) else [path]
+        starts = disk.glob(path) if has_wildcard(path) and not os.path.exists(path) else [path]
         for start in starts:
             links |= dict.fromkeys(_find_links_below(start, MAX_SEARCH_DEPTH + 1))
     return list(links)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError
-from kafkaframes.records.batch import sequence_of
+from kafkaframes.records.batch import compute_sequence
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
 from kafkaframes.storage.log.transactions import Seen, TransactionMarker
@@ -207,9 +207,9 @@ class Producers:
             if state.current_txn_first_offset != NO_VALUE or now_ms - state.last_timestamp < self.expiration_ms
         }
         self.verifications = {
-            producer_id: one
-            for producer_id, one in self.verifications.items()
-            if now_ms - one.timestamp_ms < self.expiration_ms
+            producer_id: verification
+            for producer_id, verification in self.verifications.items()
+            if now_ms - verification.timestamp_ms < self.expiration_ms
         }
 
     def begin_verification(self, header: BatchHeader, *, from_zero: bool, now_ms: int) -> bool:
@@ -349,7 +349,9 @@ def _apply_data_batch(state: ProducerState, header: BatchHeader, origin: str) ->
         reason = f"producer {header.producer_id} has an open transaction, and this batch is not part of one"
         raise _append_error("InvalidTxnStateException", reason)
     delta = header.last_offset - header.base_offset
-    new_batch = BatchMetadata(sequence_of(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp)
+    new_batch = BatchMetadata(
+        compute_sequence(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp
+    )
     current = state.with_epoch(header.producer_epoch)
     begins = header.is_transactional and not is_open
     return ProducerState(

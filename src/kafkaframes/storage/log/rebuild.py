@@ -151,7 +151,7 @@ def rebuild_indexes(
             of_format_2 = np.flatnonzero(batches.is_v2)
             if len(of_format_2):
                 producers_end = int(batches.column("last_offset")[of_format_2[-1]]) + 1
-            epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
+            epochs += _find_new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
             for header, markers in select_producer_batches(reader, batches):
                 producers.process_batch(header, markers)
                 aborted_transactions += open_transactions.process_batch(header, markers)
@@ -171,14 +171,14 @@ def select_producer_batches(reader: SegmentReader, batches: BatchHeaders) -> Ite
     if not len(rows):
         return
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
-        rows = rows[_last_index_of_each(batches.column("producer_id")[rows])]
+        rows = rows[_find_last_indexes(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
     yield from producer_batches(
         (BatchHeader(*values) for values in zip(*columns, strict=True)), partial(read_markers, reader)
     )
 
 
-def _last_index_of_each(ids: Ints) -> Ints:
+def _find_last_indexes(ids: Ints) -> Ints:
     """Return the last index of each id, in order of first appearance: the order in which Kafka's map adds new ids."""
     _, first = np.unique(ids, return_index=True)
     _, from_end = np.unique(ids[::-1], return_index=True)
@@ -186,7 +186,7 @@ def _last_index_of_each(ids: Ints) -> Ints:
     return last
 
 
-def _new_epochs(batches: BatchHeaders, latest: int) -> Iterator[EpochStart]:
+def _find_new_epochs(batches: BatchHeaders, latest: int) -> Iterator[EpochStart]:
     epochs = np.where(batches.is_v2, batches.column("leader_epoch"), -1)
     previous_epochs = np.maximum.accumulate(np.concatenate(([latest], epochs)))[:-1]
     for row in np.flatnonzero(epochs > previous_epochs).tolist():
@@ -277,7 +277,7 @@ class ProducerStateLoader:
         self, bases: Sequence[int], snapshot_offsets: list[int], start_offset: int, end_offset: int, replay: Replay
     ) -> None:
         holds_end = max((base for base in bases if base <= end_offset), default=None)
-        for base in _bases_between(bases, self.map_end, end_offset):
+        for base in _select_bases(bases, self.map_end, end_offset):
             self.map_end = max(base, self.map_end, start_offset)
             if base in snapshot_offsets:
                 self.take_snapshot()
@@ -313,7 +313,7 @@ class ProducerStateLoader:
         return start_offset
 
 
-def _bases_between(bases: Sequence[int], start: int, end: int) -> list[int]:
+def _select_bases(bases: Sequence[int], start: int, end: int) -> list[int]:
     """Return the base offsets of the segments that may have offsets from ``start`` up to ``end``."""
     first = max(bisect_right(bases, start) - 1, 0)
     return [base for base in bases[first:] if base < end]

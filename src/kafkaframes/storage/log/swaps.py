@@ -64,7 +64,7 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
     if not logs:
         return SwapResolution(unfinished_swaps, finished_swaps)
     first = min(file.name.offset for file in logs)
-    end = max(next_offset_of(filesystem, file) for file in logs)
+    end = max(read_next_offset(filesystem, file) for file in logs)
     halves = _find_split_files(filesystem, files, first)
     replaced_files = tuple(
         file
@@ -81,13 +81,13 @@ def _find_split_files(filesystem: FileSystem, files: Files, first: int) -> tuple
     would exist twice.
     """
     below = [name.offset for name in files if name.kind == "log" and not name.temporary and name.offset < first]
-    if not below or next_offset_of(filesystem, files[FileName(max(below), "log")]) <= first:
+    if not below or read_next_offset(filesystem, files[FileName(max(below), "log")]) <= first:
         return ()
     halves = (files.get(FileName(max(below), kind)) for kind in names.SEGMENT_KINDS)
     return tuple(file for file in halves if file is not None)
 
 
-def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
+def read_next_offset(filesystem: FileSystem, file: LogFile) -> int:
     """Return the offset after the last batch, or the base offset of an empty segment (LogSegment.readNextOffset).
 
     Raises:
@@ -151,7 +151,7 @@ def list_offset_files(partition: Partition) -> Iterator[LogFile]:
     """Yield the files of a partition with an offset in the name."""
     temporary = {file.path for file in partition.temporary}
     for segment in (*partition.segments, *partition.replaced_segments):
-        for file in segment_files(segment):
+        for file in list_segment_files(segment):
             if file.path not in temporary:
                 yield file
     yield from partition.producer_snapshots
@@ -159,7 +159,7 @@ def list_offset_files(partition: Partition) -> Iterator[LogFile]:
     yield from partition.orphans
 
 
-def segment_files(segment: Segment) -> Iterator[LogFile]:
+def list_segment_files(segment: Segment) -> Iterator[LogFile]:
     """Yield the log file and the indexes of a segment."""
     files = (segment.log, segment.index, segment.time_index, segment.txn_index)
     yield from (file for file in files if file is not None)

@@ -23,7 +23,7 @@ from kafkaframes.records.scan import FILE, BatchHeaders, Bytes, Flags
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity
-from kafkaframes.storage.files.headers import BatchHeader, headers_of_scan
+from kafkaframes.storage.files.headers import BatchHeader, list_scanned_headers
 from kafkaframes.storage.files.producer_files import (
     AbortedTransaction,
     ProducerEntry,
@@ -383,7 +383,7 @@ def _count_data_records(reader: SegmentReader, state: TransactionState, first: i
     return count
 
 
-def transactions_of_fetch(
+def collect_fetched_transactions(
     data: bytes | memoryview | Bytes, batches: BatchHeaders, aborted_transactions: Sequence[tuple[int, int]]
 ) -> TransactionState:
     """Return the transactions of a Fetch response, from its list of aborted ones and the markers among its batches.
@@ -392,7 +392,7 @@ def transactions_of_fetch(
         aborted_transactions: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without a marker in ``data`` continues after it.
     """
-    headers = headers_of_scan(batches.select(batches.is_control)) if aborted_transactions else []
+    headers = list_scanned_headers(batches.select(batches.is_control)) if aborted_transactions else []
     aborts = [marker for header in headers for marker in parse_markers(data, header) if marker.kind == "ABORT"]
     transactions = []
     for producer_id, first in aborted_transactions:

@@ -19,7 +19,13 @@ from kafkaframes.records.append.settings import KEEP, LOG_APPEND_TIME, REASSIGN,
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
-from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_of_scan, parse_header, parse_headers
+from kafkaframes.storage.files.headers import (
+    BatchHeader,
+    first_header,
+    list_scanned_headers,
+    parse_header,
+    parse_headers,
+)
 from kafkaframes.storage.log.producers import CLIENT, REPLICATION, PreparedAppend
 from kafkaframes.storage.log.transactions import parse_markers, producer_batches
 from kafkaframes.storage.partition.flushing import flush, prepare_active_segment, roll
@@ -101,7 +107,7 @@ def append_as_leader(
             return append_with_offsets(state, records, now_ms=now_ms)
         if state.settings.on_noncontiguous != REASSIGN:
             _check_client_offset(records, sent_header)
-    settings = state.settings_of_append(leader_epoch, origin)
+    settings = state.get_append_settings(leader_epoch, origin)
     start = state.log_end_offset
     batches = validate_and_assign_at(records, start, settings, now_ms)
     headers = _parse_appended_headers(batches, sent_header, settings)
@@ -193,7 +199,7 @@ def _check_batches(data: Raw, *, log_end_offset: int, leader_epoch: int | None) 
     valid = len(data)
     if not headers:
         batches, valid = scan_valid_batches(as_array(data))
-        headers = headers_of_scan(batches)
+        headers = list_scanned_headers(batches)
     if leader_epoch is not None:
         later = next((header for header in headers if header.leader_epoch > leader_epoch), None)
         if later is not None:
@@ -213,7 +219,7 @@ def _check_mirrored_batches(data: Raw, *, log_end_offset: int, settings: LogSett
     The batches may have several formats, because the original log may have been written in several.
     """
     batches, valid = scan_valid_batches(as_array(data))
-    headers = headers_of_scan(batches)
+    headers = list_scanned_headers(batches)
     data = data if valid == len(data) else data[:valid]
     for header in headers:
         if header.size > settings.max_message_bytes:

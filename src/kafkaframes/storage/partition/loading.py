@@ -298,7 +298,8 @@ def _open_recovered(
     plan, partition = recovered_log.plan, recovered_log.plan.partition
     directory = partition.directory
     segments = LogSegments(
-        LogSegment(disk, directory, one.base_offset, size_bytes=one.size_bytes, now_ms=now_ms) for one in plan.segments
+        LogSegment(disk, directory, segment.base_offset, size_bytes=segment.size_bytes, now_ms=now_ms)
+        for segment in plan.segments
     )
     epochs = recovered_log.files.get(names.LEADER_EPOCH_CHECKPOINT)
     leader_epochs = read_leader_epochs(epochs) if isinstance(epochs, bytes) else partition.leader_epochs or ()
@@ -319,7 +320,12 @@ def _open_recovered(
         bytes_lost=plan.bytes_lost,
         is_linked=not is_changed,
         whole_until=next(
-            ((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is FileActionKind.TRUNCATE), None
+            (
+                (action.path, action.size_bytes or 0)
+                for action in plan.actions
+                if action.kind is FileActionKind.TRUNCATE
+            ),
+            None,
         ),
     )
     if is_changed:

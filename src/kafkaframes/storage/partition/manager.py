@@ -84,7 +84,7 @@ class LogManager:
         return self.disk.failure is not None
 
     def has_lost_records(self, topic_partition: TopicPartition) -> bool:
-        """Return whether an absent log means a loss: it had records before, or its directory is unreadable."""
+        """Return whether a partition without an open log has lost records: it had some, or its log is unreadable."""
         return topic_partition in self.written_partitions or topic_partition in self.unreadable
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
@@ -170,16 +170,16 @@ class LogManager:
             log.flush_if_due(now_ms=now_ms)
             log.remove_deleted_files(now_ms=now_ms)
         self._delete_due_directories(now_ms)  # done before all writes, because it frees space
-        for interval_ms, act in (
+        for interval_ms, task in (
             (settings.log_retention_check_interval_ms, self._apply_retention),
             (settings.producer_check_interval_ms, self._expire_producers),
             (settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points),
             (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets),
             (settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks),
         ):
-            if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
-                self._done_ms[act.__name__] = now_ms
-                act(now_ms)
+            if now_ms - self._done_ms.get(task.__name__, self.now_ms) >= interval_ms:
+                self._done_ms[task.__name__] = now_ms
+                task(now_ms)
 
     def _follow_clock_step(self, now_ms: int, monotonic_ms: int) -> None:
         """Shift all due times, and the times of the last rounds, by the wall clock's step since the last tick."""
@@ -347,7 +347,7 @@ def open_log_directory(
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
         manager = _create_manager(
-            path, online_disk, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta
+            path, online_disk, now_ms, _make_log_settings(settings_of), settings or ManagerSettings(), meta
         )
         manager._release_lock = release_lock
         return _open_manager(manager, was_clean or {}, skips_unreadable=skips_unreadable)
@@ -356,7 +356,7 @@ def open_log_directory(
         raise
 
 
-def _settings_of(settings: SettingsOf | LogSettings | None) -> SettingsOf:
+def _make_log_settings(settings: SettingsOf | LogSettings | None) -> SettingsOf:
     if callable(settings):
         return settings
     log_settings = settings or LogSettings()

@@ -17,7 +17,7 @@ from kafkaframes.storage.partition.state import DeletedFile, LogState
 CLEANED, SWAP = ".cleaned", ".swap"
 
 
-def path_of_cleaned(directory: str, base_offset: int, kind: str) -> str:
+def cleaned_file_path(directory: str, base_offset: int, kind: str) -> str:
     """Return the path of a compacted segment's file before it replaces the old segments."""
     return join(directory, segment_file_name(base_offset, kind)) + CLEANED
 

@@ -349,7 +349,7 @@ class LogState:
             return self.high_watermark
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
-    def settings_of_append(self, leader_epoch: int, origin: str) -> AppendSettings:
+    def get_append_settings(self, leader_epoch: int, origin: str) -> AppendSettings:
         """Return the settings with which an append is validated; successive appends get the same object."""
         cached = self._append
         if cached is None or cached[0] is not self.settings or cached[1:3] != (leader_epoch, origin):

@@ -19,7 +19,7 @@ from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.overflow import SplitPart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
-from kafkaframes.storage.log.swaps import next_offset_of, resolve_swaps
+from kafkaframes.storage.log.swaps import read_next_offset, resolve_swaps
 from kafkaframes.wire.integers import MAX_INT32
 
 MAX_HEADERS = 1 << 19  # batch headers kept in a plan (112 bytes each), so that they are not read a second time
@@ -92,10 +92,10 @@ class SegmentRebuild(NamedTuple):
     is_unflushed: bool = False
 
     @classmethod
-    def for_segment(
+    def from_segment(
         cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False
     ) -> SegmentRebuild:
-        """Return the recovery of a segment while the ``visible`` segments are open."""
+        """Return the recovery of a segment. ``visible``: the segments that Kafka has opened at this time."""
         visible_segments = tuple((visible_segment.base_offset, visible_segment.path) for visible_segment in visible)
         return cls(segment.base_offset, segment.path, visible_segments, is_unflushed)
 
@@ -158,7 +158,7 @@ class RecoveryDraft:
         """Return the base offsets of the segments, ascending."""
         return sorted(name.offset for name in self.files if name.kind == "log" and not name.temporary)
 
-    def files_of_segment(self, base: int, kinds: Collection[str] = names.SEGMENT_KINDS) -> list[LogFile]:
+    def find_segment_files(self, base: int, kinds: Collection[str] = names.SEGMENT_KINDS) -> list[LogFile]:
         """Return the files of one segment."""
         files = (self.files.get(FileName(base, kind)) for kind in kinds)
         return [file for file in files if file is not None]
@@ -171,7 +171,7 @@ class RecoveryDraft:
         self.actions.append(FileAction(FileActionKind.RENAME, file.path, reason, to=to))
         self.files[final] = replace(file, name=final)  # the bytes stay at the old path until the plan is executed
 
-    def files_with_suffix(self, suffix: str) -> list[LogFile]:
+    def find_files_with_suffix(self, suffix: str) -> list[LogFile]:
         """Return the files with a name that ends with ``suffix``."""
         return [file for file in self.files.values() if file.name.temporary == suffix]
 
@@ -215,10 +215,10 @@ class SwapRules:
 
 def _clean_up_before_loading(filesystem: FileSystem, draft: RecoveryDraft) -> None:
     """Delete unfinished files and files marked for deletion; rename finished swaps to their final names."""
-    draft.delete_files(draft.files_with_suffix("deleted"), "was marked for deletion")
+    draft.delete_files(draft.find_files_with_suffix("deleted"), "was marked for deletion")
     resolution = resolve_swaps(filesystem, draft.files)
     draft.delete_files(resolution.unfinished_swaps, "belongs to an unfinished split")
-    draft.delete_files(draft.files_with_suffix("cleaned"), "the cleaner did not complete it")
+    draft.delete_files(draft.find_files_with_suffix("cleaned"), "the cleaner did not complete it")
     first, end = resolution.first_offset, resolution.end_offset
     draft.delete_files(resolution.halves, f"its split was almost complete: the parts from offset {first} on exist")
     draft.delete_files(resolution.replaced_files, f"a complete swap file has the offsets {first} to {end - 1}")
@@ -244,11 +244,11 @@ def _clean_up_except_swaps(_filesystem: FileSystem, draft: RecoveryDraft) -> Non
 
     The indexes are deleted even if the swap is deleted, too. The index of a swap without ``.log`` stays forever.
     """
-    draft.delete_files(draft.files_with_suffix("deleted"), "was marked for deletion")
-    swaps = [file for file in draft.files_with_suffix("swap") if file.name.kind in names.SEGMENT_KINDS]
+    draft.delete_files(draft.find_files_with_suffix("deleted"), "was marked for deletion")
+    swaps = [file for file in draft.find_files_with_suffix("swap") if file.name.kind in names.SEGMENT_KINDS]
     for base in sorted({file.name.offset for file in swaps}):
-        draft.delete_files(draft.files_of_segment(base, INDEX_KINDS), "a swap file replaces its segment")
-    cleaned_files = draft.files_with_suffix("cleaned")
+        draft.delete_files(draft.find_segment_files(base, INDEX_KINDS), "a swap file replaces its segment")
+    cleaned_files = draft.find_files_with_suffix("cleaned")
     lowest = min((file.name.offset for file in cleaned_files), default=math.inf)
     invalid = {swap.name.offset for swap in swaps if swap.name.kind == "log" and swap.name.offset >= lowest}
     draft.delete_files((swap for swap in swaps if swap.name.offset in invalid), "belongs to an unfinished split")
@@ -262,17 +262,17 @@ def _complete_after_loading(
 
     A broker uses the order of the paths' hash codes, which makes a difference only for producer snapshots.
     """
-    logs = [file for file in draft.files_with_suffix("swap") if file.name.kind == "log"]
+    logs = [file for file in draft.find_files_with_suffix("swap") if file.name.kind == "log"]
     for file in sorted(logs, key=lambda segment: segment.name.offset):
         base = file.name.offset
         swap = recover(KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False))
-        draft.rebuilds.append(SegmentRebuild.for_segment(swap, segments.kept_segments))
+        draft.rebuilds.append(SegmentRebuild.from_segment(swap, segments.kept_segments))
         old = _find_covered_segments(filesystem, draft, segments.kept_segments, swap)
         reason = f"a complete swap file has the offsets {base} to {swap.next_offset - 1}"
         for segment in old:
-            draft.set_aside(draft.files_of_segment(segment.base_offset), reason)
-        draft.delete_files(draft.files_of_segment(base, _OVERWRITTEN_KINDS), "a complete swap file gets its name")
-        for part in [segment for segment in draft.files_with_suffix("swap") if segment.name.offset == base]:
+            draft.set_aside(draft.find_segment_files(segment.base_offset), reason)
+        draft.delete_files(draft.find_segment_files(base, _OVERWRITTEN_KINDS), "a complete swap file gets its name")
+        for part in [segment for segment in draft.find_files_with_suffix("swap") if segment.name.offset == base]:
             draft.rename_temporary(part, "a complete swap file replaces the segment")
         others = [segment for segment in segments.kept_segments if segment not in old]
         segments.overwritten += tuple(segment for segment in others if segment.base_offset == base)
@@ -299,7 +299,7 @@ def _find_covered_segments(
 def _end_offset(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> int:
     if segment.is_recovered:
         return segment.next_offset
-    return next_offset_of(filesystem, draft.files[FileName(segment.base_offset, "log")])
+    return read_next_offset(filesystem, draft.files[FileName(segment.base_offset, "log")])
 
 
 _RULES_BEFORE_LOADING = SwapRules(_clean_up_before_loading, _skip_renamed_swaps)
@@ -311,7 +311,7 @@ SWAP_RULES = {
 }
 
 
-def rules_of(broker_release: str) -> SwapRules:
+def find_swap_rules(broker_release: str) -> SwapRules:
     """Return the swap rules of a broker release.
 
     Raises:

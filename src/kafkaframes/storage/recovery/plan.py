@@ -38,7 +38,7 @@ from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.overflow import SplitFileSystem, SplitPart, find_parts, has_overflow, make_split_view
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
-from kafkaframes.storage.log.swaps import list_offset_files, next_offset_of
+from kafkaframes.storage.log.swaps import list_offset_files, read_next_offset
 from kafkaframes.storage.recovery.draft import (
     SWAP_RULES,
     FileAction,
@@ -48,7 +48,7 @@ from kafkaframes.storage.recovery.draft import (
     RecoveryDraft,
     SegmentRebuild,
     SwapRules,
-    rules_of,
+    find_swap_rules,
 )
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -96,7 +96,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
     splits: dict[int, tuple[SplitPart, ...]] = {}
     while True:
         try:
-            return _plan_recovery(directory, partition, splits, rules_of(broker_release))
+            return _plan_recovery(directory, partition, splits, find_swap_rules(broker_release))
         except _SegmentOverflowError as overflow:
             splits[overflow.base_offset] = overflow.parts
 
@@ -149,7 +149,7 @@ def _plan_recovery(
         )
     if kept_segments and not kept_segments[-1].is_recovered:
         last = draft.files[FileName(kept_segments[-1].base_offset, "log")]
-        kept_segments[-1] = replace(kept_segments[-1], next_offset=next_offset_of(filesystem, last))
+        kept_segments[-1] = replace(kept_segments[-1], next_offset=read_next_offset(filesystem, last))
     plan = _complete_plan(draft, partition, kept_segments, [*opened_segments.replaced_segments, *removed_segments])
     return replace(plan, overwritten=opened_segments.overwritten, is_clean=is_clean, view=view)
 
@@ -163,7 +163,7 @@ def _load_segments(filesystem: FileSystem, draft: RecoveryDraft, recovery_point:
         is_later = first_unflushed is not None and base in draft.part_bases and base >= first_unflushed
         kept_segment = _make_kept_segment(draft, base) if is_later else _load_segment(filesystem, draft, base)
         if kept_segment.is_recovered:
-            draft.rebuilds.append(SegmentRebuild.for_segment(kept_segment, kept_segments))
+            draft.rebuilds.append(SegmentRebuild.from_segment(kept_segment, kept_segments))
         kept_segments.append(kept_segment)
     return kept_segments
 
@@ -347,7 +347,7 @@ def _recover_from(
             else _recover_segment(filesystem, draft, segments[index], reason)
         )
         flushed_segments.append(segment)
-        draft.rebuilds.append(SegmentRebuild.for_segment(segment, segments, is_unflushed=True))
+        draft.rebuilds.append(SegmentRebuild.from_segment(segment, segments, is_unflushed=True))
         if segment.size_bytes < old_size_bytes:
             _delete_segments(draft, segments[index + 1 :], f"the log was truncated in segment {segment.base_offset}")
             return flushed_segments, segments[index + 1 :]

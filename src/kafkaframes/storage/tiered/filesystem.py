@@ -121,7 +121,7 @@ class TieredFileSystem(DelegatingFileSystem):
             self.manifests[main] = parse_manifest(raw, file=file)
         return self.manifests[main]
 
-    def decryptor_of(self, manifest: Manifest, *, file: str) -> Decrypt | None:
+    def make_segment_decryptor(self, manifest: Manifest, *, file: str) -> Decrypt | None:
         """Return the function that decrypts a segment's chunks and indexes; None if they are not encrypted.
 
         Raises:
@@ -157,7 +157,7 @@ class TieredFileSystem(DelegatingFileSystem):
         index_range = manifest.indexes[name]
         if index_range.size == 0:
             return b""
-        decrypt = self.decryptor_of(manifest, file=file)
+        decrypt = self.make_segment_decryptor(manifest, file=file)
         index_bytes = self.inner.read(file, position=index_range.position, length=index_range.size)
         return decode_index(index_bytes, manifest, name, decrypt=decrypt, file=file)
 
@@ -165,7 +165,7 @@ class TieredFileSystem(DelegatingFileSystem):
         file = view.object_path(names.LOG)
         if manifest.is_plain:
             return _limit_reader(source, manifest.size_bytes, file)
-        return ChunkReader(source, manifest, decrypt=self.decryptor_of(manifest, file=file), file=file)
+        return ChunkReader(source, manifest, decrypt=self.make_segment_decryptor(manifest, file=file), file=file)
 
 
 def _limit_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:

@@ -60,7 +60,7 @@ def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
     >>> is_in_lineage(segment(1500, 2000, EpochStart(0, 1500)), log)
     False
     """
-    starts = [(one.leader_epoch, max(one.start_offset, 0) if index else 0) for index, one in enumerate(epochs)]
+    starts = [(entry.leader_epoch, max(entry.start_offset, 0) if index else 0) for index, entry in enumerate(epochs)]
     ranges = {
         epoch: (start, following - 1) for (epoch, start), (_, following) in pairwise([*starts, (0, _NO_END_OFFSET)])
     }
@@ -235,8 +235,8 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
         state = _format_names(SEGMENT_STATES, record.remote_log_segment_state)
     else:
         return None
-    facts = _decode_segment_fields(record) if segment_id is not None else {}
-    facts |= {"broker_id": record.broker_id, "event_timestamp_ms": record.event_timestamp_ms}
+    fields = _decode_segment_fields(record) if segment_id is not None else {}
+    fields |= {"broker_id": record.broker_id, "event_timestamp_ms": record.event_timestamp_ms}
     return MetadataEntry(
         partition,
         offset,
@@ -246,7 +246,7 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
         topic_id_partition.partition,
         segment_id,
         state,
-        facts,
+        fields,
     )
 
 
@@ -258,9 +258,9 @@ def _format_names(names: tuple[str, ...], number: int) -> str:
 
 def _decode_segment_fields(record: Any) -> dict[str, Any]:
     """Return the record's fields other than ids and states, by name."""
-    facts: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if hasattr(record, "start_offset"):
-        facts = {
+        fields = {
             "start_offset": record.start_offset,
             "end_offset": record.end_offset,
             "max_timestamp_ms": record.max_timestamp_ms,
@@ -270,8 +270,8 @@ def _decode_segment_fields(record: Any) -> dict[str, Any]:
             },
         }
     if record.custom_metadata is not None:
-        facts["custom_metadata"] = decode_custom_metadata(bytes(record.custom_metadata))
-    return facts
+        fields["custom_metadata"] = decode_custom_metadata(bytes(record.custom_metadata))
+    return fields
 
 
 def decode_custom_metadata(raw: bytes) -> dict[str, int | str]:
@@ -322,7 +322,7 @@ def replay_metadata_topic(directories: Iterable[LogDirectory]) -> RemoteLogMetad
     for directory in directories:
         for partition in directory.partitions:
             if partition.topic == REMOTE_METADATA_TOPIC and partition.is_live:
-                values |= _read_values(directory.filesystem, partition)
+                values |= _read_metadata_values(directory.filesystem, partition)
     for (number, offset), (value, file) in sorted(values.items()):
         try:
             entry = None if value is None else decode_entry(value, partition=number, offset=offset)
@@ -335,7 +335,9 @@ def replay_metadata_topic(directories: Iterable[LogDirectory]) -> RemoteLogMetad
     return metadata
 
 
-def _read_values(filesystem: FileSystem, partition: Partition) -> dict[tuple[int, int], tuple[bytes | None, str]]:
+def _read_metadata_values(
+    filesystem: FileSystem, partition: Partition
+) -> dict[tuple[int, int], tuple[bytes | None, str]]:
     values = {}
     for segment in partition.segments:
         with open_segment(filesystem, segment) as reader:

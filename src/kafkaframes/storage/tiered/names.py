@@ -37,7 +37,7 @@ _PARTITION_VIEW_PATTERN = re.compile(
 )
 
 # Suffix of an index file in the view -> name of the index in the indexes object.
-INDEX_OF_SUFFIX: Final = MappingProxyType(
+INDEX_BY_SUFFIX: Final = MappingProxyType(
     {
         "index": "offset",
         "timeindex": "timestamp",
@@ -171,7 +171,7 @@ class ViewPath:
     @property
     def index(self) -> str | None:
         """The index's name in the manifest; None for a ``.log`` and for other files."""
-        return INDEX_OF_SUFFIX.get(self.name) or INDEX_OF_SUFFIX.get(self.name.rpartition(".")[2])
+        return INDEX_BY_SUFFIX.get(self.name) or INDEX_BY_SUFFIX.get(self.name.rpartition(".")[2])
 
     def object_path(self, suffix: str) -> str:
         """Return the path of one of the segment's objects."""
@@ -262,7 +262,9 @@ def _group_uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]
     return uploads
 
 
-def store_of_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> TieredObjectStore | None:
+def make_store_from_objects(
+    filesystem: FileSystem, directory: str, object_names: Iterable[str]
+) -> TieredObjectStore | None:
     """Return a store with the uploads of the named objects; None if a name is not that of an object.
 
     The objects need not be in a partition folder, because copied objects still have the metadata in their manifest.

@@ -46,10 +46,10 @@ class JsonFields:
         return self.take(name, parse)
 
     def reject_other_fields(self) -> None:
-        """Check that all fields were taken.
+        """Reject an object with fields that were not read by ``take`` or ``take_optional``.
 
         Raises:
-            DecodeError: a field was not taken; it might change the meaning of the other fields.
+            DecodeError: a field was not read; it might change the meaning of the other fields.
         """
         for name in self._remaining:
             raise DecodeError("an unknown field", path=(name[:100],))

@@ -14,7 +14,7 @@ from functools import reduce
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign_epoch, latest_epoch, read_leader_epochs
-from kafkaframes.storage.files.directory import LogDirectory, Partition, partition_of_entries
+from kafkaframes.storage.files.directory import LogDirectory, Partition, build_partition, partitions_of
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join, split_path
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.tiered import names
@@ -57,7 +57,7 @@ class PartitionFacts:
         """Collect the information about a store's partitions from log directories."""
         all_directories = list(directories)
         copies: dict[TopicPartition, tuple[Partition, ...]] = {}
-        for partition in (one for directory in all_directories for one in directory.partitions if one.is_live):
+        for _directory, partition in partitions_of(all_directories):
             copies[partition.topic_partition] = (*copies.get(partition.topic_partition, ()), partition)
         return cls(replay_metadata_topic(all_directories), copies)
 
@@ -128,13 +128,13 @@ def _is_of_former_topic(
     the user has to choose one.
     """
     topic_id = tiered_log.folder.topic.topic_id
-    namesakes = {
-        one.folder.topic.topic_id for one in tiered_logs if one.topic_partition == tiered_log.topic_partition
+    other_ids = {
+        other.folder.topic.topic_id for other in tiered_logs if other.topic_partition == tiered_log.topic_partition
     } - {topic_id}
     copies = knowledge.copies.get(tiered_log.topic_partition, ())
-    local = {one.metadata.topic_id for one in copies if one.metadata is not None}
+    local_ids = {copy.metadata.topic_id for copy in copies if copy.metadata is not None}
     is_deleted = (topic_id, tiered_log.folder.partition) in knowledge.metadata.deleted_partitions
-    return bool(namesakes) and topic_id not in local and (is_deleted or bool(namesakes & local))
+    return bool(other_ids) and topic_id not in local_ids and (is_deleted or bool(other_ids & local_ids))
 
 
 def make_tiered_filesystem(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
@@ -198,9 +198,10 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
         checks += [("partition", metadata.topic_partition.partition, folder.partition)]
         if not folder.topic.name.endswith(metadata.topic_partition.topic):
             checks += [("topic", metadata.topic_partition.topic, folder.topic.name)]
-    for fact, in_manifest, in_key in checks:
-        if in_manifest != in_key:
-            raise LogDirError(f"the manifest states {fact} {in_manifest}, but the object key has {in_key}", file=file)
+    for name, manifest_value, key_value in checks:
+        if manifest_value != key_value:
+            reason = f"the manifest states {name} {manifest_value}, but the object key has {key_value}"
+            raise LogDirError(reason, file=file)
 
 
 def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: PartitionFacts) -> None:
@@ -223,7 +224,7 @@ def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, know
         for segment_id, upload_of in uploads.items():
             if not knowledge.metadata.is_valid(owner, segment_id):
                 del candidates[segment_id]
-                tiered_log.notes[split_path(upload_of.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
+                tiered_log.notes[split_path(upload_of.main)[1]] = _explain_state(knowledge.metadata, owner, segment_id)
         _note_missing_segments(tiered_log, knowledge.metadata, owner)
     segments = [upload_of.manifest.metadata for upload_of in candidates.values()]
     copies = knowledge.local_copies(tiered_log.topic_partition, owner[0])
@@ -233,7 +234,7 @@ def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, know
     _note_holes(tiered_log)
 
 
-def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
+def _explain_state(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
     """Return why Kafka does not count a segment as uploaded."""
     if owner in metadata.deleted_partitions:
         return f"its partition is {metadata.deleted_partitions[owner]}"
@@ -266,7 +267,9 @@ def _choose_epochs(
         if latest_epoch(local) >= latest_epoch(segment.leader_epochs):
             return local
         upload = candidates[segment.segment_id]
-        filesystem.decryptor_of(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
+        filesystem.make_segment_decryptor(
+            upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path
+        )
         try:
             path = f"{upload.main}{VIEW_SEPARATOR}{tiered_log.topic_partition}/leader-epoch-checkpoint"
             epochs = read_leader_epochs(filesystem.read(path), file=path)
@@ -304,8 +307,8 @@ def _build_partition(
     entries = tuple(sorted(_list_entries(tiered_log, directory), key=lambda entry: entry.name))
     listings[directory] = entries
     ends = {tiered_segment.start_offset: tiered_segment.end_offset for tiered_segment in tiered_log.chain.segments}
-    starts = _log_starts(knowledge, tiered_log)
-    partition = partition_of_entries(filesystem, directory, entries, store_path, starts)
+    starts = _make_log_start_checkpoint(knowledge, tiered_log)
+    partition = build_partition(filesystem, directory, entries, store_path, starts)
     for upload in (tiered_log.uploads[tiered_segment.segment_id] for tiered_segment in tiered_log.chain.segments):
         tiered_log.problems += _find_size_problems(upload)
     return replace(
@@ -321,8 +324,10 @@ def _build_partition(
     )
 
 
-def _log_starts(knowledge: PartitionFacts, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
-    """Return the log start offset of the local copies, as the content of its checkpoint."""
+def _make_log_start_checkpoint(
+    knowledge: PartitionFacts, tiered_log: PartitionDraft
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the largest log start offset of the local copies, by partition and name of the checkpoint file."""
     copies = knowledge.local_copies(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
     starts = [
         partition.checkpointed_offsets[_LOG_START_FILE]

@@ -27,7 +27,7 @@ from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_rows
 from kafkaframes.records.decode import index_records, open_sections
-from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.makers import make_rows_from_index
 from kafkaframes.records.rows import Rows, rows_of
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files import atomic
@@ -308,4 +308,6 @@ def _compress_window(window: SegmentWindow, shift: int, settings: WriteSettings)
     data, batches = as_array(window.data), window.batches_in_data()
     sections = open_sections(data, batches)
     index = index_records(batches, sections)
-    return _build_batch_list(rows_of_index(sections, index, offsets=index.offsets + shift, headers=False), settings)
+    return _build_batch_list(
+        make_rows_from_index(sections, index, offsets=index.offsets + shift, headers=False), settings
+    )

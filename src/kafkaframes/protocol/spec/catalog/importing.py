@@ -91,11 +91,11 @@ def _add_entry(entries: dict[str, _CatalogEntry], file: PublishedSpec, spec: Mes
 
 def _remove_texts(spec: MessageSpec) -> MessageSpec:
     """Return a spec without its ``about`` texts."""
-    structs = {name: _without_about(struct) for name, struct in spec.structs.items()}
-    return replace(spec, struct=_without_about(spec.struct), structs=structs)
+    structs = {name: _remove_struct_texts(struct) for name, struct in spec.structs.items()}
+    return replace(spec, struct=_remove_struct_texts(spec.struct), structs=structs)
 
 
-def _without_about(struct: StructSpec) -> StructSpec:
+def _remove_struct_texts(struct: StructSpec) -> StructSpec:
     def bare(field: FieldSpec) -> FieldSpec:
         return replace(field, about="", written_default="")
 

@@ -68,7 +68,7 @@ class Tag(NamedTuple):
 def declared_tags(spec: MessageSpec) -> Iterator[Tag]:
     """Yield the tags that a spec declares, struct by struct, ascending."""
     for struct in (spec.struct, *spec.structs.values()):
-        for field in sorted((one for one in struct.fields if one.tag is not None), key=_number):
+        for field in sorted((candidate for candidate in struct.fields if candidate.tag is not None), key=_number):
             yield Tag(spec.name, struct.name, _number(field), field.name, str(field.type), str(field.tagged_versions))
 
 
@@ -213,9 +213,9 @@ def _pair_fields(
     if shapes[0] != shapes[1]:
         return  # the version was unreleased and has changed
     for slot, former in zip(now, before, strict=True):
-        here = (*path, _capitalize(slot.name))
-        yield here, _capitalize(former.name)
-        yield from _pair_fields(slot.children, former.children, here)
+        field_path = (*path, _capitalize(slot.name))
+        yield field_path, _capitalize(former.name)
+        yield from _pair_fields(slot.children, former.children, field_path)
 
 
 def _capitalize(name: str) -> str:
@@ -237,7 +237,7 @@ class ReleaseNames:
             raise OptionError(f"release {name} has no field names; specs are published since 2.2")
         ledger: NamesLedger = json.loads((MESSAGES_FOLDER / NAMES_FILE).read_bytes())
         self._names: dict[str, dict[tuple[str, ...], str]] = {
-            message: {tuple(path.split(".")): _name_at(history, line) for path, history in paths.items()}
+            message: {tuple(path.split(".")): _find_name_in_release(history, line) for path, history in paths.items()}
             for message, paths in ledger.items()
         }
 
@@ -269,9 +269,9 @@ def _rename_keys(value: Any, names: Mapping[tuple[str, ...], str], path: tuple[s
     fields = {}
     for key, inner in value.items():
         field = key.removesuffix(_SIZE_SUFFIX)
-        here = (*path, _capitalize(field))
-        name = names.get(here, field)
-        fields[f"{name[:1].lower()}{name[1:]}{key[len(field) :]}"] = _rename_keys(inner, names, here)
+        field_path = (*path, _capitalize(field))
+        name = names.get(field_path, field)
+        fields[f"{name[:1].lower()}{name[1:]}{key[len(field) :]}"] = _rename_keys(inner, names, field_path)
     return fields
 
 
@@ -279,7 +279,7 @@ def _order(name: str) -> tuple[int, ...]:
     return tuple(map(int, name.split(".")[:2]))
 
 
-def _name_at(history: list[list[str]], line: tuple[int, ...]) -> str:
+def _find_name_in_release(history: list[list[str]], line: tuple[int, ...]) -> str:
     """Return the name in a release, or the first name if the release does not have the field yet."""
     return [name for name, since in history if _order(since) <= line or since == history[0][1]][-1]
 

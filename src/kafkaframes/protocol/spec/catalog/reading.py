@@ -125,10 +125,14 @@ def _did_you_mean(name: str) -> str:
     candidates = [name.lower(), f"{name.lower()}request", f"{name.lower()}response"]
     near = [
         message_name
-        for one in candidates
-        for message_name in get_close_matches(one, names_by_lower_case, n=2, cutoff=0.8)
+        for candidate in candidates
+        for message_name in get_close_matches(candidate, names_by_lower_case, n=2, cutoff=0.8)
     ]
-    return f"; did you mean {' or '.join(dict.fromkeys(names_by_lower_case[one] for one in near))}?" if near else ""
+    return (
+        f"; did you mean {' or '.join(dict.fromkeys(names_by_lower_case[lower_name] for lower_name in near))}?"
+        if near
+        else ""
+    )
 
 
 @cache
@@ -199,7 +203,7 @@ def find_api(key_or_name: int | str) -> Api:
     """
     key = _keys_by_name().get(key_or_name) if isinstance(key_or_name, str) else key_or_name
     if key is None or (key, "request") not in _names_by_half():
-        hint = did_you_mean(str(key_or_name), [one.name for one in list_apis()])
+        hint = did_you_mean(str(key_or_name), [api.name for api in list_apis()])
         raise SpecError(f"unknown API {key_or_name!r}{hint}")
     return _make_api(key)
 
@@ -210,10 +214,10 @@ def list_records(module: str) -> Iterator[tuple[int, MessageSpec]]:
     Modules are ``kafka-metadata`` (KRaft's log), ``kafka-storage`` (remote log metadata), ``kafka-group-coordinator``
     (``__consumer_offsets``), ``kafka-transaction-coordinator`` and ``kafka-share-coordinator``.
     """
-    outlines = [one.outline for one in map(find_entry, list_names()) if one.module == module]
-    record_specs = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
+    outlines = [entry.outline for entry in map(find_entry, list_names()) if entry.module == module]
+    record_specs = [spec for spec in outlines if spec.api_key is not None and spec.type not in RPC_TYPES]
     yield from (
-        (one.api_key or 0, one) for one in sorted(record_specs, key=lambda each: (each.api_key or 0, each.type))
+        (spec.api_key or 0, spec) for spec in sorted(record_specs, key=lambda spec: (spec.api_key or 0, spec.type))
     )
 
 
