@@ -18,12 +18,12 @@ def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing
 
 
 def test_path_is_the_folder_of_the_cache_or_a_reason(tmp_path, monkeypatch):
-    monkeypatch.setenv(places.CACHE_VARIABLE, str(tmp_path / "kernels"))
+    monkeypatch.setenv(places.CACHE_FOLDER_VARIABLE, str(tmp_path / "kernels"))
     assert ask("kernels", "path").output.strip() == str(places.cache_folder())
     monkeypatch.setattr(places, "cache_folder", lambda: None)
     result = ask("kernels", "path")
     assert result.exit_code == 1
-    assert f"set {places.CACHE_VARIABLE}" in result.output
+    assert f"set {places.CACHE_FOLDER_VARIABLE}" in result.output
 
 
 def test_warm_drops_what_is_a_month_out_of_use_and_compiles_nothing_of_an_empty_room(tmp_path, monkeypatch):

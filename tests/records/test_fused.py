@@ -109,7 +109,7 @@ def test_headers_that_are_given_up_leave_no_null_behind():
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_batches_that_are_too_large_go_the_long_way(codec, monkeypatch):
-    monkeypatch.setattr(fused, "_LIMIT_OF_STATUS", dict.fromkeys(fused._LIMIT_OF_STATUS, 30_000))
+    monkeypatch.setattr(fused, "_MAX_BYTES_BY_STATUS", dict.fromkeys(fused._MAX_BYTES_BY_STATUS, 30_000))
     monkeypatch.setattr(fused, "_MIN_CONTENT_BYTES", 100_000)
     small, large = (
         kafkaframes.build_records(

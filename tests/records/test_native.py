@@ -261,9 +261,9 @@ def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):
 
 def test_the_numbers_are_those_of_the_careful_path():
     kernels = _kernels_codecs
-    assert kernels.GZIP_HEADER.to_bytes(4, "big") == _gzip._FLAGLESS_HEADER_START
+    assert kernels.GZIP_HEADER.to_bytes(4, "big") == _gzip._HEADER_START_WITHOUT_FLAGS
     assert kernels.XERIAL_START.to_bytes(4, "big") + kernels.XERIAL_REST.to_bytes(4, "big") == _snappy._MAGIC
-    assert (kernels.XERIAL_HEADER, kernels.MAX_SNAPPY_RATIO) == (_snappy._HEADER_SIZE, _snappy._MAX_RATIO)
+    assert (kernels.XERIAL_HEADER, kernels.MAX_SNAPPY_RATIO) == (_snappy._HEADER_SIZE, _snappy._MAX_COMPRESSION_RATIO)
     assert kernels.LZ4_MAGIC.to_bytes(4, "big") == _lz4._MAGIC
     assert kernels.ZSTD_MAGIC.to_bytes(4, "big") == _zstd._MAGIC
     assert 1 << _zstd._MAX_WINDOW_LOG == kernels.ZSTD_WINDOW

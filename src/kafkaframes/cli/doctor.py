@@ -137,7 +137,7 @@ def check_kernels() -> Iterator[CheckResult]:
     from kafkaframes.kernels import demand, directories, workers
 
     if directories.requires_plain():
-        advice = f"unset {directories.PLAIN_VARIABLE}, which is for debugging"
+        advice = f"unset {directories.PLAIN_KERNELS_VARIABLE}, which is for debugging"
         yield CheckResult("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
     units = demand.list_kernel_units()
     is_ready = [unit for unit in units if unit.file is not None]
@@ -157,7 +157,7 @@ def check_kernels() -> Iterator[CheckResult]:
             yield CheckResult("kernels", "note", f"{entry.folder} is not used", entry.distrust)
     if directories.cache_folder() is None and len(is_ready) < len(units):
         advice = (
-            f"set {directories.CACHE_VARIABLE} to a folder that only you can write to; otherwise each process "
+            f"set {directories.CACHE_FOLDER_VARIABLE} to a folder that only you can write to; otherwise each process "
             "compiles its kernels"
         )
         yield CheckResult("kernels", "note", "no safe folder is writable", advice)

@@ -75,7 +75,9 @@ def print_status() -> None:
     except demand.CompilerError as error:
         click.echo(f"C compiler: none ({error}); missing kernels are compiled into numba's own cache")
     if directories.requires_plain():
-        click.echo(f"{directories.PLAIN_VARIABLE} is 1: kernels run as plain Python, several hundred times slower")
+        click.echo(
+            f"{directories.PLAIN_KERNELS_VARIABLE} is 1: kernels run as plain Python, several hundred times slower"
+        )
     units = demand.list_kernel_units()
     if any(unit.file is None for unit in units) and not workers.has_numba():
         click.echo(f"numba: none; kernels that are not compiled run as plain Python ({workers.NUMBA_INSTALL_COMMAND})")
@@ -90,7 +92,9 @@ def _choose_folder() -> Path:
     folder = directories.cache_folder()
     if folder is None:
         reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
-        raise click.ClickException(f"no folder for kernels is writable ({reasons}); set {directories.CACHE_VARIABLE}")
+        raise click.ClickException(
+            f"no folder for kernels is writable ({reasons}); set {directories.CACHE_FOLDER_VARIABLE}"
+        )
     return folder
 
 

@@ -14,7 +14,7 @@ from kafkaframes.cli.options import make_json_option
 from kafkaframes.cli.text import print_table, print_text
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec.catalog.ledgers import Tag, is_same_field, make_tag_registry, next_free_tags
-from kafkaframes.protocol.spec.changes import SEVERITY_OF_VERDICT, SpecChange, SpecCheck
+from kafkaframes.protocol.spec.changes import SEVERITY_BY_VERDICT, SpecChange, SpecCheck
 from kafkaframes.protocol.spec_functions import check_specs, lint_specs, list_tags
 
 
@@ -110,7 +110,7 @@ _STYLES_BY_VERDICT = {"breaking": "bold red", "note": "yellow", "compatible": "g
 @click.argument("new")
 @make_json_option("Print one JSON object per line, one for each finding.")
 @click.option(
-    "--level", type=click.Choice(list(SEVERITY_OF_VERDICT)), default="note", show_default=True, help="Least to print."
+    "--level", type=click.Choice(list(SEVERITY_BY_VERDICT)), default="note", show_default=True, help="Least to print."
 )
 @click.option("--strict", is_flag=True, help="Notes fail too.")
 def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
@@ -123,7 +123,7 @@ def check_compatibility(old: str, new: str, as_json: bool, level: str, strict: b
     Exit status: 0 compatible (possibly with notes), 1 breaking, 2 unreadable specs.
     """
     result = check_specs(old, new)
-    rows = [change for change in result.changes if SEVERITY_OF_VERDICT[change.verdict] >= SEVERITY_OF_VERDICT[level]]
+    rows = [change for change in result.changes if SEVERITY_BY_VERDICT[change.verdict] >= SEVERITY_BY_VERDICT[level]]
     if as_json:
         for entry in rows:
             click.echo(json.dumps(_change_to_json(entry)))

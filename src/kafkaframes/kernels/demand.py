@@ -81,7 +81,9 @@ def load_without_library(kernel: Kernel) -> Callable[..., Any]:
 @cache
 def _warn_about_plain_python() -> None:
     if directories.requires_plain():
-        print_progress(f"kernels run as plain Python, several hundred times slower: {directories.PLAIN_VARIABLE} is 1")
+        print_progress(
+            f"kernels run as plain Python, several hundred times slower: {directories.PLAIN_KERNELS_VARIABLE} is 1"
+        )
         return
     print_progress(
         "kernels are not compiled for this machine, and numba is not installed to compile them; they run as plain "
@@ -248,13 +250,13 @@ def find_c_compiler() -> tuple[str, ...]:
     """Return the command of the C compiler for this target.
 
     Raises:
-        CompilerError: a C compiler is not installed, or kernels cannot be compiled ahead for this processor.
+        CompilerError: a C compiler is not installed, or kernels cannot be compiled ahead of time for this processor.
     """
     command = shlex.split(os.environ.get(COMPILER_VARIABLE, "cc"))
     if not detect_target().triple:
-        raise CompilerError("kernels cannot be compiled ahead for this processor")
+        raise CompilerError("kernels cannot be compiled ahead of time for this processor")
     if shutil.which(command[0]) is None:
-        raise CompilerError(f"C compiler not found: {command[0]} (${COMPILER_VARIABLE} is the compiler's command)")
+        raise CompilerError(f"C compiler not found: {command[0]} (set ${COMPILER_VARIABLE} to the compiler's command)")
     return tuple(command)
 
 

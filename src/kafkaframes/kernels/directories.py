@@ -37,8 +37,8 @@ from kafkaframes.kernels.target import detect_target
 PACKAGE_DIRECTORY = Path(__file__).parent.parent
 BUNDLED_DIRECTORY: Final = Path(__file__).parent / "compiled"
 KERNEL_FOLDER_VARIABLE: Final = "KAFKAFRAMES_KERNELS"
-CACHE_VARIABLE: Final = "KAFKAFRAMES_CACHE_DIR"
-PLAIN_VARIABLE: Final = "KAFKAFRAMES_PLAIN_KERNELS"
+CACHE_FOLDER_VARIABLE: Final = "KAFKAFRAMES_CACHE_DIR"
+PLAIN_KERNELS_VARIABLE: Final = "KAFKAFRAMES_PLAIN_KERNELS"
 LIBRARY_SUFFIX: Final = ".abi3.so"
 # Part of every digest. Increase it after a change of how kernels are compiled or called.
 _DIGEST_VERSION: Final = b"2"
@@ -139,10 +139,10 @@ def cache_folders() -> Iterator[UnitFolder]:
 
 
 def _cache_paths() -> Iterator[tuple[Path, str]]:
-    cache_dir, shared = os.environ.get(CACHE_VARIABLE), os.environ.get("XDG_CACHE_HOME")
+    cache_dir, shared = os.environ.get(CACHE_FOLDER_VARIABLE), os.environ.get("XDG_CACHE_HOME")
     home = os.path.expanduser("~")
     if cache_dir:
-        yield Path(cache_dir), f"${CACHE_VARIABLE}"
+        yield Path(cache_dir), f"${CACHE_FOLDER_VARIABLE}"
     if shared:
         yield Path(shared) / "kafkaframes", "$XDG_CACHE_HOME"
     if home != "~":
@@ -274,9 +274,9 @@ def requires_plain() -> bool:
     Raises:
         OptionError: the environment variable has an unknown value.
     """
-    value = os.environ.get(PLAIN_VARIABLE, "")
+    value = os.environ.get(PLAIN_KERNELS_VARIABLE, "")
     if value not in ("", "0", "1"):
-        raise OptionError(f"{PLAIN_VARIABLE} is {value!r}; it must be 1 (run kernels as plain Python) or 0")
+        raise OptionError(f"{PLAIN_KERNELS_VARIABLE} is {value!r}; it must be 1 (run kernels as plain Python) or 0")
     return value == "1"
 
 

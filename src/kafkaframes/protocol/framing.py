@@ -36,7 +36,7 @@ def size_prefix(size_bytes: int) -> bytes:
     """
     if size_bytes > MAX_INT32:
         raise EncodeError(f"the frame has {size_bytes} bytes; the maximum is {MAX_INT32}")
-    return _SIZE_PREFIX.pack(size_bytes)
+    return _SIZE_PREFIX_STRUCT.pack(size_bytes)
 
 
 def make_frame(payload: bytes) -> bytes:
@@ -45,9 +45,9 @@ def make_frame(payload: bytes) -> bytes:
 
 
 INITIAL_BUFFER_BYTES: Final = 64 << 10
-_MIN_FREE_BYTES: Final = 16 << 10
+_MIN_FREE_BYTES: Final = 16 << 10  # if less memory is free, the received bytes are moved to make space
 _MIN_MAPPED_BYTES: Final = 1 << 20  # larger buffers use mmap, which returns their memory to the system immediately
-_SIZE_PREFIX: Final = struct.Struct(">i")
+_SIZE_PREFIX_STRUCT: Final = struct.Struct(">i")
 
 
 class FrameBuffer:
@@ -113,11 +113,11 @@ class FrameBuffer:
 
     def _next_buffer_size(self, waiting: memoryview, size: int) -> int:
         """Return the next size of the buffer: the double, or less if the current frame needs less."""
-        if len(waiting) < _SIZE_PREFIX.size:
+        if len(waiting) < _SIZE_PREFIX_STRUCT.size:
             return size * 2
-        (frame_size,) = _SIZE_PREFIX.unpack_from(waiting, 0)
+        (frame_size,) = _SIZE_PREFIX_STRUCT.unpack_from(waiting, 0)
         frame_end: int = (
-            _SIZE_PREFIX.size + frame_size + INITIAL_BUFFER_BYTES
+            _SIZE_PREFIX_STRUCT.size + frame_size + INITIAL_BUFFER_BYTES
         )  # includes space for the start of the next frame
         return min(size * 2, frame_end) if size < frame_end else size * 2
 
@@ -166,12 +166,12 @@ class FrameBuffer:
         """Return the large frame if it is complete. Allocate memory for the next frame if it is large."""
         large = self._large
         if large is None:
-            if self._allocate is None or self._end - self._start < _SIZE_PREFIX.size:
+            if self._allocate is None or self._end - self._start < _SIZE_PREFIX_STRUCT.size:
                 return None
-            (size,) = _SIZE_PREFIX.unpack_from(self._buffer, self._start)
+            (size,) = _SIZE_PREFIX_STRUCT.unpack_from(self._buffer, self._start)
             if size <= INITIAL_BUFFER_BYTES:
                 return None
-            part = self._view[self._start + _SIZE_PREFIX.size : self._end]
+            part = self._view[self._start + _SIZE_PREFIX_STRUCT.size : self._end]
             large, self._large_size = self._allocate(size), len(part)
             large[: len(part)] = part
             self._start = self._end
@@ -190,7 +190,7 @@ class FrameBuffer:
         first = start + 4
         if first > self._end:
             return None
-        (size,) = _SIZE_PREFIX.unpack_from(self._buffer, start)
+        (size,) = _SIZE_PREFIX_STRUCT.unpack_from(self._buffer, start)
         if not 0 <= size <= self.max_bytes:
             raise DecodeError(f"the frame has {size} bytes; the maximum is {self.max_bytes}", position=0)
         end = first + size
@@ -212,7 +212,7 @@ class _SentRequest:
     version: int
 
 
-_TOKEN_REQUEST: Final = _SentRequest(-1, SASL_AUTHENTICATE, -1)
+_SASL_TOKEN_REQUEST: Final = _SentRequest(-1, SASL_AUTHENTICATE, -1)  # stands for a token, which has no header
 
 
 class ResponseBytes(NamedTuple):
@@ -292,7 +292,7 @@ class ClientConnection:
         The response to it is a ``Frame`` with the broker's token as its body.
         """
         self._out += (size_prefix(len(token)), token)
-        self._in_flight.append(_TOKEN_REQUEST)
+        self._in_flight.append(_SASL_TOKEN_REQUEST)
 
     def data_to_send(self) -> bytes:
         """Return the bytes of the requests that were queued since the last call."""
@@ -352,7 +352,7 @@ class ClientConnection:
             DecodeError: as ``next_response``.
         """
         data, correlation_id, api_key, version = response
-        if version == _TOKEN_REQUEST.version:
+        if version == _SASL_TOKEN_REQUEST.version:
             return Frame(SASL_AUTHENTICATE, version, 0, None, bytes(data))
         views = isinstance(data, memoryview)
         frame = decode_response(data, api_key, version, mode=self._mode, specs=self._specs, views=views)

@@ -21,9 +21,9 @@ from isal import isal_zlib
 
 from kafkaframes.records._delivery import DamagedStreamError
 
-BUFFER_SIZE = 16 * 1024
+BUFFER_SIZE = 16 * 1024  # bytes per read of Kafka's decompressing stream
 _INPUT_BUFFER_BYTES = 8 * 1024
-_FLAGLESS_HEADER_START = b"\x1f\x8b\x08\x00"
+_HEADER_START_WITHOUT_FLAGS = b"\x1f\x8b\x08\x00"  # magic, method (deflate), no optional header fields
 _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _HEADER_SIZE, _TRAILER_SIZE = 10, 8
 _EMPTY_MEMBER_BYTES = 18  # header and trailer of a member with an empty body
@@ -37,7 +37,7 @@ _USUAL_SIZE, _USUAL_RATIO = 65536, 32
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
     """Return the content of a stream that is one intact member, or ``None``."""
-    if payload[:4] != _FLAGLESS_HEADER_START:
+    if payload[:4] != _HEADER_START_WITHOUT_FLAGS:
         return None
     limit_bytes = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
     member = isal_zlib.decompressobj(31)

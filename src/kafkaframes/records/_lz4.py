@@ -17,17 +17,17 @@ import lz4.frame
 
 from kafkaframes.records._delivery import DamagedStreamError
 
-BUFFER_SIZE = 2 * 1024
+BUFFER_SIZE = 2 * 1024  # bytes per read of Kafka's decompressing stream
 _MAGIC = b"\x04\x22\x4d\x18"
 _VERSION, _INDEPENDENT, _BLOCK_CHECKSUMS, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x40, 0x20, 0x10, 0x08, 0x04, 3
-_RAW_BLOCK = 0x80000000
-_BLOCK_SIZES = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
+_RAW_BLOCK_FLAG = 0x80000000  # set in the length of a block that is not compressed
+_BLOCK_BYTES_BY_DESCRIPTOR = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
 _MAX_OUTPUT_BLOCK_BYTES = 1 << 16
 _END_MARK = bytes(4)
 # KIP-390: level 9 is the default and means the fast compressor; every other level means the high compressor.
 FAST_LEVEL = 9
 # The densest sequence turns one byte of input into 255.
-_MAX_RATIO = 256
+_MAX_COMPRESSION_RATIO = 256
 _decompress_frame = lz4.frame.decompress
 
 
@@ -58,7 +58,7 @@ def _list_usual_headers() -> frozenset[bytes]:
     """Return the headers that the LZ4 library and Kafka interpret alike: no content checksum, no content size."""
     headers = []
     for flags in (0x60, 0x70):
-        for block_size in _BLOCK_SIZES:
+        for block_size in _BLOCK_BYTES_BY_DESCRIPTOR:
             descriptor = bytes((flags, block_size))
             headers.append(_MAGIC + descriptor + bytes((header_checksum(descriptor),)))
     return frozenset(headers)
@@ -69,7 +69,7 @@ _USUAL_HEADERS = _list_usual_headers()
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
     """Return the content of a stream that is one intact frame with a header of ``_USUAL_HEADERS``, else ``None``."""
-    if payload[:7] not in _USUAL_HEADERS or len(payload) * _MAX_RATIO > limit_bytes:
+    if payload[:7] not in _USUAL_HEADERS or len(payload) * _MAX_COMPRESSION_RATIO > limit_bytes:
         return None
     try:
         data: bytes = _decompress_frame(payload)
@@ -92,7 +92,7 @@ class Lz4Stream:
         self._flags = payload[4]
         _check_flags(self._flags)
         self._position = 6
-        self._max_block_bytes = _BLOCK_SIZES.get(payload[5], 0)
+        self._max_block_bytes = _BLOCK_BYTES_BY_DESCRIPTOR.get(payload[5], 0)
         if not self._max_block_bytes:
             raise DamagedStreamError(f"lz4: unknown block descriptor {payload[5]:#04x}")
         if self._flags & _CONTENT_SIZE:
@@ -113,7 +113,7 @@ class Lz4Stream:
 
     def _open_next_block(self) -> None:
         word = int.from_bytes(self._take_input(4), "little")
-        length = word & ~_RAW_BLOCK
+        length = word & ~_RAW_BLOCK_FLAG
         if length == 0:
             self._is_at_end = True
             if self._flags & _CONTENT_CHECKSUM:
@@ -125,7 +125,7 @@ class Lz4Stream:
             )
         start = self._position
         block = self._take_input(length)
-        if not word & _RAW_BLOCK:
+        if not word & _RAW_BLOCK_FLAG:
             try:
                 block = lz4.block.decompress(block, uncompressed_size=self._max_block_bytes)
             except lz4.block.LZ4BlockError as error:
@@ -140,7 +140,7 @@ class Lz4Stream:
         descriptor = bytes((_VERSION | _INDEPENDENT | _BLOCK_CHECKSUMS, self._payload[5]))
         header = _MAGIC + descriptor + bytes((header_checksum(descriptor),))
         block = self._payload[start : start + length]
-        raw_length = struct.pack("<I", length | _RAW_BLOCK)
+        raw_length = struct.pack("<I", length | _RAW_BLOCK_FLAG)
         try:
             _decompress_frame(b"".join((header, raw_length, block, checksum, _END_MARK)))
         except RuntimeError:
@@ -192,6 +192,6 @@ def _compress_high(data: bytes, level: int | None, magic: int) -> bytes:
         if len(block) < len(plain):
             parts += (struct.pack("<I", len(block)), block)
         else:
-            parts += (struct.pack("<I", len(plain) | _RAW_BLOCK), bytes(plain))
+            parts += (struct.pack("<I", len(plain) | _RAW_BLOCK_FLAG), bytes(plain))
     parts.append(_END_MARK)
     return b"".join(parts)

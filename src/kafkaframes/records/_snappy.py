@@ -16,7 +16,7 @@ import cramjam
 
 from kafkaframes.records._delivery import DamagedStreamError
 
-BUFFER_SIZE = 2 * 1024
+BUFFER_SIZE = 2 * 1024  # bytes per read of Kafka's decompressing stream
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _HEADER_SIZE = len(_HEADER)
@@ -24,7 +24,7 @@ _MAGIC_AS_LENGTH = int.from_bytes(_MAGIC[:4], "big")  # value of the length fiel
 _OUTPUT_CHUNK_BYTES = 32 * 1024
 _MAX_CHUNK_BYTES = 512 * 1024 * 1024
 # The densest element copies 64 bytes and takes 3. A block with a higher ratio is rejected before memory is allocated.
-_MAX_RATIO = 22
+_MAX_COMPRESSION_RATIO = 22
 _raw_into = cramjam.snappy.decompress_raw_into
 
 
@@ -68,7 +68,7 @@ def _try_decompress_block(block: bytes, limit_bytes: int) -> bytearray | None:
 def _decompress_block(block: bytes, limit_bytes: int) -> bytearray:
     """Decompress one raw block. Its stated size is checked first."""
     size = _read_stated_size(block)
-    if size > limit_bytes or size > len(block) * _MAX_RATIO:
+    if size > limit_bytes or size > len(block) * _MAX_COMPRESSION_RATIO:
         raise DamagedStreamError(f"snappy: a block of {len(block)} bytes states a decompressed size of {size}")
     out = bytearray(size)
     try:

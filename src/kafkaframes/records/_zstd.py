@@ -13,15 +13,15 @@ import zstandard
 
 from kafkaframes.records._delivery import DamagedStreamError
 
-BUFFER_SIZE = 16 * 1024
+BUFFER_SIZE = 16 * 1024  # bytes per read of Kafka's decompressing stream
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_HEAD, _SKIPPABLE_TAIL = 0x50, b"\x2a\x4d\x18"
-_INPUT_SIZE = 128 * 1024 + 3
+_JAVA_INPUT_BYTES = 128 * 1024 + 3
 _MAX_WINDOW_LOG = 27
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
-_DICTIONARY_ID_SIZES = (0, 1, 2, 4)
-_CONTENT_SIZE_SIZES = (0, 2, 4, 8)
-_BLOCK_HEADER_SIZE = 3
+_DICTIONARY_ID_FIELD_BYTES = (0, 1, 2, 4)
+_CONTENT_SIZE_FIELD_BYTES = (0, 2, 4, 8)
+_BLOCK_HEADER_BYTES = 3
 _RLE_BLOCK, _RESERVED_BLOCK = 1, 3
 DEFAULT_LEVEL = 3
 # Memory for output is reserved (not touched) up to this ratio. Streams with a higher ratio are read in steps.
@@ -124,7 +124,7 @@ class ZstdStream:
 
         Like zstd-jni, it accepts an end without any input after the last frame.
         """
-        next_input = -(-self._start // _INPUT_SIZE) * _INPUT_SIZE
+        next_input = -(-self._start // _JAVA_INPUT_BYTES) * _JAVA_INPUT_BYTES
         if next_input < len(self._payload):
             raise DamagedStreamError("zstd: the stream is truncated in a frame")
 
@@ -151,17 +151,17 @@ def _find_frame_end(payload: bytes, start: int) -> int:
         return past_end
     descriptor = payload[start + 4]
     single = bool(descriptor & _SINGLE_SEGMENT)
-    position = start + 5 + (not single) + _DICTIONARY_ID_SIZES[descriptor & 3]
-    position += _CONTENT_SIZE_SIZES[descriptor >> 6] or int(single)
+    position = start + 5 + (not single) + _DICTIONARY_ID_FIELD_BYTES[descriptor & 3]
+    position += _CONTENT_SIZE_FIELD_BYTES[descriptor >> 6] or int(single)
     last = False
     while not last:
-        header = int.from_bytes(payload[position : position + _BLOCK_HEADER_SIZE], "little")
-        if position + _BLOCK_HEADER_SIZE > len(payload):
+        header = int.from_bytes(payload[position : position + _BLOCK_HEADER_BYTES], "little")
+        if position + _BLOCK_HEADER_BYTES > len(payload):
             return past_end
         last, kind = bool(header & 1), header >> 1 & 3
         if kind == _RESERVED_BLOCK:  # the library reports the error when it decodes this block
             return len(payload)
-        position += _BLOCK_HEADER_SIZE + (1 if kind == _RLE_BLOCK else header >> 3)
+        position += _BLOCK_HEADER_BYTES + (1 if kind == _RLE_BLOCK else header >> 3)
     return position + (4 if descriptor & _CHECKSUM else 0)
 
 

@@ -34,7 +34,7 @@ from kafkaframes.wire.varint import read_unsigned_varint, read_unsigned_varlong,
 
 HEADERS, RECORDS = 1, 2  # values of ``depth``: batch and message headers only, or also their records
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20  # largest decompressed size of a batch
-_LAYOUT_OF_MAGIC = {0: MESSAGE_V0, 1: MESSAGE_V1, 2: BATCH_V2}
+_LAYOUT_BY_MAGIC = {0: MESSAGE_V0, 1: MESSAGE_V1, 2: BATCH_V2}
 _FLAG_NAMES = ((LOG_APPEND_TIME, "LogAppendTime"), (TRANSACTIONAL, "transactional"), (CONTROL, "control"))
 _V2_FLAG_NAMES = (*_FLAG_NAMES, (DELETE_HORIZON, "delete horizon"))
 
@@ -91,10 +91,10 @@ class AnnotatedBytes:
 
 def are_records(data: bytes) -> bool:
     """Return whether the bytes start with a complete batch or message with a correct CRC."""
-    if len(data) < BYTES_TO_MAGIC or data[BYTES_TO_MAGIC - 1] not in _LAYOUT_OF_MAGIC:
+    if len(data) < BYTES_TO_MAGIC or data[BYTES_TO_MAGIC - 1] not in _LAYOUT_BY_MAGIC:
         return False
     magic = data[BYTES_TO_MAGIC - 1]
-    layout = _LAYOUT_OF_MAGIC[magic]
+    layout = _LAYOUT_BY_MAGIC[magic]
     end = OVERHEAD_BYTES + int.from_bytes(data[layout.position_of("size") : layout.end_of("size")], "big", signed=True)
     if not layout.size <= end <= len(data):
         return False
@@ -131,12 +131,12 @@ def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth
             raise TruncatedError(f"{name} has only {len(head)} bytes; expected a batch header", position=start)
         size = int(struct.unpack_from(">i", head, MESSAGE_V0.position_of("size"))[0])
         magic = int(struct.unpack_from(">b", head, MESSAGE_V0.position_of("magic"))[0])
-        if magic not in _LAYOUT_OF_MAGIC or size < MIN_SIZE:
-            is_unknown = magic not in _LAYOUT_OF_MAGIC
+        if magic not in _LAYOUT_BY_MAGIC or size < MIN_SIZE:
+            is_unknown = magic not in _LAYOUT_BY_MAGIC
             reason = f"{name}: unknown magic {magic}" if is_unknown else f"{name}: invalid size {size}"
             raise CorruptRecordError(reason, position=start)
         end = start + OVERHEAD_BYTES + size
-        fields = _draw_header(drawing, name, _LAYOUT_OF_MAGIC[magic], min(end, len(drawing.data)))
+        fields = _draw_header(drawing, name, _LAYOUT_BY_MAGIC[magic], min(end, len(drawing.data)))
         if end > len(drawing.data):
             raise TruncatedError(f"{name} is truncated: {end - len(drawing.data)} bytes are missing", position=start)
         body = _draw_batch_body if magic == 2 else _draw_message_body
@@ -147,7 +147,7 @@ def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth
 def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: int) -> dict[str, int]:
     """Add the runs of a batch header; return its fields."""
     start, values = drawing.position, {}
-    magic = next(number for number, entry in _LAYOUT_OF_MAGIC.items() if entry is layout)
+    magic = next(number for number, entry in _LAYOUT_BY_MAGIC.items() if entry is layout)
     for entry in layout.fields:
         raw = drawing.take_bytes(struct.calcsize(">" + entry.format), f"{name}.{entry.name}")
         value = struct.unpack(">" + entry.format, raw)[0]

@@ -43,13 +43,13 @@ from kafkaframes.wire.checksum import crc32, crc32c
 from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_BATCH_BYTES = 16384
-_CHUNK_BYTES = 2 * 1024 * 1024
-_CHUNK_ROWS = 4096
+_PORTION_BYTES = 2 * 1024 * 1024
+_PORTION_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
 _OFFSET_BYTES = BATCH_V2.end_of("offset")
 _ZERO_OFFSET = bytes(_OFFSET_BYTES)
-_MAX_BODY_BYTES = MAX_INT32 - 1024
-_HEADER_STRUCT = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
+_MAX_KEY_AND_VALUE_BYTES = MAX_INT32 - 1024
+_V2_HEADER_STRUCT = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Finish = Callable[[memoryview, list[int]], bytes]  # an uncompressed batch and its table row -> the compressed batch
 
@@ -308,7 +308,7 @@ def build_empty_batch(
     """Write a format 2 header without records, with which the cleaner keeps a producer's last sequence (KAFKA-5490)."""
     base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
     header = bytearray(
-        _HEADER_STRUCT.pack(
+        _V2_HEADER_STRUCT.pack(
             base_offset,
             BATCH_V2.size - OVERHEAD_BYTES,
             fields.leader_epoch,
@@ -358,9 +358,9 @@ def _check_rows(rows: Rows, magic: int) -> None:
         row = int(np.flatnonzero(np.diff(rows.header_starts))[0])
         raise EncodeError(f"format {magic} does not support headers").within(row).within("headers")
     sizes = rows.keys.lengths + rows.values.lengths
-    if sizes.max(initial=0) > _MAX_BODY_BYTES:
+    if sizes.max(initial=0) > _MAX_KEY_AND_VALUE_BYTES:
         row = int(sizes.argmax())
-        reason = f"the key and value have {sizes[row]} bytes; the limit is {_MAX_BODY_BYTES}"
+        reason = f"the key and value have {sizes[row]} bytes; the limit is {_MAX_KEY_AND_VALUE_BYTES}"
         raise EncodeError(reason).within(row).within("value")
 
 
@@ -374,7 +374,7 @@ def _split_rows(
         return np.zeros(0, np.int64)
     # The messages are independent, so they are built in portions of moderate size.
     if magic < 2 and codec is Codec.NONE:
-        return np.arange(0, rows.size, _CHUNK_ROWS, dtype=np.int64)
+        return np.arange(0, rows.size, _PORTION_ROWS, dtype=np.int64)
     starts = np.empty(rows.size, np.int64)
     count = kernels.split_rows(
         *_byte_lengths(rows),
@@ -467,7 +467,7 @@ def _fill_portions(
     if magic >= 2 or codec is not Codec.NONE:
         _check_sizes(table)
     scratch = np.empty(0, np.uint8)
-    for first, last in split_into_runs(table[:, kernels.SIZE], _CHUNK_BYTES):
+    for first, last in split_into_runs(table[:, kernels.SIZE], _PORTION_BYTES):
         portion = table[first:last].copy()
         portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
         size = int(portion[:, kernels.SIZE].sum())

@@ -71,7 +71,7 @@ class ReadError(NamedTuple):
         return CorruptRecordError(self.reason + batch_text, file=self.file, position=self.position)
 
 
-_MAX_CACHED_BYTES = 2 << 20
+_CPU_CACHE_BYTES = 2 << 20  # decompressed records that fit into the processor's cache
 _ARROW_TYPES = {name: column.type for name, column in COLUMNS.items()}
 _NO_INTS: Ints = np.empty(0, np.int64)
 _NO_INTS32: Ints32 = np.empty(0, np.int32)
@@ -251,7 +251,7 @@ class RecordReader:
         """Yield the Arrow batches of a chunk that the general path decodes."""
         target = self.options.chunk_bytes
         if self._ratio != 1.0:  # decompressed records should stay in the processor's cache
-            target = min(target, _MAX_CACHED_BYTES)
+            target = min(target, _CPU_CACHE_BYTES)
         for part in split_chunk(chunk, self._ratio, target):
             for result in self._decode_chunk(part, is_healed=is_healed):
                 if result.index.offsets.size:

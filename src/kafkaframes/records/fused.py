@@ -32,14 +32,14 @@ MAX_BATCH_BYTES = 16 << 20
 _MAX_CONTENT_BYTES = 64 << 20
 _MIN_CONTENT_BYTES = 1 << 20
 _EXPECTED_BYTES_PER_ROW = 16  # an estimate; a part with smaller records ends below its target size
-_MIN_LAYOUT_BYTES = 256 << 10
+_MIN_BUFFER_BYTES = 256 << 10  # smallest size for which the column buffers are planned
 _INITIAL_COMPRESSION_RATIO = 4  # estimate for the first compressed batches
 _ALIGNMENT = 64  # bytes; Arrow recommends this alignment of buffers
 _NO_TARGET_BYTES = 1 << 62  # a limit that no source reaches, so that chunks are not divided
 _EMPTY_BYTES: Bytes = np.empty(0, np.uint8)
 _POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
 
-_SELECTION_BITS = {
+_SELECTION_BIT_BY_COLUMN = {
     "timestamp_type": kernels.WANT_TYPES,
     "key": kernels.WANT_KEY,
     "value": kernels.WANT_VALUE,
@@ -197,7 +197,7 @@ class FusedReader:
         text: Callable[[pa.Array], pa.Array],
     ) -> None:
         self._names = frozenset(names)
-        self._column_bits = sum(bit for name, bit in _SELECTION_BITS.items() if name in names) + (
+        self._column_bits = sum(bit for name, bit in _SELECTION_BIT_BY_COLUMN.items() if name in names) + (
             verify_crc and kernels.WANT_CRC
         )
         self._limit = limit_bytes
@@ -224,7 +224,7 @@ class FusedReader:
         if not self._layout.bytes:  # for a short source, buffers of full size would be most of the cost
             is_compressed = (table[_ATTRIBUTES] & CODEC_MASK).any()
             likely = chunk.data.size * (_INITIAL_COMPRESSION_RATIO if is_compressed else 1)
-            self._lay_out(0, min(2 * self._target, max(likely, _MIN_LAYOUT_BYTES)))
+            self._lay_out(0, min(2 * self._target, max(likely, _MIN_BUFFER_BYTES)))
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
         state = ChunkState(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
         first = 0
@@ -260,7 +260,7 @@ class FusedReader:
                 is_large = content.size > MAX_BATCH_BYTES
                 if is_large:
                     break
-            elif plan[kernels.NEEDED_BYTES] > _LIMIT_OF_STATUS[why]:
+            elif plan[kernels.NEEDED_BYTES] > _MAX_BYTES_BY_STATUS[why]:
                 is_large = True
                 break
             elif why == native.TOO_SMALL:
@@ -340,7 +340,7 @@ class FusedReader:
         return pa.Array.from_buffers(of_type, count, [None, block(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
 
 
-_LIMIT_OF_STATUS = {native.TOO_SMALL: _MAX_CONTENT_BYTES, kernels.FULL: MAX_BATCH_BYTES}
+_MAX_BYTES_BY_STATUS = {native.TOO_SMALL: _MAX_CONTENT_BYTES, kernels.FULL: MAX_BATCH_BYTES}
 _BYTES, _TEXT = pa.binary(), pa.string()
 _FIXED_WIDTH_COLUMNS = (
     ("offset", kernels.AT_OFFSETS, 8),

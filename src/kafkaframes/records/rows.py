@@ -29,7 +29,7 @@ from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.wire.integers import MAX_INT64
 
-_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+_RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -91,7 +91,7 @@ def rows_of(
         EncodeError: a value is invalid; ``path`` names the column and, if possible, the row.
     """
     columns_by_name = map_columns(columns, ignore=ignore)
-    arrays = {name: column_array(name, columns_by_name[name]) for name in _COLUMNS if name in columns_by_name}
+    arrays = {name: column_array(name, columns_by_name[name]) for name in _RECORD_COLUMNS if name in columns_by_name}
     count = _check_common_length(arrays)
     none = pa.nulls(count, pa.binary())
     header_starts, names, values = _to_headers(arrays.get("headers"))
@@ -194,12 +194,14 @@ def reject_unknown_columns(names: Iterable[str], *, ignore: Iterable[str] = ()) 
     Raises:
         EncodeError: a column is unknown or given twice, or neither ``key`` nor ``value`` exists.
     """
-    columns, accepted_names = list(names), {*_COLUMNS, *ignore}
+    columns, accepted_names = list(names), {*_RECORD_COLUMNS, *ignore}
     for position, name in enumerate(columns):
         if name not in accepted_names:
-            near = get_close_matches(str(name), _COLUMNS, 1)
+            near = get_close_matches(str(name), _RECORD_COLUMNS, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            reason = f"not a column of records; {hint}expected {', '.join(_COLUMNS)} or another column of a reader"
+            reason = (
+                f"not a column of records; {hint}expected {', '.join(_RECORD_COLUMNS)} or another column of a reader"
+            )
             raise EncodeError(reason).within(str(name))
         if name in columns[:position]:
             raise EncodeError("this column is given twice").within(name)

@@ -43,7 +43,7 @@ TRUNCATED_SOURCE = -1
 MAX_TABLE_ROWS = 16_384
 # The status codes that mean lost bytes: Kafka's iterator ends with an error, or the source was truncated.
 DAMAGED_END_REASONS = CORRUPT_END_REASONS | {TRUNCATED_SOURCE}
-_MIN_BATCH_BYTES = 26
+_MIN_BATCH_BYTES = 26  # size of a format 0 message without key and value
 
 _END_REASONS = END_REASONS | {TRUNCATED_SOURCE: "the file became shorter while it was read"}
 

@@ -84,7 +84,7 @@ class _Product:
         self.options = {"key_files": tuple(map(str, sorted(folder.glob("*.private.pem"))))}
         directories = discover([str(folder / "local"), str(self.store)], options=self.options)
         self.local, self.tiered_directories = directories[0], directories[1:]
-        self.knowledge = view.PartitionFacts.from_directories([self.local])
+        self.knowledge = view.LocalPartitionInfo.from_directories([self.local])
 
     def segments(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every upload of the store, and every segment that only the metadata topic names."""

@@ -27,7 +27,7 @@ from kafkaframes.jobs.report.tables import (
     make_tag,
 )
 from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_size
-from kafkaframes.protocol.spec.changes import SEVERITY_OF_VERDICT
+from kafkaframes.protocol.spec.changes import SEVERITY_BY_VERDICT
 from kafkaframes.protocol.spec.evolution import compare_sets
 
 _MAX_CHANGES, _MAX_FINDINGS, _MAX_PATHS = 400, 400, 6
@@ -122,7 +122,7 @@ def _build_compatibility_table(settings: ProposalSettings) -> dict[str, _Card]:
     findings = [
         finding for finding in compare_sets(specs, specs | dict(settings.after)) if finding.verdict != "compatible"
     ]
-    findings.sort(key=lambda finding: -SEVERITY_OF_VERDICT[finding.verdict])
+    findings.sort(key=lambda finding: -SEVERITY_BY_VERDICT[finding.verdict])
     fields = [
         TableColumn("Verdict", lambda finding: make_tag("b", finding.verdict)),
         TableColumn("Message", lambda finding: finding.message),

@@ -27,11 +27,11 @@ from kafkaframes.protocol.messages._reference import describe_tag_conflict, reas
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, MutableDefault, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
-_MAX_VALUES: Final = {"uint16": 0xFFFF, "uint32": 0xFFFFFFFF}
-_MAX_TAG: Final = 0x7FFFFFFE
+_MAX_VALUE_BY_TYPE: Final = {"uint16": 0xFFFF, "uint32": 0xFFFFFFFF}
+_MAX_TAG: Final = 0x7FFFFFFE  # largest tag number of a tagged field
 #: Largest encoded size of a row in one column, in bytes, without its data: a value, a length, or a struct marker.
-_WIRE_BYTES: Final = {BufferKind.BIT: 1, BufferKind.VAR: 5, BufferKind.LIST: 5, BufferKind.STRUCT: 1}
-_TAG_BYTES: Final = 16  # largest size of a tag, its size, and the section's count, in bytes
+_MAX_WIRE_BYTES_BY_KIND: Final = {BufferKind.BIT: 1, BufferKind.VAR: 5, BufferKind.LIST: 5, BufferKind.STRUCT: 1}
+_MAX_TAG_HEADER_BYTES: Final = 16  # largest size of a tag, its size, and the section's count, in bytes
 
 
 class Gatherer:
@@ -129,7 +129,7 @@ class Gatherer:
                 array.offset * kind : (array.offset + len(array)) * kind
             ]
             self.parts[node.column] = (values, valid, None)
-            largest = _MAX_VALUES.get(plan.type)
+            largest = _MAX_VALUE_BY_TYPE.get(plan.type)
             if largest is not None:
                 numbers: Array = values.view(np.int32 if kind == BufferKind.FIXED4 else np.int64).astype(np.int64)
                 self.reject_rows(live & ((numbers < 0) | (numbers > largest)), node.level, path, f"not a {plan.type}")
@@ -232,7 +232,7 @@ class Gatherer:
         """Return an upper bound of the encoded size of all rows, in bytes."""
         total = 0
         for column, entry in enumerate(self.program.columns.tolist()):
-            row_bytes = _WIRE_BYTES.get(BufferKind(entry[0]), entry[0]) + _TAG_BYTES
+            row_bytes = _MAX_WIRE_BYTES_BY_KIND.get(BufferKind(entry[0]), entry[0]) + _MAX_TAG_HEADER_BYTES
             part = self.parts[column][2] if column in self.parts else None
             total += self.lengths[entry[1]] * row_bytes + (0 if part is None else len(part))
         return total + self.lengths[0] * 8 + 64

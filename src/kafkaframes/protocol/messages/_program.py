@@ -92,7 +92,7 @@ PRIMITIVES: Final[dict[str, tuple[Op, BufferKind, pa.DataType]]] = {
     "records": (Op.VAR, BufferKind.VAR, pa.binary()),
 }
 #: Element sizes in bytes of the arrays that one tight loop copies (``FIXED_ARRAY``), without an operation per element.
-_BULK_WIDTHS: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
+_BULK_COPY_WIDTHS: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
 
 @dataclass(slots=True)
@@ -254,10 +254,10 @@ class _ProgramCompiler:
         default = None if plan.default is None else b""
         column = self.add_column(BufferKind.LIST, level, nullable=plan.nullable, child=child, default=default)
         self.levels[child].parent_column = column
-        if plan.type in _BULK_WIDTHS:
+        if plan.type in _BULK_COPY_WIDTHS:
             _, kind, type_ = PRIMITIVES[plan.type]
             values = self.add_column(kind, child)
-            self.emit(Op.FIXED_ARRAY, column, flags | _BULK_WIDTHS[plan.type] << 8, values, child)
+            self.emit(Op.FIXED_ARRAY, column, flags | _BULK_COPY_WIDTHS[plan.type] << 8, values, child)
             item = TypeNode("item", type_, values, child, plan=plan)
         elif self.levels[child].min_size == 0:
             # Elements of zero bytes are not read in a loop, because the remaining bytes do not limit their count.

@@ -24,7 +24,7 @@ MALFORMED_ERRORS: Final = (struct.error, LookupError, ValueError, TypeError, Att
 
 BOOL_VALUES: Final = (False, True)  # any other byte is not canonical and raises IndexError
 _MAX_PREPARED_COUNT: Final = 64  # arrays with fewer elements use a prepared struct.Struct
-_MAX_SHAPES: Final = 1024
+_MAX_CACHED_PACKERS: Final = 1024  # packers that are kept for one run of fields, one per combination of array lengths
 new = object.__new__
 # ``UUID`` is immutable: its ``__setattr__`` raises. The setters of its slots take a third of object.__setattr__'s time.
 _set_uuid_int = UUID.__dict__["int"].__set__
@@ -254,7 +254,7 @@ class ShapePackers(dict[Any, Callable[..., bytes]]):
             return self._make_long_packer(counts)
         fmt = make_run_format(self.before, self.elements, self.after, counts, compact=self.compact)
         packer = struct.Struct(f">{fmt}").pack
-        if len(self) < _MAX_SHAPES:
+        if len(self) < _MAX_CACHED_PACKERS:
             self[key] = packer
         return packer
 

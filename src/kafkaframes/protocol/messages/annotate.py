@@ -20,7 +20,7 @@ from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 from kafkaframes.wire.primitives import uuid_to_text
 
-_SIZE_BYTES: Final = 4
+_SIZE_PREFIX_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,17 @@ class _Annotator:
 
     def read_size_prefix(self, apis: ApiRegistry = CATALOG, *, is_request: bool = False) -> None:
         """Read a size prefix if its value matches, or if only the bytes after it start a request."""
-        if len(self.data) <= _SIZE_BYTES:
+        if len(self.data) <= _SIZE_PREFIX_BYTES:
             return
-        size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
+        size = int.from_bytes(self.data[:_SIZE_PREFIX_BYTES], signed=True)
         is_prefix_of_request = (
             is_request
-            and _starts_with_request(self.data[_SIZE_BYTES:], apis)
+            and _starts_with_request(self.data[_SIZE_PREFIX_BYTES:], apis)
             and not _starts_with_request(self.data, apis)
         )
-        if size == len(self.data) - _SIZE_BYTES or is_prefix_of_request:
-            self.result.runs.append(AnnotatedRange(0, _SIZE_BYTES, "Size", "int32", size))
-            self.position = _SIZE_BYTES
+        if size == len(self.data) - _SIZE_PREFIX_BYTES or is_prefix_of_request:
+            self.result.runs.append(AnnotatedRange(0, _SIZE_PREFIX_BYTES, "Size", "int32", size))
+            self.position = _SIZE_PREFIX_BYTES
 
     def read_message(self, cls: type[Message], version: int) -> Any:
         """Decode the message at the current position, and add its runs."""

@@ -38,19 +38,19 @@ _MIN_SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes s
 Step: TypeAlias = Callable[..., tuple[int, int, int, int]]
 _ERROR_TEXTS: Final = {
     kernels.TRUNCATED: "the message is truncated",
-    kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
-    kernels.NULL: "null in a version that does not allow it",
-    kernels.TOO_LONG: "string longer than 32767 bytes",
+    kernels.OVERLONG_VARINT: "a varint has more than 5 bytes",
+    kernels.NULL: "a field is null, but it is not nullable in this version",
+    kernels.TOO_LONG: "a string has more than 32767 bytes",
     kernels.NEGATIVE_COUNT: "negative number of tagged fields",
     kernels.NEGATIVE_SIZE: "negative size of a tagged field",
-    kernels.REFUSED_TAG: "tag of another version",
+    kernels.REFUSED_TAG: "a tag is not valid at this version",
     kernels.TRAILING: "bytes remain after the message",
-    kernels.NOT_CANONICAL: "not in canonical form",
-    kernels.TAG_ORDER: "tags not in ascending order",
-    kernels.TAG_SIZE: "size of a tagged field differs from its value",
-    kernels.BAD_UTF8: "text that is not UTF-8",
-    kernels.HOLDS_DEFAULT: "tagged field with its default value",
-    kernels.TOO_MANY: "more elements than an Arrow array can hold",
+    kernels.NOT_CANONICAL: "the encoding is not canonical",
+    kernels.TAG_ORDER: "the tags are not in ascending order",
+    kernels.TAG_SIZE: "the stated size of a tagged field is not the size of its value",
+    kernels.BAD_UTF8: "a string is not valid UTF-8",
+    kernels.HOLDS_DEFAULT: "a tagged field has its default value, which is never written",
+    kernels.TOO_MANY: "the messages have more elements than an Arrow array can hold",
 }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BYTES_PER_LINE: Final = 16
 _MAX_LINES: Final = 4  # largest number of lines for a run of bytes, unless all bytes are requested
-_HEX_WIDTH: Final = 38
+_COMPARISON_COLUMN_WIDTH: Final = 38  # characters for each of the two compared messages
 
 
 class _ReprAsLines:
@@ -221,7 +221,8 @@ def _diff_line(
     run = entry or other_entry
     assert run is not None
     sides = [_side_text(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
-    return f"{' ' if same else '*'} {sides[0]:<{_HEX_WIDTH}} | {sides[1]:<{_HEX_WIDTH}} {run.path} ({run.what})"
+    first, second = (side.ljust(_COMPARISON_COLUMN_WIDTH) for side in sides)
+    return f"{' ' if same else '*'} {first} | {second} {run.path} ({run.what})"
 
 
 def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
@@ -230,7 +231,7 @@ def _side_text(data: bytes, run: AnnotatedRange | None) -> str:
         return "-"
     raw = _raw(data, run)
     text = f"{run.start:06x} {raw[:6].hex()}{'..' if len(raw) > 6 else ''} {run.text()}"
-    return text if len(text) <= _HEX_WIDTH else f"{text[: _HEX_WIDTH - 2]}.."
+    return text if len(text) <= _COMPARISON_COLUMN_WIDTH else f"{text[: _COMPARISON_COLUMN_WIDTH - 2]}.."
 
 
 def _batch_form(batch: Batch) -> dict[str, Any]:

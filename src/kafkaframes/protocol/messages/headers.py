@@ -26,7 +26,7 @@ from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID, DeferredBytes
 
 KIP_1313_HEADER_VERSION: Final = 3
-_HEADER_START: Final = struct.Struct(">hhi")
+_HEADER_START_STRUCT: Final = struct.Struct(">hhi")  # API key, API version, correlation ID
 
 
 @dataclass(slots=True)
@@ -111,9 +111,9 @@ def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
     Raises:
         TruncatedError: the request has fewer than 8 bytes.
     """
-    if len(data) < _HEADER_START.size:
+    if len(data) < _HEADER_START_STRUCT.size:
         raise TruncatedError(f"the request header has only {len(data)} bytes", position=0, path=("RequestHeader",))
-    key, version, correlation_id = _HEADER_START.unpack_from(data)
+    key, version, correlation_id = _HEADER_START_STRUCT.unpack_from(data)
     return key, version, correlation_id
 
 

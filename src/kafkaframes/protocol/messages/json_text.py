@@ -99,7 +99,7 @@ class _JsonProgram:
 
     def emit(self, op: int, name: bytes = b"", **columns: int) -> list[int]:
         """Add an operation; ``columns`` are named as in ``_kernels_json.py``."""
-        row = [op, len(self.names), len(name), *(columns.get(column, 0) for column in _COLUMNS)]
+        row = [op, len(self.names), len(name), *(columns.get(column, 0) for column in _OPERATION_COLUMNS)]
         self.names += name
         self.ops.append(row)
         return row
@@ -161,7 +161,7 @@ class _JsonProgram:
 
     def add_primitive(self, field: FieldPlan, array: pa.Array, name: bytes) -> None:
         """Write a value of a primitive type."""
-        op = kernels.INT if field.type in _NUMBER_WIDTHS else _OPERATIONS[field.type]
+        op = kernels.INT if field.type in _NUMBER_WIDTHS else _OPERATION_BY_TYPE[field.type]
         if field.type == "records":
             op = kernels.SIZE if self.records == "size" else kernels.EMPTY
         buffers = array.buffers()
@@ -207,8 +207,8 @@ class _JsonProgram:
         return [kernels.IS_NUMBER, valid, values, _NUMBER_WIDTHS[field.type], operator.index(default), 0]  # type: ignore[arg-type]
 
 
-_COLUMNS: Final = ("valid", "values", "data", "width", "target", "last")
-_OPERATIONS: Final = {
+_OPERATION_COLUMNS: Final = ("valid", "values", "data", "width", "target", "last")
+_OPERATION_BY_TYPE: Final = {
     "bool": kernels.BOOL,
     "uuid": kernels.UUID,
     "string": kernels.TEXT,

@@ -33,7 +33,7 @@ from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
 
 # Largest nesting of structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
-MAX_DEPTH: Final = 64
+MAX_STRUCT_DEPTH: Final = 64
 
 
 class MutableDefault(enum.Enum):
@@ -196,7 +196,7 @@ class _Planner:
         return field.tag is not None and field.is_tagged(self.version)
 
     def check_depth(self, struct: StructSpec, depth: int) -> None:
-        if depth > MAX_DEPTH:
+        if depth > MAX_STRUCT_DEPTH:
             raise SpecError(f"{self.spec.name}: struct {struct.name} contains itself")
 
     def plan_field(self, field: FieldSpec, depth: int) -> FieldPlan:

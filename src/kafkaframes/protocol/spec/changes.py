@@ -10,7 +10,7 @@ from typing import Literal
 from kafkaframes.protocol.spec.versions import Versions
 
 Verdict = Literal["compatible", "note", "breaking"]
-SEVERITY_OF_VERDICT: Mapping[str, int] = MappingProxyType({"compatible": 0, "note": 1, "breaking": 2})
+SEVERITY_BY_VERDICT: Mapping[str, int] = MappingProxyType({"compatible": 0, "note": 1, "breaking": 2})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def version_text(versions: Iterable[int]) -> str:
 
 def most_severe(findings: Iterable[SpecChange]) -> Verdict:
     """Return the most severe verdict; ``compatible`` without findings."""
-    return max((finding.verdict for finding in findings), key=SEVERITY_OF_VERDICT.__getitem__, default="compatible")
+    return max((finding.verdict for finding in findings), key=SEVERITY_BY_VERDICT.__getitem__, default="compatible")
 
 
 @dataclass(frozen=True, slots=True)

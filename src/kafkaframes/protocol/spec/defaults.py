@@ -23,7 +23,7 @@ _BASE64URL_PATTERN = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 class BadDefaultError(ValueError):
-    """The text is not a valid default of a type. The message of the error says what is expected."""
+    """Raised for a text that is not a default value of the field's type; the error text states what is expected."""
 
 
 def parse_default(field_type: FieldType, text: str) -> Default:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, SEVERITY_OF_VERDICT, SpecChange, Verdict, version_text
+from kafkaframes.protocol.spec.changes import EVOLUTION_RULES, SEVERITY_BY_VERDICT, SpecChange, Verdict, version_text
 from kafkaframes.protocol.spec.layout import FieldSlot, list_slots
 from kafkaframes.protocol.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
 
@@ -26,11 +26,13 @@ def compare_messages(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | 
         is_unstable: whether the highest version of ``old`` is unreleased. Only request specs contain this, so it must
             be specified for a response. The default is the value in ``old``.
     """
-    return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).compare_specs()
+    return _SpecComparison(
+        old, new, old.latest_version_unstable if is_unstable is None else is_unstable
+    ).compare_specs()
 
 
 @dataclass(slots=True)
-class _Comparison:
+class _SpecComparison:
     """A comparison of two specs of one message.
 
     A change is reported once, with its versions: ``versions_by_change`` is by (rule, path, text).
@@ -66,7 +68,7 @@ class _Comparison:
             self._make_change(EVOLUTION_RULES[rule].name, path, text, at)
             for (rule, path, text), at in self.versions_by_change.items()
         ]
-        return sorted(findings, key=lambda finding: -SEVERITY_OF_VERDICT[finding.verdict])
+        return sorted(findings, key=lambda finding: -SEVERITY_BY_VERDICT[finding.verdict])
 
     def _make_change(self, rule: str, path: Path, text: str, versions: list[int]) -> SpecChange:
         verdict: Verdict = EVOLUTION_RULES[rule].verdict
@@ -110,7 +112,7 @@ class _Comparison:
         if new.highest > old.highest:
             self._compare_span("versions-added", "new versions", max(old.highest + 1, new.lowest), new.highest)
         if new.lowest < old.lowest:
-            self._compare_span("versions-below", "versions below the old lowest", new.lowest, old.lowest - 1)
+            self._compare_span("versions-below", "the lowest version is lower", new.lowest, old.lowest - 1)
         if new.lowest > old.lowest:
             self._compare_span(
                 "versions-removed", "the lowest versions were removed", old.lowest, min(new.lowest - 1, old.highest)

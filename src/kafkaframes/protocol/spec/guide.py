@@ -49,7 +49,7 @@ _TYPE_EXAMPLES: Final[dict[str, Any]] = {
 _INTEGER_NAMES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _VARINT_EXAMPLES: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, MAX_INT32, MIN_INT32)
 _FLAG_DESCRIPTIONS: Final = (
-    (layout.LOG_APPEND_TIME, "the timestamps are the broker's (formats 1 and 2)"),
+    (layout.LOG_APPEND_TIME, "the broker has set the timestamps (formats 1 and 2)"),
     (layout.TRANSACTIONAL, "part of a transaction"),
     (layout.CONTROL, "a control batch: a transaction marker, or a control record of the metadata log"),
     (layout.DELETE_HORIZON, "base_timestamp is the delete horizon of a compacted log"),

@@ -24,7 +24,7 @@ from kafkaframes.protocol.spec.rules_fields import (
 
 _OCTAL_PATTERN = re.compile(r"[+-]?0\d+")
 _INCOMPLETE_HEX_PATTERN = re.compile(r"0x(?:[+-].*)?")
-_INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
+_INTEGER_TYPES = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 
 
 def _check_leftover_versions(field: FieldDecl, message: RuleContext) -> Iterator[str]:
@@ -60,12 +60,16 @@ def _check_records_default(field: FieldDecl, _message: RuleContext) -> Iterator[
 
 
 def _check_octal_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
-    if field.type.name in _INTEGERS and not field.type.is_array and _OCTAL_PATTERN.fullmatch(field.default):
+    if field.type.name in _INTEGER_TYPES and not field.type.is_array and _OCTAL_PATTERN.fullmatch(field.default):
         yield f"default {field.default} is checked as decimal and compiled as octal: remove the leading 0"
 
 
 def _check_incomplete_hex_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
-    if field.type.name in _INTEGERS and not field.type.is_array and _INCOMPLETE_HEX_PATTERN.fullmatch(field.default):
+    if (
+        field.type.name in _INTEGER_TYPES
+        and not field.type.is_array
+        and _INCOMPLETE_HEX_PATTERN.fullmatch(field.default)
+    ):
         yield f"default {field.default} passes the generator, but its Java does not compile"
 
 

@@ -27,8 +27,8 @@ from kafkaframes.protocol.spec.rules_fields import (
 )
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
-MAX_SLOTS: Final = 10_000
-MAX_SLOTS_OF_ALL_VERSIONS: Final = 1_000_000
+MAX_EXPANDED_FIELDS: Final = 10_000  # fields of a message, if the fields of a struct are counted at each use
+MAX_FIELDS_OF_ALL_VERSIONS: Final = 1_000_000  # these fields times the number of versions
 
 
 def _check_flexible_is_declared(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _check_inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, mes
         common_versions = parents.intersect(struct.versions)
         if common_versions.is_empty:
             yield (
-                f"{field.name} ({struct.versions}) is a struct that has no version of its parents ({parents})",
+                f"{field.name} has struct versions {struct.versions}; its parents exist only in versions {parents}",
                 field,
             )
         else:
@@ -242,10 +242,10 @@ def _check_expansion(declaration: MessageDecl, message: RuleContext) -> Iterator
     slots = _count_fields(declaration.struct, message, {})
     versions = declaration.struct.versions
     count = max(versions.highest - versions.lowest + 1, 1)
-    if slots > MAX_SLOTS:
-        yield f"its structs expand to more than {MAX_SLOTS} fields, the limit of this program"
-    elif slots * count > MAX_SLOTS_OF_ALL_VERSIONS and not versions.is_open:
-        yield f"{slots} fields in {count} versions exceed {MAX_SLOTS_OF_ALL_VERSIONS}, the limit of this program"
+    if slots > MAX_EXPANDED_FIELDS:
+        yield f"its structs expand to more than {MAX_EXPANDED_FIELDS} fields, the limit of this program"
+    elif slots * count > MAX_FIELDS_OF_ALL_VERSIONS and not versions.is_open:
+        yield f"{slots} fields in {count} versions exceed {MAX_FIELDS_OF_ALL_VERSIONS}, the limit of this program"
 
 
 def _count_fields(struct: StructDecl, message: RuleContext, counts: dict[str, int]) -> int:
@@ -256,7 +256,7 @@ def _count_fields(struct: StructDecl, message: RuleContext, counts: dict[str, in
         inner = message.structs.get(field.type.name)
         if inner is not None and inner.name not in counts:
             _count_fields(inner, message, counts)
-        total = min(total + 1 + (counts[inner.name] if inner is not None else 0), MAX_SLOTS + 1)
+        total = min(total + 1 + (counts[inner.name] if inner is not None else 0), MAX_EXPANDED_FIELDS + 1)
     counts[struct.name] = total
     return total
 

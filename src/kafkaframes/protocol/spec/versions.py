@@ -16,7 +16,7 @@ _BLANK_CHARACTERS: Final = "".join(map(chr, range(33)))  # String.trim removes t
 _DECIMAL_PATTERN: Final = re.compile(r"[+-]?\d+")
 _HEX_PATTERN: Final = re.compile(r"[+-]?[\da-fA-F]+")
 _LAST_CHAR: Final = "\uffff"  # Integer.parseInt processes UTF-16 code units
-MAX_DIGITS: Final = 30
+MAX_INTEGER_LENGTH: Final = 30  # characters; a longer number fits no type
 
 
 def trim(text: str) -> str:
@@ -31,13 +31,13 @@ def trim(text: str) -> str:
 def parse_integer(text: str, *, base: int = 10) -> int | None:
     """Parse an integer like Java's ``Integer.parseInt``, with digits of any script; None if the text is not one.
 
-    The result is also None for more than ``MAX_DIGITS`` digits, which fit no type.
+    The result is also None for more than ``MAX_INTEGER_LENGTH`` characters, because a longer number fits no type.
 
     >>> parse_integer("+5"), parse_integer("٣"), parse_integer(" 5"), parse_integer("1.0")
     (5, 3, None, None)
     """
     shape = _DECIMAL_PATTERN if base == 10 else _HEX_PATTERN
-    if len(text) > MAX_DIGITS or not shape.fullmatch(text) or max(text) > _LAST_CHAR:
+    if len(text) > MAX_INTEGER_LENGTH or not shape.fullmatch(text) or max(text) > _LAST_CHAR:
         return None
     return int(text, base)
 

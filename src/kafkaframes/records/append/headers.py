@@ -20,7 +20,6 @@ from kafkaframes.records.layout import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     MESSAGE_V1,
-    MIN_SIZE,
     TRANSACTIONAL,
     HeaderLayout,
 )
@@ -66,7 +65,7 @@ def reject_corrupt_end(end: ScanEnd) -> None:
     """
     if end.is_corrupt:
         exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
-        raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position}, {MIN_SIZE=})")
+        raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position})")
 
 
 def find_source_codec(batches: BatchHeaders) -> Codec:

@@ -54,7 +54,7 @@ class DownConvertedRecords(NamedTuple):
 
 # Kind of damage (reasons.py) -> exception that Kafka's iterators throw. For all other damage it is
 # InvalidRecordException.
-_EXCEPTION_OF_DAMAGE = {
+_EXCEPTION_BY_STATUS = {
     reasons.SHORT_HEADER: "IndexOutOfBoundsException",
     reasons.UNKNOWN_CODEC: "IllegalArgumentException",
     reasons.DAMAGED_STREAM: "KafkaException",
@@ -72,7 +72,7 @@ def content_size_error(max_bytes: int) -> AppendRefusedError:
 
 def batch_error(problem: BatchProblem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
     """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
-    exception = exception or _EXCEPTION_OF_DAMAGE.get(problem.status, "InvalidRecordException")
+    exception = exception or _EXCEPTION_BY_STATUS.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK_ERROR_PREFIX):
         exception = "SnappyError"
     return AppendRefusedError(exception, f"batch {batch}: {problem.reason}")

@@ -28,7 +28,7 @@ from kafkaframes.records.decoded import DecodedBatches
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels as kernels
 
-MAX_RUN_ENTRIES = 1 << 20
+MAX_RUN_ENTRIES = 1 << 20  # entries that are sorted in memory and written as one run
 _BUCKET_BYTES = 16 << 20  # bytes of the log for each bucket
 _MIN_BUCKETS = 256  # buckets divide the digests of keys by their highest bits
 _FILTER_SLOTS = 1 << 14  # size of the cache of digests seen in a window

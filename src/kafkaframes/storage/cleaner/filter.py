@@ -229,8 +229,7 @@ class BatchFilter:
         header = make_batch_header(window, batch)
         if header.magic < 2:
             raise LogDirError(
-                f"the round ends with a format {header.magic} message without remaining records; Kafka fails in "
-                "this case",
+                f"all records of the last message (format {header.magic}) would be removed; Kafka fails in this case",
                 position=header.position,
                 file=window.file,
             )

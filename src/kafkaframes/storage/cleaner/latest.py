@@ -37,8 +37,8 @@ from kafkaframes.storage.files.filesystem import FileSystem
 # Records are numbered in the order in which they are added. At the end of the walk the map has a bit for each replaced
 # record, so the second walk needs no lookup per record.
 
-_MIN_SLOTS = 1 << 12
-_MIN_ARENA_BYTES = 1 << 16
+_MIN_SLOTS = 1 << 12  # slots of an empty map
+_MIN_ARENA_BYTES = 1 << 16  # memory for the keys of an empty map
 _Number = TypeVar("_Number", bound=np.generic)
 
 
@@ -159,7 +159,7 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 
 
 class LatestRecords(Protocol):
-    """Decides which records are the last ones of their keys. The cleaner asks it when it writes the new segments."""
+    """Decides which records are the last ones of their keys, for the cleaner that writes the new segments."""
 
     def mask_latest(self, window: DecodedBatches) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""

@@ -185,7 +185,8 @@ def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) ->
     view, split_log = split_partition(filesystem, partition)
     if split_log is partition:
         raise LogDirError(
-            "offsets do not fit an index and decrease, so the segment cannot be split", file=partition.directory
+            "the offsets are too far from the base offset for an index, and decrease, so the segment cannot be split",
+            file=partition.directory,
         )
     return view, split_log
 

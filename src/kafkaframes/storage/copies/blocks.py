@@ -75,7 +75,7 @@ def find_truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_e
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-UNKNOWN_CRC = -1
+UNKNOWN_CRC = -1  # the CRC of a block whose headers were not read
 _DIGEST_FIELDS = (
     "attributes",
     "base_timestamp",

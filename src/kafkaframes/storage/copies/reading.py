@@ -60,7 +60,7 @@ from kafkaframes.storage.files.segment_file import open_segment_file
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.open_segment import DamagedRange, OpenSegment, StoredSegment, open_planned_segment
 
-WINDOW_BYTES = 256 << 10
+HEADER_WINDOW_BYTES = 256 << 10  # size of the reads when only batch headers are needed
 LATEST_MAGIC = 2
 CHECKSUM_READ_BYTES = 4 << 20  # size of the reads when checksums are verified
 _COMPARED_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
@@ -187,7 +187,7 @@ def _scan_segment(
     end = None
     with open_source(filesystem, segment) as source:
         for run in OpenSegment(filesystem, segment.path, source).read_runs(on_damage=KEEP, on_gap=lose):
-            chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, includes_data=False,
+            chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=HEADER_WINDOW_BYTES, includes_data=False,
                             allocate=allocate, end=segment.size_bytes)  # fmt: skip
             for chunk in chunks:
                 table = chunk.batches.table.copy()
@@ -269,7 +269,6 @@ def group_by_partition(sources: Iterable[CopySource]) -> dict[names.TopicPartiti
 
 
 _HEADER_FIELDS = ("last_offset", "crc", "size", "magic")
-_WINDOW_BYTES = 256 << 10
 
 
 class AlternateRange(NamedTuple):
@@ -339,7 +338,7 @@ def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...
             rules=FILE,
             start=alternate.start,
             end=alternate.end,
-            chunk_bytes=_WINDOW_BYTES,
+            chunk_bytes=HEADER_WINDOW_BYTES,
             includes_data=False,
         )
         for chunk in walk:

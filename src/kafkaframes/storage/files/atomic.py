@@ -25,7 +25,7 @@ from kafkaframes.storage.files.names import DirectoryName
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
 ATTEMPT_PREFIX = ".kafkaframes-attempt-"  # prefix of the names that task attempts use in an unfinished directory
 SUCCESS_FILE = "_SUCCESS"
-_CHUNK_BYTES = 4 << 20
+_COPY_CHUNK_BYTES = 4 << 20  # size of the reads when a file is copied
 
 
 def open_new(path: Path) -> BinaryIO:
@@ -104,7 +104,7 @@ def write_output(path: str | os.PathLike[str], text: str) -> None:
 
 def read_chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
     """Yield the bytes of a file from a position on."""
-    while chunk := read_at(position, _CHUNK_BYTES):
+    while chunk := read_at(position, _COPY_CHUNK_BYTES):
         yield chunk
         position += len(chunk)
 

@@ -29,8 +29,8 @@ _FILE_SIGNATURES: Final = (
 )
 _REQUEST_LOG_MARK: Final = b"Completed request:"
 _CAPTURE_SUFFIX: Final = ".pcap"
-_MAGIC_POSITION: Final = 16
-_MIN_BATCH_BYTES: Final = 14
+_MAGIC_POSITION: Final = 16  # position of the format byte in a batch or message
+_MIN_STATED_BATCH_BYTES: Final = 14  # smallest valid value of the size field of a batch or message
 
 
 def describe_content(head: bytes, name: str) -> str:
@@ -66,7 +66,7 @@ def begins_with_batch(head: bytes) -> bool:
     if len(head) <= _MAGIC_POSITION or any(head.startswith(magic) for magic, _ in _FILE_SIGNATURES):
         return False
     size, magic = int.from_bytes(head[8:12], "big", signed=True), head[_MAGIC_POSITION]
-    return head[0] < 0x80 and size >= _MIN_BATCH_BYTES and magic <= 2
+    return head[0] < 0x80 and size >= _MIN_STATED_BATCH_BYTES and magic <= 2
 
 
 def is_segment_name(name: str) -> bool:

@@ -22,7 +22,7 @@ from kafkaframes.errors import LogDirError, MissingExtraError
 _Answer = TypeVar("_Answer")
 # Delays before a failed request is repeated, in addition to the retries of the store's own client.
 RETRY_DELAYS_SECONDS = (0.1, 0.4, 1.6)
-_FINAL_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
+_NON_RETRIABLE_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 GLOB_CHARACTERS = frozenset("*?[")
 MAX_UNCHECKED_BYTES = 1 << 20  # larger reads are first limited to the file's size
 KEY_FILES_OPTION = "key_files"  # private keys for encrypted tiered segments; this is not an option of fsspec
@@ -230,7 +230,7 @@ class FsspecFileSystem:
             try:
                 return request(store)
             except Exception as error:  # each store has its own exceptions (botocore's, aiohttp's, pyarrow's)
-                if wait_seconds is None or isinstance(error, _FINAL_ERRORS):
+                if wait_seconds is None or isinstance(error, _NON_RETRIABLE_ERRORS):
                     raise LogDirError(f"cannot be read: {type(error).__name__}: {error}", file=path) from error
                 time.sleep(wait_seconds)
         raise AssertionError("the last attempt returns or raises")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-class _SameOrigin(urllib.request.HTTPRedirectHandler):
+class _SameOriginRedirects(urllib.request.HTTPRedirectHandler):
     """A handler that follows redirects within a server. A redirect to another server is returned as an error."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
@@ -29,7 +29,7 @@ def open_url(request: urllib.request.Request, *, timeout_seconds: float, context
             (``urllib.error.HTTPError``).
         ValueError: the URL is invalid.
     """
-    handlers: list[Any] = [_SameOrigin]
+    handlers: list[Any] = [_SameOriginRedirects]
     if is_loopback(urlsplit(request.full_url).hostname or ""):
         handlers.append(urllib.request.ProxyHandler({}))
     if context is not None:

@@ -71,9 +71,9 @@ def _open_lock_file(path: str, *, create: bool) -> tuple[int, int]:
         return os.open(path, flags | os.O_RDONLY), fcntl.LOCK_SH
 
 
-MIN_SYNCFS_FILES = 64
-_FSYNC_THREADS = 32  # largest number of concurrent fsync calls
-_MIN_CONCURRENT_FILES = 4
+MIN_SYNCFS_FILES = 64  # number of files from which one syncfs replaces an fsync per file
+_MAX_FSYNC_THREADS = 32  # largest number of concurrent fsync calls
+_MIN_CONCURRENT_FILES = 4  # number of files from which they are flushed in threads
 _FIRST_LINUX_WITH_SYNCFS_ERRORS = (5, 8)  # first Linux release with a syncfs that reports failed writes
 _SYNCFS_FILESYSTEMS = {
     "ext4",
@@ -102,7 +102,7 @@ def flush_in_threads(flush: Callable[[str], None], paths: Sequence[str]) -> None
         for path in paths:
             flush(path)
         return
-    with ThreadPoolExecutor(min(_FSYNC_THREADS, len(paths))) as threads:
+    with ThreadPoolExecutor(min(_MAX_FSYNC_THREADS, len(paths))) as threads:
         for _ in threads.map(flush, paths, chunksize=MIN_SYNCFS_FILES):
             pass
 

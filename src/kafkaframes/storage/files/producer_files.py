@@ -10,9 +10,9 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError
 from kafkaframes.wire.checksum import crc32c
 
-_HEADER_STRUCT = struct.Struct(">hIi")
-_CRC_START = 6
-_ENTRY_STRUCT = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_HEADER_STRUCT = struct.Struct(">hIi")  # version, CRC, number of producers
+_CRC_INPUT_START = 6  # position of the first byte that the CRC covers
+_PRODUCER_ENTRY_STRUCT = struct.Struct(">qhiqiqiq")  # the fields of ProducerEntry
 SNAPSHOT_VERSION = 1
 
 
@@ -45,31 +45,35 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
     Raises:
         LogDirError: version, CRC, count or size is wrong. Kafka then deletes the file and replays the log.
     """
-    if len(raw) < _HEADER_STRUCT.size:
+    if len(raw) < _SNAPSHOT_HEADER_STRUCT.size:
         raise LogDirError(f"{len(raw)} bytes are not a producer snapshot", position=len(raw), file=file)
-    version, crc, count = _HEADER_STRUCT.unpack_from(raw)
+    version, crc, count = _SNAPSHOT_HEADER_STRUCT.unpack_from(raw)
     if version != SNAPSHOT_VERSION:
         raise LogDirError(f"unknown version {version} of a producer snapshot", position=0, file=file)
-    actual_crc = crc32c(memoryview(raw)[_CRC_START:])
+    actual_crc = crc32c(memoryview(raw)[_CRC_INPUT_START:])
     if actual_crc != crc:
         raise LogDirError(f"the CRC is {actual_crc:#010x}, but the file states {crc:#010x}", position=2, file=file)
-    if count < 0 or _HEADER_STRUCT.size + count * _ENTRY_STRUCT.size != len(raw):
+    if count < 0 or _SNAPSHOT_HEADER_STRUCT.size + count * _PRODUCER_ENTRY_STRUCT.size != len(raw):
         raise LogDirError(
-            f"{len(raw)} bytes are not the size of a snapshot of {count} producers", position=_CRC_START, file=file
+            f"{len(raw)} bytes are not the size of a snapshot of {count} producers",
+            position=_CRC_INPUT_START,
+            file=file,
         )
-    return tuple(ProducerEntry(*fields) for fields in _ENTRY_STRUCT.iter_unpack(raw[_HEADER_STRUCT.size :]))
+    return tuple(
+        ProducerEntry(*fields) for fields in _PRODUCER_ENTRY_STRUCT.iter_unpack(raw[_SNAPSHOT_HEADER_STRUCT.size :])
+    )
 
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     """Write a producer snapshot, with the producers in the given order."""
-    entries = [_ENTRY_STRUCT.pack(*producer) for producer in producers]
+    entries = [_PRODUCER_ENTRY_STRUCT.pack(*producer) for producer in producers]
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
 
 _ABORTED_TRANSACTION_STRUCT = struct.Struct(">hqqqq")
 ABORTED_TRANSACTION_BYTES = _ABORTED_TRANSACTION_STRUCT.size
-INDEX_VERSION = 0
+TXN_INDEX_VERSION = 0
 _ENTRY_CHECK_STRUCT = struct.Struct(">b17xq8x")  # the first byte of an entry's version, and its last offset
 
 
@@ -109,7 +113,7 @@ def read_txn_index(
     transactions: list[AbortedTransaction] = []
     for position in range(0, whole_bytes, ABORTED_TRANSACTION_BYTES):
         version, *fields = _ABORTED_TRANSACTION_STRUCT.unpack_from(raw, position)
-        if version != INDEX_VERSION:
+        if version != TXN_INDEX_VERSION:
             raise LogDirError(f"unknown version {version} of an entry", position=position, file=file)
         transaction = AbortedTransaction(*fields)
         if strict:
@@ -127,7 +131,9 @@ def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     """
     whole_bytes = len(raw) - len(raw) % ABORTED_TRANSACTION_BYTES
     versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole_bytes])
-    return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in versions_and_offsets)
+    return all(
+        version <= TXN_INDEX_VERSION and last_offset >= base_offset for version, last_offset in versions_and_offsets
+    )
 
 
 def _check_transaction(transaction: AbortedTransaction, min_last_offset: int, position: int, file: str | None) -> None:
@@ -143,7 +149,7 @@ def write_txn_index(transactions: Iterable[AbortedTransaction]) -> bytes:
     """Write a transaction index."""
     return b"".join(
         _ABORTED_TRANSACTION_STRUCT.pack(
-            INDEX_VERSION,
+            TXN_INDEX_VERSION,
             transaction.producer_id,
             transaction.first_offset,
             transaction.last_offset,

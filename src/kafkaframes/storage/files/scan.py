@@ -17,7 +17,7 @@ from kafkaframes.records.reasons import END, MORE
 from kafkaframes.records.scan import FILE, TRUNCATED_SOURCE, BatchHeaders, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
 
-WINDOW_BYTES = 4 << 20
+WINDOW_BYTES = 4 << 20  # bytes of the segment that are read and scanned at once
 _NO_BATCHES: Ints = np.empty((len(BATCH_COLUMNS), 0), np.int64)
 _NO_BYTES: Bytes = np.empty(0, np.uint8)
 

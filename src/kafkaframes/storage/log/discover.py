@@ -136,7 +136,7 @@ def _build_store_views(
         return directories
     from kafkaframes.storage.tiered import view  # imports decompression, which only tiered stores need
 
-    knowledge = view.PartitionFacts.from_directories(_merge_directories(directories))
+    knowledge = view.LocalPartitionInfo.from_directories(_merge_directories(directories))
     key_files = options.get(KEY_FILES_OPTION, ())
     return [
         listed_log

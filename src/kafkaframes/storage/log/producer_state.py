@@ -18,7 +18,7 @@ from kafkaframes.storage.log.transactions import producer_batches_from
 # tombstones and markers. 3.9 has delete horizons and keeps formats. 4.x rewrites formats 0 and 1 as 2 (KAFKA-13093).
 BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD = "2.8", "3.9", "4.x"
 # Before KIP-854 introduced producer.id.expiration.ms, producers expired after transactional.id.expiration.ms.
-OLD_PRODUCER_EXPIRATION_MS = 604_800_000
+OLD_PRODUCER_EXPIRATION_MS = 604_800_000  # 7 days
 BROKER_RELEASES = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
 
 

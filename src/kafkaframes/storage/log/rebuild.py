@@ -193,8 +193,8 @@ def _find_new_epochs(batches: BatchHeaders, latest: int) -> Iterator[EpochStart]
         yield EpochStart(int(epochs[row]), int(batches.column("base_offset")[row]))
 
 
-_MIN_BUCKETS = 16
-_LOAD_FACTOR = 0.75  # entries per bucket above which Java's HashMap grows
+_MIN_JAVA_BUCKETS = 16  # buckets of an empty HashMap in Java
+_JAVA_LOAD_FACTOR = 0.75  # entries per bucket above which Java's HashMap grows
 Replay = Callable[[int, int], Iterator[Seen]]
 
 
@@ -339,8 +339,8 @@ def make_replay(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
 def sort_in_file_order(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
     """Sort producers in the iteration order of Kafka's Java HashMap: by bucket, then by insertion."""
     listed = list(entries)
-    buckets = _MIN_BUCKETS
-    while len(listed) > buckets * _LOAD_FACTOR:
+    buckets = _MIN_JAVA_BUCKETS
+    while len(listed) > buckets * _JAVA_LOAD_FACTOR:
         buckets *= 2
     return sorted(listed, key=lambda entry: _hash_bucket(entry.producer_id, buckets))
 

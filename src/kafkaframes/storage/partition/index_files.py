@@ -30,7 +30,7 @@ from kafkaframes.storage.files.producer_files import (
     write_txn_index,
 )
 
-_MIN_ENTRIES = 64
+_MIN_GROWTH_ENTRIES = 64  # entries by which a full index grows in memory, unless it doubles
 
 
 class _EntryFile:
@@ -81,7 +81,7 @@ class _EntryFile:
         self._file.write(count * self._entry.size, relative)
         if count == len(self._first):
             self._first, self._second = (
-                np.concatenate((column, np.zeros(max(count, _MIN_ENTRIES), np.int64)))
+                np.concatenate((column, np.zeros(max(count, _MIN_GROWTH_ENTRIES), np.int64)))
                 for column in (self._first, self._second)
             )
         self._first[count], self._second[count] = first, second

@@ -31,9 +31,9 @@ from kafkaframes.storage.partition.loading import create_log, open_log
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.settings import LogSettings
 
-_MAX_NAME_LENGTH = 255
+_MAX_DIRECTORY_NAME_LENGTH = 255  # limit of most file systems; a longer topic name is truncated
 _MIN_CLOCK_STEP_MS = 2  # smallest clock step, because the two clocks are read one after the other
-_UNREADABLE_DIRECTORY = "unreadable"
+_UNREADABLE_LOGS_DIRECTORY = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
 
@@ -97,7 +97,7 @@ class LogManager:
             OptionError: the topic name is invalid.
         """
         names.check_topic_name(topic_partition.topic)
-        parent = join(self.path, _UNREADABLE_DIRECTORY) if topic_partition in self.unreadable else self.path
+        parent = join(self.path, _UNREADABLE_LOGS_DIRECTORY) if topic_partition in self.unreadable else self.path
         directory = join(parent, str(topic_partition))
         settings = self.settings_of(topic_partition)
         log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
@@ -126,7 +126,7 @@ class LogManager:
             StorageError: the disk fails.
         """
         suffix = f"-{topic_partition.partition}.{unique_id}-delete"
-        name = topic_partition.topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+        name = topic_partition.topic[: _MAX_DIRECTORY_NAME_LENGTH - len(suffix)] + suffix
         if topic_partition not in self.logs or DirectoryName.parse(name) is None:
             raise OptionError(f"the log {topic_partition} does not exist, so it cannot be renamed to {name}")
         log = self.logs.pop(topic_partition)

@@ -116,7 +116,7 @@ class LogSettings:
         """
         values: dict[str, int | str | bool] = {}
         for field in fields(cls):
-            text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
+            text = properties.get(_TOPIC_CONFIG_NAMES.get(field.name, field.name.replace("_", ".")))
             if text is not None:
                 values[field.name] = _parse_value(field.name, str(field.type), text)
         # Topic settings use "uncompressed" for the codec that producers call "none".
@@ -143,7 +143,7 @@ def to_append_settings(settings: LogSettings, leader_epoch: int, origin: str) ->
     )
 
 
-_TOPIC_NAMES = {
+_TOPIC_CONFIG_NAMES = {
     "timestamp_before_max_ms": "message.timestamp.before.max.ms",
     "timestamp_after_max_ms": "message.timestamp.after.max.ms",
     "max_message_bytes": "max.message.bytes",

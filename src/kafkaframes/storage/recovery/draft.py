@@ -271,7 +271,9 @@ def _complete_after_loading(
         reason = f"a complete swap file has the offsets {base} to {swap.next_offset - 1}"
         for segment in old:
             draft.set_aside(draft.find_segment_files(segment.base_offset), reason)
-        draft.delete_files(draft.find_segment_files(base, _OVERWRITTEN_KINDS), "a complete swap file gets its name")
+        draft.delete_files(
+            draft.find_segment_files(base, _OVERWRITTEN_KINDS), "a complete swap file is renamed to this name"
+        )
         for part in [segment for segment in draft.find_files_with_suffix("swap") if segment.name.offset == base]:
             draft.rename_temporary(part, "a complete swap file replaces the segment")
         others = [segment for segment in segments.kept_segments if segment not in old]

@@ -17,8 +17,8 @@ from kafkaframes.errors import DamagedChunkError, MissingExtraError
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.tiered.manifest import ChunkIndex, Manifest
 
-IV_BYTES: Final = 12
-TAG_BYTES: Final = 16
+AES_IV_BYTES: Final = 12  # initialization vector before the ciphertext
+AES_TAG_BYTES: Final = 16  # authentication tag after the ciphertext
 MAX_FETCH_BYTES: Final = 16 << 20  # largest range of the object in one request
 # Decompressed chunks that stay in memory, because batches and windows of headers cross chunk boundaries.
 MAX_CACHED_BYTES: Final = 8 << 20
@@ -51,10 +51,10 @@ def make_decryptor(key: bytes, aad: bytes) -> Decrypt:
     cipher: Any = AESGCM(key)
 
     def decrypt(ciphertext: bytes | memoryview) -> bytes:
-        if len(ciphertext) < IV_BYTES + TAG_BYTES:
+        if len(ciphertext) < AES_IV_BYTES + AES_TAG_BYTES:
             raise UnreadableError(f"{len(ciphertext)} bytes are too few for an encrypted chunk")
         try:
-            return bytes(cipher.decrypt(bytes(ciphertext[:IV_BYTES]), ciphertext[IV_BYTES:], aad))
+            return bytes(cipher.decrypt(bytes(ciphertext[:AES_IV_BYTES]), ciphertext[AES_IV_BYTES:], aad))
         except InvalidTag:
             raise UnreadableError("it cannot be decrypted with the segment's key: its bytes were changed") from None
 

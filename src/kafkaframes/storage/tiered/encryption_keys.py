@@ -18,8 +18,8 @@ from kafkaframes.storage.tiered.manifest import SegmentEncryption
 
 AES_KEY_BYTES: Final = 32
 MAX_KEY_FILE_BYTES: Final = 1 << 20
-_HASH_FUNCTION: Final = hashlib.sha3_512
-_HASH_BYTES: Final = 64
+_OAEP_HASH_FUNCTION: Final = hashlib.sha3_512
+_OAEP_HASH_BYTES: Final = 64  # size of a SHA3-512 digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +114,21 @@ def _decrypt_number(cipher: int, numbers: Any) -> int:
 
 
 def _remove_padding(message: bytes) -> bytes | None:
-    if len(message) < 2 * _HASH_BYTES + 2 or message[0] != 0:
+    if len(message) < 2 * _OAEP_HASH_BYTES + 2 or message[0] != 0:
         return None
-    masked_seed, masked_data = message[1 : 1 + _HASH_BYTES], message[1 + _HASH_BYTES :]
-    seed = _xor(masked_seed, _mgf1_mask(masked_data, _HASH_BYTES))
+    masked_seed, masked_data = message[1 : 1 + _OAEP_HASH_BYTES], message[1 + _OAEP_HASH_BYTES :]
+    seed = _xor(masked_seed, _mgf1_mask(masked_data, _OAEP_HASH_BYTES))
     block = _xor(masked_data, _mgf1_mask(seed, len(masked_data)))
-    rest = block[_HASH_BYTES:].lstrip(b"\0")
-    if block[:_HASH_BYTES] != _HASH_FUNCTION(b"").digest() or rest[:1] != b"\1":
+    rest = block[_OAEP_HASH_BYTES:].lstrip(b"\0")
+    if block[:_OAEP_HASH_BYTES] != _OAEP_HASH_FUNCTION(b"").digest() or rest[:1] != b"\1":
         return None
     return rest[1:]
 
 
 def _mgf1_mask(seed: bytes, length: int) -> bytes:
     """Return the MGF1 mask of a seed (RFC 8017, B.2.1)."""
-    counters = range(-(-length // _HASH_BYTES))
-    return b"".join(_HASH_FUNCTION(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
+    counters = range(-(-length // _OAEP_HASH_BYTES))
+    return b"".join(_OAEP_HASH_FUNCTION(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
 
 
 def _xor(first: bytes, right: bytes) -> bytes:

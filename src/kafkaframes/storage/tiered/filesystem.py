@@ -24,7 +24,14 @@ from kafkaframes.storage.files.filesystem import (
     store_of,
 )
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.chunks import IV_BYTES, TAG_BYTES, ChunkReader, Decrypt, UnreadableError, make_decryptor
+from kafkaframes.storage.tiered.chunks import (
+    AES_IV_BYTES,
+    AES_TAG_BYTES,
+    ChunkReader,
+    Decrypt,
+    UnreadableError,
+    make_decryptor,
+)
 from kafkaframes.storage.tiered.encryption_keys import MAX_KEY_FILE_BYTES, unwrap_data_key
 from kafkaframes.storage.tiered.manifest import MAX_MANIFEST_BYTES, Manifest, parse_manifest
 from kafkaframes.storage.tiered.names import ViewPath
@@ -198,7 +205,7 @@ def index_size(manifest: Manifest, name: str) -> int | None:
     index_range = manifest.indexes.get(name)
     if index_range is None or index_range.size == 0:  # an empty index is stored without any bytes, even without an IV
         return None if index_range is None else 0
-    return max(index_range.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
+    return max(index_range.size - (AES_IV_BYTES + AES_TAG_BYTES if manifest.encryption else 0), 0)
 
 
 def decode_index(stored_bytes: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:

@@ -148,7 +148,7 @@ SEGMENT_STATES: Final = (
 COPY_FINISHED: Final = SEGMENT_STATES[1]
 DELETION_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 # Fields of the custom metadata (custom.metadata.fields.include), in the order of their tags.
-_CUSTOM_FIELDS: Final = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
+_CUSTOM_METADATA_FIELDS: Final = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
 PartitionId = tuple[str, int]  # topic id, partition
 
 
@@ -292,10 +292,10 @@ def decode_custom_metadata(raw: bytes) -> dict[str, int | str]:
             raise DecodeError(f"tag {tag} has an invalid size of {size} bytes", position=position)
         value, position = raw[position : position + size], position + size
         if tag == 0:
-            values[_CUSTOM_FIELDS[tag]] = read_varlong(value, 0)[0]
+            values[_CUSTOM_METADATA_FIELDS[tag]] = read_varlong(value, 0)[0]
         else:
-            values[_CUSTOM_FIELDS[tag] if 0 <= tag < len(_CUSTOM_FIELDS) else f"tag {tag}"] = _read_compact_string(
-                value, position
+            values[_CUSTOM_METADATA_FIELDS[tag] if 0 <= tag < len(_CUSTOM_METADATA_FIELDS) else f"tag {tag}"] = (
+                _read_compact_string(value, position)
             )
     if position != len(raw) or count > len(raw):
         raise DecodeError(f"{len(raw) - position} bytes follow the last tag", position=position)

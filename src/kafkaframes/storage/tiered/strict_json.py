@@ -10,7 +10,7 @@ from kafkaframes.errors import DecodeError
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64, MIN_INT64
 
 _Value = TypeVar("_Value")
-MAX_DIGITS: Final = 20
+MAX_NUMBER_LENGTH: Final = 20  # characters of the smallest 64-bit integer, with its sign
 _INT64_RANGE: Final = (MIN_INT64, MAX_INT64)
 
 
@@ -86,7 +86,7 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def _parse_integer(text: str) -> int:
-    if len(text) > MAX_DIGITS:
+    if len(text) > MAX_NUMBER_LENGTH:
         raise ValueError(f"a number has {len(text)} digits")
     return int(text)
 

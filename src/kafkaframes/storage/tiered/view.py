@@ -41,11 +41,11 @@ _LOG_START_FILE = log_names.LOG_START_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """Information about a store's partitions from local log directories: copies and Kafka's topic of remote segments.
+class LocalPartitionInfo:
+    """What local log directories contain about a store's partitions: local copies, and the remote segments' metadata.
 
     Attributes:
-        metadata: Kafka's topic of remote segments; empty if it is not available.
+        metadata: state of the remote segments according to ``__remote_log_metadata``; empty without this topic.
         copies: local copies of each partition.
     """
 
@@ -53,7 +53,7 @@ class PartitionFacts:
     copies: Mapping[TopicPartition, tuple[Partition, ...]] = field(default_factory=dict)
 
     @classmethod
-    def from_directories(cls, directories: Iterable[LogDirectory]) -> PartitionFacts:
+    def from_directories(cls, directories: Iterable[LogDirectory]) -> LocalPartitionInfo:
         """Collect the information about a store's partitions from log directories."""
         all_directories = list(directories)
         copies: dict[TopicPartition, tuple[Partition, ...]] = {}
@@ -95,7 +95,9 @@ class PartitionDraft:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def build_view(store: TieredObjectStore, knowledge: PartitionFacts, *, key_files: Sequence[str] = ()) -> LogDirectory:
+def build_view(
+    store: TieredObjectStore, knowledge: LocalPartitionInfo, *, key_files: Sequence[str] = ()
+) -> LogDirectory:
     """Return a store as a log directory.
 
     Raises:
@@ -120,7 +122,7 @@ def build_view(store: TieredObjectStore, knowledge: PartitionFacts, *, key_files
 
 
 def _is_of_former_topic(
-    tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft], knowledge: PartitionFacts
+    tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft], knowledge: LocalPartitionInfo
 ) -> bool:
     """Return whether a folder belongs to a deleted topic with a name that was used again.
 
@@ -148,11 +150,13 @@ def list_partition(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInf
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
         raise LogDirError("contains no objects of a tiered segment", file=view.main)
-    tiered_log = build_view(store, PartitionFacts(), key_files=filesystem.key_files)
+    tiered_log = build_view(store, LocalPartitionInfo(), key_files=filesystem.key_files)
     return tiered_log.filesystem.list_directory(str(view))
 
 
-def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: PartitionFacts) -> PartitionDraft:
+def choose_uploads(
+    filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: LocalPartitionInfo
+) -> PartitionDraft:
     """Select the uploads of one partition that belong to its log, and record why the others do not.
 
     Raises:
@@ -204,7 +208,7 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
             raise LogDirError(reason, file=file)
 
 
-def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: PartitionFacts) -> None:
+def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: LocalPartitionInfo) -> None:
     """Select the uploads that form the log; record why the others do not."""
     uploads = tiered_log.uploads
     if not uploads:
@@ -299,7 +303,7 @@ def _build_partition(
     filesystem: TieredFileSystem,
     tiered_log: PartitionDraft,
     store_path: str,
-    knowledge: PartitionFacts,
+    knowledge: LocalPartitionInfo,
     listings: dict[str, tuple[FileInfo, ...]],
 ) -> Partition:
     """Return the partition of the view, and store its directory entries in ``listings``."""
@@ -325,7 +329,7 @@ def _build_partition(
 
 
 def _make_log_start_checkpoint(
-    knowledge: PartitionFacts, tiered_log: PartitionDraft
+    knowledge: LocalPartitionInfo, tiered_log: PartitionDraft
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return the largest log start offset of the local copies, by partition and name of the checkpoint file."""
     copies = knowledge.local_copies(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)

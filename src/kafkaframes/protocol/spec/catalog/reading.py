@@ -21,7 +21,7 @@ from kafkaframes.protocol.spec.versions import Versions
 
 MESSAGES_FOLDER = Path(__file__).parent / "messages"
 ABOUT_FILE = Path(__file__).parent / "about.json"
-_HALF_SUFFIX_PATTERN = re.compile(r"(?:Request|Response)$")
+_RPC_SUFFIX_PATTERN = re.compile(r"(?:Request|Response)$")
 
 
 class IndexEntry(NamedTuple):
@@ -238,4 +238,4 @@ def find_description(name: str, field: str | None = None) -> str:
     table = _read_descriptions()
     if field is not None:
         return table["fields"].get(field, "")
-    return table["messages"].get(name, "") or table["messages"].get(_HALF_SUFFIX_PATTERN.sub("", name), "")
+    return table["messages"].get(name, "") or table["messages"].get(_RPC_SUFFIX_PATTERN.sub("", name), "")
