@@ -23,7 +23,9 @@ from kafkaframes.wire.primitives import DeferredBytes
 from kafkaframes.wire.varint import TAG_HEADERS, read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
 Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any, because specs define the attributes
-Trace: TypeAlias = Callable[[int, int, tuple[str | int, ...], str, Any], None]  # start, end, path, label, value
+Trace: TypeAlias = Callable[
+    [int, int, tuple[str | int, ...], str, Any], None
+]  # arguments: start, end, path, label, value
 
 
 def make_default(field: FieldPlan | AbsentField, classes: Classes) -> Any:

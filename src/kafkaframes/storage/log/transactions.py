@@ -134,7 +134,7 @@ class OpenTransactions:
         """
         self.first_offsets: dict[int, int] = {}
         self._log_start_offset = log_start_offset
-        # The same without the batches before the log start offset.
+        # First offset of each open transaction, if batches that end before the log start offset are not counted.
         self._first_offsets_in_log: dict[int, int] = {}
 
     def process_data(self, producer_id: int, base_offset: int, last_offset: int) -> None:

@@ -20,9 +20,9 @@ from kafkaframes.protocol.spec.merge import merge_older
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 _NUMBER_PATTERN = re.compile(r"\d+")
-# Version 0 of this record has two layouts: that of 3.9, and that of 4.0's early access, which 4.1 dropped.
-# Upgrades start at 3.9.
-_FIRST_RELEASE_BY_MESSAGE = {"ShareGroupPartitionMetadataValue": "3.9"}
+# Version 0 of this record has two layouts: that of 3.9, and that of 4.0's early access, which 4.1 dropped. The catalog
+# contains only the layout of 3.9, because upgrades start at 3.9.
+_LAYOUT_RELEASE_BY_MESSAGE = {"ShareGroupPartitionMetadataValue": "3.9"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def import_catalog(spec_files: Iterable[PublishedSpec]) -> dict[str, str]:
             load_message(file.text, file=f"{file.release}/{file.module}/{file.file}", dialect=PUBLISHED_DIALECT)
         )
         releases.append((file.release, spec))
-        release = _FIRST_RELEASE_BY_MESSAGE.get(spec.name)
+        release = _LAYOUT_RELEASE_BY_MESSAGE.get(spec.name)
         if release is None or file.release.startswith(release):
             _add_entry(entries, file, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
