@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.cli.calling import ask, ask_or_raise
 
 import kafkaframes
 from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
 
 LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 
@@ -54,3 +57,53 @@ def test_numbers_in_json_have_units_and_null_for_none(tmp_path):
     whole = json.loads(CliRunner().invoke(cli, ["report", str(LOG), "--json"]).stdout)
     assert None in [one["first_timestamp_ms"] for one in whole["partitions"]]
     assert -1 not in [one[name] for one in whole["partitions"] for name in ("first_timestamp_ms", "last_timestamp_ms")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "consume localhost:9092 orders -e",
+        "consume [::1]:9092 orders",
+        "produce localhost:9092 orders",
+        "topics describe broker-1:9092,broker-2:9092",
+        "topics create kafka://localhost:9092",
+        "transactions find-hanging localhost:9092",
+    ],
+)
+def test_an_address_in_place_of_a_topic_names_the_flag_for_addresses(arguments):
+    """A stranger typed the address first, as for kcat and psql. No connection is opened."""
+    with pytest.raises(OptionError, match=r"'.*' is not a topic name, .*-b HOST:PORT \(or --bootstrap-server\)"):
+        ask_or_raise(*arguments.split(), "-X", "bootstrap.servers=invalid host")
+
+
+def test_grep_explains_the_order_of_its_arguments(tmp_path):
+    """A stranger typed the log first."""
+    with pytest.raises(OptionError) as error:
+        ask_or_raise("grep", LOG, "order 17")
+    assert str(error.value) == (
+        f"no such file or directory (at order 17); the first argument is PATTERN, and {LOG} is an existing path; "
+        f"expected PATTERN LOGDIR..., such as kafkaframes grep 'order 17' {LOG}"
+    )
+    assert "PATTERN" not in str(ask("grep", "order", tmp_path / "gone").exception)
+
+
+@pytest.mark.parametrize("command", ["info -", "verify -", "dump-log -", "redact - -o o.pcap", "spec lint -"])
+def test_a_dash_is_not_a_file(command, tmp_path, monkeypatch):
+    """A stranger piped a segment into a command that reads files; the error was only that ``-`` does not exist."""
+    monkeypatch.chdir(tmp_path)
+    error = ask(*command.split(), stdin=b"x").exception
+    assert str(error).startswith("no such file or directory (at -)")
+    assert str(error).count("; this command cannot read standard input, so specify a path") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_called_dash_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(LOG, tmp_path / "-")
+    assert ask("info", "-").exit_code == 0
+
+
+def test_produce_reads_standard_input_for_a_dash(run):
+    run("topics create piped")
+    run("produce piped -", stdin=b"a\nb\n")
+    assert run("consume piped -e").stdout == "a\nb\n"

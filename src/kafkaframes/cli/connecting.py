@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -34,6 +35,7 @@ timeout_option = click.option(
     help="Maximum wait for the first response of a broker.",
 )
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+_CHARACTER_CLASS = re.compile(r"\[[^]]*\]")  # of a topic pattern, where a colon is allowed; also an IPv6 address
 _PROPERTIES_KEY = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
 
 
@@ -75,6 +77,25 @@ def add_connection_options(function: Function) -> Function:
         help=f"Brokers to connect to, separated by commas. Default: ${SERVERS_VARIABLE}, or localhost:9092.",
     )
     return servers(properties(timeout_option(function)))
+
+
+def add_topic_argument(name: str, **options: Any) -> Callable[[Function], Function]:
+    """Add an argument for topic names or patterns, which rejects the address of a broker before a connection is opened.
+
+    Other tools expect the address first, as in ``kcat HOST:PORT TOPIC``.
+    """
+    return click.argument(name, callback=_reject_colons, **options)
+
+
+def _reject_colons(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return the names unchanged. A name with a colon, which Kafka does not allow, is an ``OptionError``."""
+    for name in [value] if isinstance(value, str) else value or ():
+        if ":" in _CHARACTER_CLASS.sub("", name):
+            raise OptionError(
+                f"{name!r} is not a topic name, because it contains a colon; "
+                "-b HOST:PORT (or --bootstrap-server) specifies the brokers"
+            )
+    return value
 
 
 def with_admin(function: Function) -> Function:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import add_connection_options, is_specified, reach_broker
+from kafkaframes.cli.connecting import add_connection_options, add_topic_argument, is_specified, reach_broker
 from kafkaframes.cli.options import add_budget_option, add_click_options, isolation_option, range_options
 from kafkaframes.cli.text import open_record_output
 from kafkaframes.errors import OptionError
@@ -42,7 +42,7 @@ Writer = Callable[[Row], bytes]
 
 
 @click.command("consume")
-@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@add_topic_argument("names", nargs=-1, metavar="[TOPIC]...")
 @click.option(
     "-t", "--topic", "topics", multiple=True, help="Topic to print: a name or pattern; repeatable. Equivalent to TOPIC."
 )

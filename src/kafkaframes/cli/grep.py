@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,8 +22,10 @@ from kafkaframes.cli.options import (
     selection_options,
 )
 from kafkaframes.cli.text import encode_base64, escape_unprintable, format_time, print_text
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 from kafkaframes.jobs.settings import SourceSettings
+from kafkaframes.storage.files.filesystem import has_magic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +74,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     """
     from kafkaframes.jobs.inspection_functions import grep_log
 
+    _check_argument_order(pattern, paths)
     settings = flags["settings"]
     batches = grep_log(
         paths,
@@ -96,6 +101,16 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
         print_text(f"kafkaframes: {note}", err=True)
     if batches.errors or not count:
         sys.exit(EXIT_DAMAGED if batches.errors else EXIT_NOTHING)
+
+
+def _check_argument_order(pattern: str, paths: Sequence[str]) -> None:
+    """Explain the order of the arguments if the first one is an existing path and the second is neither path nor URL."""
+    first = paths[0]
+    if os.path.exists(pattern) and not (os.path.exists(first) or has_magic(first) or "://" in first):
+        raise OptionError(
+            f"{NO_SUCH_PATH_TEXT} (at {first}); the first argument is PATTERN, and {pattern} is an existing path; "
+            f"expected PATTERN LOGDIR..., such as kafkaframes grep {shlex.quote(first)} {shlex.quote(pattern)}"
+        )
 
 
 def _print_errors(errors: Sequence[Any], first: int) -> int:

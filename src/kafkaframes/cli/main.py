@@ -21,7 +21,7 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.text import ignore_closed_stderr, print_text, quiet_option
-from kafkaframes.errors import KafkaframesError, PartialFailureError, format_path_error
+from kafkaframes.errors import NO_SUCH_PATH_TEXT, KafkaframesError, OptionError, PartialFailureError, format_path_error
 from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import escape_unprintable
 
@@ -39,6 +39,7 @@ def flags_of(command: click.Command | None) -> Mapping[str, str]:
 EXIT_INTERRUPTED = 130
 _PATH_METAVAR = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # metavars of path values in help texts
 _PATH_TYPE = click.Path(readable=False)  # a text for which shells complete file names
+_MISSING_DASH_TEXT = f"{NO_SUCH_PATH_TEXT} (at -)"  # part of the error about an argument that is `-`
 _COMMAND_KEY = "kafkaframes.command"  # key of a context's meta data: the command that runs
 INTERRUPTED_TEXT = "kafkaframes: interrupted"
 
@@ -62,6 +63,8 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except KafkaframesError as error:
             rename_settings(error, flags_of(ctx.meta.get(_COMMAND_KEY)))
+            if ctx.parent is None and _MISSING_DASH_TEXT in str(error):
+                raise OptionError(f"{error}; this command cannot read standard input, so specify a path") from error
             raise
         except BrokenPipeError:  # the reader has closed the pipe: `| head`
             _discard_output_to_closed_pipes()

@@ -63,7 +63,8 @@ class ExistingPath(click.Path):
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
         """Check the path."""
-        if not os.path.exists(value):
+        is_standard_input = self.allow_dash and value == "-"
+        if not is_standard_input and not os.path.exists(value):
             raise LogDirError(NO_SUCH_PATH_TEXT, file=os.fspath(value))
         return super().convert(value, param, ctx)
 

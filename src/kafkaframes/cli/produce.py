@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkaframes.cli.connecting import add_connection_options, reach_broker
+from kafkaframes.cli.connecting import add_connection_options, add_topic_argument, reach_broker
 from kafkaframes.cli.line_input import StopSignal, catch_signals, read_lines
 from kafkaframes.cli.options import ExistingPath
 from kafkaframes.cli.text import print_text
@@ -29,8 +29,8 @@ _MAX_UNACKNOWLEDGED_TABLES = 4  # largest number of unacknowledged tables
 
 
 @click.command("produce")
-@click.argument("topic")
-@click.argument("file", required=False, type=ExistingPath(dir_okay=False))
+@add_topic_argument("topic")
+@click.argument("file", required=False, type=ExistingPath(dir_okay=False, allow_dash=True))
 @add_connection_options
 @click.option(
     "--format",
@@ -56,7 +56,7 @@ _MAX_UNACKNOWLEDGED_TABLES = 4  # largest number of unacknowledged tables
 @click.option("-z", "--codec", type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")), default="none")
 @click.option("--record-format", type=click.IntRange(0, 2), help="Record format 0 or 1, for old brokers and consumers.")
 def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
-    """Send records from FILE or standard input to TOPIC.
+    """Send records from FILE to TOPIC. Without FILE, or if FILE is -, read standard input.
 
     In JSON lines, key, value and the values of headers are text, or {"base64": "..."} for bytes that are not UTF-8.
     Files of older versions of consume are rejected: they have the field timestamp_ms, and base64 in all fields.
@@ -71,6 +71,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
     from kafkaframes.client import Producer
     from kafkaframes.client.settings import ProducerSettings
 
+    file = None if file == "-" else file
     client = {
         "codec": {"compression.type": flags["codec"]},
         "record_format": {} if flags["record_format"] is None else {"record_format": flags["record_format"]},

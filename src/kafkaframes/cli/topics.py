@@ -10,6 +10,7 @@ import click
 from kafkaframes.cli.connecting import (
     Connect,
     add_confirmation,
+    add_topic_argument,
     as_json_option,
     make_connecting_group,
     pairs_of,
@@ -48,7 +49,7 @@ def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
 
 
 @command.command("create")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@add_topic_argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
 @click.option(
     "--partitions",
@@ -76,7 +77,7 @@ def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> Non
 
 
 @command.command("describe")
-@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@add_topic_argument("names", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @click.option("--replicas", is_flag=True, help="Show a row for each replica: its broker, log directory and size.")
 @as_json_option
@@ -198,7 +199,7 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
 
 
 @command.command("offsets")
-@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@add_topic_argument("names", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @click.option(
     "--time",
@@ -229,7 +230,7 @@ def print_offsets(names: tuple[str, ...], connect: Connect, at: str, as_json: bo
 
 
 @command.command("alter")
-@click.argument("name", metavar="TOPIC")
+@add_topic_argument("name", metavar="TOPIC")
 @with_admin
 @click.option("--partitions", type=click.IntRange(1), required=True, help="New number of partitions.")
 def add_partitions(name: str, connect: Connect, partitions: int) -> None:
@@ -258,7 +259,7 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
 
 
 @command.command("delete")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@add_topic_argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
 @add_confirmation("Delete these topics and all their records?")
 def delete_topics(names: tuple[str, ...], connect: Connect) -> None:

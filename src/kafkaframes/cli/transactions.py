@@ -9,6 +9,7 @@ import click
 from kafkaframes.cli.connecting import (
     Connect,
     add_confirmation,
+    add_topic_argument,
     as_json_option,
     make_connecting_group,
     print_rows,
@@ -119,7 +120,7 @@ def _build_producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str,
 
 
 @command.command("find-hanging")
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@add_topic_argument("topics", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @as_json_option
 def find_hanging_transactions(topics: tuple[str, ...], connect: Connect, as_json: bool) -> None:
