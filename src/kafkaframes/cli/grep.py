@@ -104,7 +104,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 
 
 def _check_argument_order(pattern: str, paths: Sequence[str]) -> None:
-    """Explain the order of the arguments if the first one is an existing path and the second is neither path nor URL."""
+    """Raise an error with the order of the arguments if the first one is an existing path and the second is not."""
     first = paths[0]
     if os.path.exists(pattern) and not (os.path.exists(first) or has_magic(first) or "://" in first):
         raise OptionError(

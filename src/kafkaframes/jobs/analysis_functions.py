@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaframes._version import __version__
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.job import JobResult, paths_of, run_here
+from kafkaframes.jobs.job import JobResult, run_here
 from kafkaframes.jobs.settings import PartitionSettings, Path, Paths
+from kafkaframes.storage.files.paths import to_path_list
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.measure import ProposalSizes, RecordAnalysis, TagHeaderSizes
@@ -56,7 +57,7 @@ def analyze_records(
     from kafkaframes.jobs.analyze.traffic import TrafficTask
 
     settings = PartitionSettings(topics=topics, partitions=partitions, key_files=key_files, follow_links=follow_links)
-    logs, captures = split_sources(paths_of(paths))
+    logs, captures = split_sources(to_path_list(paths))
     tasks = [TrafficTask(tuple(find_files(captures)), ports=parse_ports(ports))] if captures else []
     report = measure_records(logs, tasks, settings, specs=specs, run=run_here)
     lines = [_sizes_text(name, sizes) for name, sizes in report.sizes.items()]
@@ -133,15 +134,15 @@ def measure_proposal(
     from kafkaframes.jobs.report.proposal_page import build_json_rows, build_proposal_page
     from kafkaframes.storage.files.atomic import reject_nested_destination, write_output
 
-    path_list, (name,) = paths_of(paths), paths_of(proposal)
+    path_list, (name,) = to_path_list(paths), to_path_list(proposal)
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
-    settings = make_proposal_settings(name, None if before is None else paths_of(before)[0], values, by)
+    settings = make_proposal_settings(name, None if before is None else to_path_list(before)[0], values, by)
     outcome, port_list = SizeComparison(), parse_ports(ports)
     if path_list:
         task = TrafficTask(tuple(find_files(path_list)), ports=port_list)
         outcome = merge_outcomes([compare_share_sizes(ComparisonTask(task, settings))])
-    scaled = [] if mix is None else scale_mix(paths_of(mix)[0], outcome, settings, port_list)
+    scaled = [] if mix is None else scale_mix(to_path_list(mix)[0], outcome, settings, port_list)
     if to is not None:
         write_output(to, build_proposal_page(settings, outcome, scaled, paths=path_list, version=__version__))
     lines = [

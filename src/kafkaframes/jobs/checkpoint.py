@@ -22,6 +22,7 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.job import ReprAsText
 from kafkaframes.jobs.micro_batch import Offsets, parse_all_offsets, parse_offsets
 from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.paths import to_path
 
 SOURCE_FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
 _VERSION, _NOTHING = "v1", "-"
@@ -139,7 +140,7 @@ def read_checkpoint(path: PathLike[str] | str) -> Checkpoint:
     Raises:
         LogDirError: the directory is not a checkpoint, is damaged or has an unknown version.
     """
-    top = Path(path)
+    top = Path(to_path(path))
     if not (top / "metadata").is_file():
         raise LogDirError("is not a checkpoint of a streaming query: the file metadata is missing", file=str(top))
     query_id = _parse_json(top / "metadata", _read_text(top / "metadata")).get("id")

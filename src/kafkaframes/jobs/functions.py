@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.settings import ExportSettings, TopicExportSettings
-from kafkaframes.jobs.job import JobResult, paths_of
+from kafkaframes.jobs.job import JobResult
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import (
@@ -35,6 +35,7 @@ from kafkaframes.jobs.settings import (
     VerifySettings,
 )
 from kafkaframes.jobs.tables.settings import COMMIT_LOG_BYTES, TableSettings, TopicTableSettings
+from kafkaframes.storage.files.paths import to_path, to_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,10 +110,10 @@ def verify_log(
         follow_links=follow_links,
     )
     directories = _select_logs(paths, settings)
-    ranges = resolve_ranges(settings.selection, directories, paths_of(paths))
+    ranges = resolve_ranges(settings.selection, directories, to_path_list(paths))
     report = verify(directories, ranges=ranges, deep=settings.deep)
     if settings.replicas == "merge":
-        add_copies(report, directories, paths_of(paths), ranges=ranges, options=settings.storage)
+        add_copies(report, directories, to_path_list(paths), ranges=ranges, options=settings.storage)
     amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
     counts_text = ", ".join(starmap(count_text, amounts))
     summary = count_text(len(report.findings), "finding") if report.findings else "nothing found"
@@ -170,10 +171,10 @@ def describe_log(
     look = summary.summarize_all_headers if settings.deep else summary.summarize_quickly
     summaries: list[PartitionSummary] = []
     directories, decisions, reason = _select_logs(paths, settings), list[Decision](), None
-    if settings.replicas == "merge" and has_copies(directories, paths_of(paths)):
+    if settings.replicas == "merge" and has_copies(directories, to_path_list(paths)):
         from kafkaframes.storage.copies.one_log import merge_directories
 
-        log, reason = merge_directories(directories, paths_of(paths), check=False, options=settings.storage)
+        log, reason = merge_directories(directories, to_path_list(paths), check=False, options=settings.storage)
         directories, decisions = log.directories, log.decisions
     for directory in directories:
         for partition in directory.partitions:
@@ -233,7 +234,7 @@ def report_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    path_list, to = paths_of(paths), settings.to
+    path_list, to = to_path_list(paths), settings.to
     if to is not None:
         reject_nested_destination(LocalPath(to), path_list)
     report = make_report(
@@ -350,7 +351,7 @@ def export_log(
         storage=storage,
     )
     job = plan_log_export(
-        settings.make_read_options(paths_of(paths), replicas=settings.replicas),
+        settings.make_read_options(to_path_list(paths), replicas=settings.replicas),
         settings.make_file_settings(os.fspath(to)),
         overwrite=settings.overwrite,
         single_file=settings.single_file,
@@ -585,7 +586,7 @@ def table_log(
         follow_links=follow_links,
         storage=storage,
     )
-    read = settings.make_read_options(paths_of(paths))
+    read = settings.make_read_options(to_path_list(paths))
     job = plan_log_table(read, settings.make_filter(topics).topic_names, os.fspath(to), settings)
     return run_table(job, stop=stop, report=report)
 
@@ -919,7 +920,7 @@ def repair_log(
     )
     recovery = RecoverySettings(_now_ms(), index_interval_bytes=settings.index_interval_bytes)
     report = repair_directory(
-        os.fspath(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka
+        to_path(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka
     )
     loss_lines = [
         f"{entry['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
@@ -1150,7 +1151,7 @@ def mirror_topics(
         group_interval_s=group_interval_s,
         topic_interval_s=topic_interval_s,
     )
-    return run_in_new_loop(run(os.fspath(source), os.fspath(target), settings))
+    return run_in_new_loop(run(to_path(source), to_path(target), settings))
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers
@@ -1172,13 +1173,13 @@ def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
 
     from kafkaframes.storage.log.discover import discover, select_partitions
 
-    directories = discover(paths_of(paths), options=settings.storage)
+    directories = discover(to_path_list(paths), options=settings.storage)
     return select_partitions(directories, settings.topic_names, settings.partition_numbers)
 
 
 def _single_or_list(paths: Paths) -> str | list[str]:
     """Return a single path as text, or several as a list."""
-    path_list = paths_of(paths)
+    path_list = to_path_list(paths)
     return path_list[0] if len(path_list) == 1 else path_list
 
 

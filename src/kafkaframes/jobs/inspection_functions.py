@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import MAX_CHECKED_BATCH_BYTES, NEWEST_STYLE
-from kafkaframes.jobs.job import JobResult, paths_of
+from kafkaframes.jobs.job import JobResult
 from kafkaframes.jobs.settings import Paths
 from kafkaframes.storage.files.names import escape_unprintable
+from kafkaframes.storage.files.paths import to_path_list
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.key_search import KeySearchResult
@@ -131,7 +132,7 @@ def dump_log(
         follow_links=follow_links,
         store=storage,
     )
-    return LogDump(paths_of(paths), settings)
+    return LogDump(to_path_list(paths), settings)
 
 
 def grep_log(
@@ -217,7 +218,7 @@ def grep_log(
         follow_links=follow_links,
         store=storage,
     )
-    return (follow_log if follow else search_log)(paths_of(paths), settings)
+    return (follow_log if follow else search_log)(to_path_list(paths), settings)
 
 
 def prove_key_gone(
@@ -249,7 +250,7 @@ def prove_key_gone(
 
     if not isinstance(key, bytes):
         raise OptionError(f"`key` is {key!r}; expected bytes")
-    path_list = paths_of(paths)
+    path_list = to_path_list(paths)
     if not path_list:
         raise OptionError("`paths` is empty; expected logs")
     source = path_list[0] if len(path_list) == 1 else path_list

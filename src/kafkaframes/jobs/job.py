@@ -7,12 +7,10 @@ returns this report without repeating the work.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from html import escape
-from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -23,11 +21,6 @@ from kafkaframes.storage.files import atomic
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 Report = TypeVar("Report")
 Item = TypeVar("Item")
-
-
-def paths_of(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
-    """Return the paths of an argument that is a single path or a sequence of paths."""
-    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
 
 
 def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 from kafkaframes._version import __version__
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.job import JobResult, paths_of
+from kafkaframes.jobs.job import JobResult
 from kafkaframes.jobs.settings import AuditSettings, Path, Paths
+from kafkaframes.storage.files.paths import to_path_list
 
 if TYPE_CHECKING:
     from threading import Event
@@ -73,7 +74,7 @@ def audit_upgrade(
     from kafkaframes.storage.files.atomic import write_output
 
     settings = AuditSettings(target=target, ports=ports, specs=specs, verbose=verbose, strict=strict)
-    path_list, release = paths_of(paths), find_release(settings.target)
+    path_list, release = to_path_list(paths), find_release(settings.target)
     _check_output(to, path_list, format, ("html", "json", "text"))
     listening = parse_ports(settings.ports)
     uses, apis = UsageSummary(), ApiRegistry(specs)
@@ -124,7 +125,7 @@ def report_traffic(
     from kafkaframes.jobs.report.traffic_page import build_traffic_page
     from kafkaframes.storage.files.atomic import write_output
 
-    path_list = paths_of(paths)
+    path_list = to_path_list(paths)
     _check_output(to, path_list, format, ("html", "json"))
     report = make_traffic_report(_find_files(path_list), specs=specs)
     values = report.as_json()
@@ -175,7 +176,7 @@ def redact_capture(
     from kafkaframes.protocol.messages.registry import ApiRegistry
     from kafkaframes.storage.files.atomic import new_file, reject_nested_destination
 
-    path_list, target = paths_of(paths), LocalPath(to)
+    path_list, target = to_path_list(paths), LocalPath(to)
     if target.exists():
         raise OptionError(f"`to` {target}: already exists; choose another path")
     reject_nested_destination(target, path_list)

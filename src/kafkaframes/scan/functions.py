@@ -7,8 +7,10 @@ that it imports neither numba, pyarrow nor pyspark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
+
+from kafkaframes.storage.files.paths import to_path_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +97,7 @@ def scan_log(
     )
     check_batch_start(selection.log_range[0])
     options = ReadOptions(
-        _paths(paths),
+        tuple(to_path_list(paths)),
         **selection.log_fields(),
         no_match="latest",
         fail_on_data_loss=fail_on_data_loss,
@@ -209,11 +211,7 @@ def scan_capture(
         on_damage=on_damage,
     )
     read.select_columns()
-    return Scan(CaptureSource(CaptureReadOptions(_paths(paths), read)))
-
-
-def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
-    return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
+    return Scan(CaptureSource(CaptureReadOptions(tuple(to_path_list(paths)), read)))
 
 
 def read_records(
@@ -339,7 +337,7 @@ def read_batches(
     from kafkaframes.scan.log.memory import BYTES_TYPES
     from kafkaframes.scan.log.memory import read_batches as read
 
-    return read(source if isinstance(source, BYTES_TYPES) else _paths(source), key_files=key_files)
+    return read(source if isinstance(source, BYTES_TYPES) else to_path_list(source), key_files=key_files)
 
 
 def read_capture(

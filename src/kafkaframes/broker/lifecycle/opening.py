@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
 from typing import Any
 
 from kafkaframes.broker.lifecycle.arguments import Paths
@@ -25,15 +24,14 @@ from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.storage.files.names import META_PROPERTIES
+from kafkaframes.storage.files.paths import to_path_list
 from kafkaframes.storage.log.discover import discover, filesystem_for
 from kafkaframes.storage.partition import LogManager
 
 
 def to_path_tuple(paths: Paths | None) -> tuple[str, ...]:
     """Return the paths to serve as a tuple of texts; empty for None."""
-    if paths is None:
-        return ()
-    return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
+    return () if paths is None else tuple(to_path_list(paths))
 
 
 def serve_paths(

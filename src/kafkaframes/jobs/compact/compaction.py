@@ -23,7 +23,6 @@ from kafkaframes.jobs.job import (
     JsonDataclass,
     Runner,
     format_counts,
-    paths_of,
     run_here,
     run_once,
     settings_as_json,
@@ -39,6 +38,7 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.paths import to_path_list
 
 COMPACTED_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -193,7 +193,7 @@ def compact(
     if selection.partition_numbers:
         settings_json["partitions"] = sorted(selection.partition_numbers)
     del settings_json["now_ms"]  # differs between two runs of the same job
-    paths = paths_of(source)
+    paths = to_path_list(source)
     report = CompactionReport(", ".join(paths), str(destination or ""), settings_json, log.fingerprint)
     if destination is None:
         tasks = _make_tasks(log, selected_partitions, settings, None)

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import ConvertedPartition, SegmentTask, rewrite_segment
-from kafkaframes.jobs.job import JobOutputReport, Runner, format_counts, paths_of, run_here, run_once, settings_as_json
+from kafkaframes.jobs.job import JobOutputReport, Runner, format_counts, run_here, run_once, settings_as_json
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.scan.log.log_range import resolve_ranges
 from kafkaframes.scan.log.narrowing import OffsetRange, select_segments_in_range
@@ -39,6 +39,7 @@ from kafkaframes.storage.files.checkpoints import (
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.local_disk import flush_path, take_lock
+from kafkaframes.storage.files.paths import to_path_list
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover, select_partitions
 from kafkaframes.storage.log.lookup import log_end_offset
@@ -97,7 +98,7 @@ def convert(
         EncodeError: a batch cannot be represented in the format (``on_loss="error"``).
         OptionError: ``destination`` is inside ``source``, or the selection does not exist in it.
     """
-    target, paths = Path(destination), paths_of(source)
+    target, paths = Path(destination), to_path_list(source)
     atomic.reject_nested_destination(target, paths)
     log = open_source_log(source, storage=storage)
     report = JobReport(", ".join(paths), str(target), settings_as_json(settings), log.fingerprint)
@@ -331,7 +332,7 @@ def open_source_log(source: Source, *, storage: Mapping[str, Any] | None = None)
     Raises:
         LogDirError: the log does not exist, cannot be read, or its copies contradict each other.
     """
-    paths = paths_of(source)
+    paths = to_path_list(source)
     result = discover(paths, options=storage)
     if len(result) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"

@@ -17,7 +17,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import move_attempt
-from kafkaframes.jobs.job import Runner, paths_of, run_here, run_once, settings_as_json
+from kafkaframes.jobs.job import Runner, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import DirectoryCompleter
 from kafkaframes.jobs.restore.groups import (
     CommitKey,
@@ -34,6 +34,7 @@ from kafkaframes.jobs.restore.source import read_metadata
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.paths import to_path_list
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.wire.primitives import uuid_to_text
 
@@ -55,7 +56,7 @@ def restore(
     Raises:
         LogDirError, OptionError, EncodeError: as ``restore_segments`` and ``parquet.restore_parquet``.
     """
-    source_paths = paths_of(sources)
+    source_paths = to_path_list(sources)
     options: dict[str, Any] = {
         "now_ms": time.time_ns() // 1_000_000,
         "new_id": make_id,

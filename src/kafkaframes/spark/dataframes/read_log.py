@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.where import Instant, to_milliseconds
+from kafkaframes.storage.files.paths import to_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ def read_log(spark: SparkSession | None, *paths: str | os.PathLike[str]) -> LogQ
         spark: Session. None is sufficient for ``plan()``.
         paths: Log directories, partition directories, segments, patterns or URLs.
     """
-    return LogQuery(spark, tuple(os.fspath(path) for path in paths), {})
+    return LogQuery(spark, tuple(map(to_path, paths)), {})
 
 
 @dataclass(frozen=True, slots=True)
