@@ -222,6 +222,20 @@ def test_a_text_that_is_not_a_time_is_rejected(log, timestamp_bound):
         kafkaframes.scan_log(log, start=timestamp_bound).count()
 
 
+def test_a_time_in_seconds_causes_a_warning(log, caplog):
+    """A stranger passed ``time.time()`` as an integer, and every record was selected without a remark."""
+    kafkaframes.scan_log(log).where(timestamp=(1_700_000_000, None))
+    assert caplog.messages == [
+        "the time 1700000000 is 1970-01-20T16:13:20.000Z, because integers are milliseconds since 1970; for seconds, "
+        "use 1700000000000 or a datetime"
+    ]
+    caplog.clear()
+    now = dt.datetime(2026, 11, 28, tzinfo=dt.UTC)
+    for timestamp_bound in (0, 1_000, int(now.timestamp() * 1_000), now, "1970-01-20"):
+        kafkaframes.scan_log(log).where(timestamp=(timestamp_bound, None))
+    assert caplog.messages == []
+
+
 def test_a_notebook_shows_the_columns_without_reading():
     html = kafkaframes.scan_log("/nowhere/<at all>")._repr_html_()
     assert "<td>timestamp</td><td>timestamp[ms, tz=UTC]</td>" in html

@@ -6,6 +6,7 @@ Text and datetimes without a zone are UTC.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ OffsetRange = int | tuple[int | None, int | None]
 TimeRange = tuple[Instant | None, Instant | None]
 Interval = tuple[int | None, int | None]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LIKELY_SECONDS = range(10**9, 10**10)  # as seconds: 2001 to 2286; as milliseconds: January to April 1970
+_LOGGER = logging.getLogger("kafkaframes.scan")
 _MILLISECOND = timedelta(milliseconds=1)
 _Name = TypeVar("_Name", str, int)
 
@@ -147,6 +150,8 @@ def create_row_filter(
 def to_milliseconds(instant: Instant) -> int:
     """Return a time as milliseconds since 1970, rounded up, because record timestamps are whole milliseconds.
 
+    An integer in ``_LIKELY_SECONDS`` causes a warning, not an error: a producer may have written seconds, too.
+
     >>> to_milliseconds("1970-01-01T00:00:01"), to_milliseconds("1970-01-01T01:00:00.0001+01:00"), to_milliseconds(5)
     (1000, 1, 5)
 
@@ -154,6 +159,13 @@ def to_milliseconds(instant: Instant) -> int:
         OptionError: The value is not a time.
     """
     if isinstance(instant, int):
+        if instant in _LIKELY_SECONDS:
+            _LOGGER.warning(
+                "the time %d is %s, because integers are milliseconds since 1970; for seconds, use %d or a datetime",
+                instant,
+                _format_limit("timestamp", instant),
+                instant * 1000,
+            )
         return instant
     parsed_time: object = instant
     if isinstance(instant, str):
