@@ -138,7 +138,10 @@ def _info_to_json(directory: LogDirectory, partitions: list[PartitionSummary]) -
         "cluster_id": directory.meta.cluster_id if directory.meta else None,
         "node_id": directory.meta.node_id if directory.meta else None,
         "clean_shutdown": directory.clean_shutdown is not None,
-        "problems": [str(problem) for problem in directory.problems],
+        "problems": [
+            *(str(one.as_finding()) for one in directory.unreadable_partitions),
+            *(str(problem) for problem in directory.problems),
+        ],
         "left_out": [note for partition in directory.partitions for note in partition.notes],
         "notes": [finding.as_json() for one in directory.partitions for finding in swap_findings(one)],
         "partitions": [one.as_json() for one in partitions],
@@ -243,10 +246,12 @@ def command(
     pattern, or a URL of one of these. If a partition has several copies (brokers or disks), they are merged and shown
     as one log, with the decisions.
 
-    Exit status: 0, or 1 if a segment cannot be read.
+    Exit status: 0, or 1 if a segment or a partition cannot be read.
     """
-    all_directories, decisions = discover(paths, options=settings.storage), list[Decision]()
+    all_directories = discover(paths, options=settings.storage, omit_unreadable=True)
     directories = select_partitions(all_directories, settings.topic_names, settings.partition_numbers)
+    decisions = list[Decision]()
+    unreadable_partitions = [one for directory in directories for one in directory.unreadable_partitions]
     if settings.replicas == "merge" and has_copies(directories, paths):
         from kafkaframes.storage.copies.one_log import merge_directories
 
@@ -266,5 +271,10 @@ def command(
             _print_table(out, directory, summaries, by)
         for line in format_decisions(decisions):
             print_styled(out, f"! {line}", style="yellow")
-    if is_unread:
+    for partition in unreadable_partitions[:MAX_LISTED_UNREADABLE]:
+        print_text(f"kafkaframes: {partition.as_finding()}", err=True)
+    if len(unreadable_partitions) > MAX_LISTED_UNREADABLE:
+        more_text = f"{len(unreadable_partitions) - MAX_LISTED_UNREADABLE:,} more partitions"
+        print_text(f"kafkaframes: {more_text} cannot be read (--json lists them)", err=True)
+    if is_unread or unreadable_partitions:
         sys.exit(EXIT_UNREADABLE)

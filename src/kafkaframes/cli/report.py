@@ -149,7 +149,7 @@ def _report_logs(
     from kafkaframes.jobs.report.page import build_report_page
     from kafkaframes.jobs.report.survey import make_report
 
-    directories = discover(paths, options=settings.storage)
+    directories = discover(paths, options=settings.storage, omit_unreadable=True)
     result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
     options = settings.storage
     with open_runner(None, jobs, label="measuring") as work:

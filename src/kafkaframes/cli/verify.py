@@ -58,7 +58,7 @@ def command(
     from kafkaframes.jobs.verify.verify import add_copies, verify
     from kafkaframes.scan.log.log_range import resolve_ranges
 
-    directories = discover(paths, options=settings.storage)
+    directories = discover(paths, options=settings.storage, omit_unreadable=True)
     result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
     ranges = resolve_ranges(settings.selection, result, paths)
     with open_runner(master, jobs, label="verifying", small=True) as work:

@@ -171,6 +171,7 @@ def describe_log(
     look = summary.summarize_all_headers if settings.deep else summary.summarize_quickly
     summaries: list[PartitionSummary] = []
     directories, decisions, reason = _select_logs(paths, settings), list[Decision](), None
+    unreadable = [one.as_finding() for directory in directories for one in directory.unreadable_partitions]
     if settings.replicas == "merge" and has_copies(directories, to_path_list(paths)):
         from kafkaframes.storage.copies.one_log import merge_directories
 
@@ -186,10 +187,12 @@ def describe_log(
         f"{' '.join(one.sum_by_name('codecs'))}"
         for one in summaries
     ]
-    notes = _limit_lines(decisions)
+    notes = [*_limit_lines(unreadable), *_limit_lines(decisions)]
     if reason is not None:
         notes.append(f"not merged: {reason}")
     values: dict[str, Any] = {"partitions": [one.as_json() for one in summaries]}
+    if unreadable:
+        values["unreadable"] = [finding.as_json() for finding in unreadable]
     if decisions:
         values["decisions"] = [decision.as_json() for decision in decisions]
     return JobResult(summaries, values, (*lines, *notes))
@@ -1169,11 +1172,11 @@ def _run_conversion(source: Paths, to: Path, settings: RewriteSettings) -> JobRe
 
 
 def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
-    """Return the log directories at paths, with the selected partitions."""
+    """Return the log directories at paths, with the selected partitions. The caller reports those without access."""
 
     from kafkaframes.storage.log.discover import discover, select_partitions
 
-    directories = discover(to_path_list(paths), options=settings.storage)
+    directories = discover(to_path_list(paths), options=settings.storage, omit_unreadable=True)
     return select_partitions(directories, settings.topic_names, settings.partition_numbers)
 
 

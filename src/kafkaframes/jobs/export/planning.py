@@ -58,14 +58,15 @@ def plan_export(options: ReadOptions, *, omit_unreadable: bool = False) -> Expor
     """Plan the export of the segments that the options select.
 
     Args:
-        omit_unreadable: whether a segment that cannot be read becomes a note or a failed task, instead of an error.
+        omit_unreadable: whether a partition or segment that cannot be read becomes a note or a failed task, instead of
+            an error.
 
     Raises:
         OptionError: the options do not match the logs, or offsets of the range are lost.
         LogDirError: a path does not exist or cannot be read.
     """
     check_batch_start(options.start)
-    result = discover_logs(options.paths, storage=options.storage)
+    result = discover_logs(options.paths, storage=options.storage, omit_unreadable=omit_unreadable)
     options = resolve_isolation(options, is_whole=result.has_whole_directories)
     selected_segments = choose_segments(result, options, cores=os.cpu_count() or 1)
     tasks: list[ExportTask] = []

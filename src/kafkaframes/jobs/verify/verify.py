@@ -198,6 +198,7 @@ def verify(
     for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_finding_of_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
+        report.findings += [one.as_finding() for one in directory.unreadable_partitions]
         report.findings += [] if is_tiered else find_foreign_files(directory)
         for partition in directory.partitions:
             offsets = ranges.get(partition.directory, ALL_OFFSETS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,13 +25,13 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
-from kafkaframes.scan.ranges import NO_END, NO_START, restrict_bound
+from kafkaframes.scan.ranges import NO_END, NO_START, TimeBound, restrict_bound
 from kafkaframes.storage.copies.decisions import Decision, sort_by_severity
 from kafkaframes.storage.copies.one_log import merge_copies
 from kafkaframes.storage.copies.reading import AlternateRange, CopySource
 from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
 from kafkaframes.storage.copies.view import MergedViewBuilder
-from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.directory import LogDirectory, Partition, UnreadablePartition
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import (
     FileSystem,
@@ -65,18 +65,27 @@ class DiscoveredLogs:
         segments: Readable segments.
         by_directory: Logs, by partition directory.
         has_whole_directories: False if paths name files, so that other segments of their partitions are unknown.
+        unreadable_partitions: Partitions that ``segments`` and ``by_directory`` lack because they cannot be read.
     """
 
     segments: list[Segment]
     by_directory: dict[str, Log]
     has_whole_directories: bool
+    unreadable_partitions: tuple[UnreadablePartition, ...] = ()
 
 
-def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> DiscoveredLogs:
+def discover_logs(
+    paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None, omit_unreadable: bool = False
+) -> DiscoveredLogs:
     """Return every live segment under the paths, and its partition.
 
     Renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are omitted, unless a path names
     them.
+
+    Args:
+        paths: Paths of log directories, partitions or files, or patterns.
+        storage: Options of the object stores.
+        omit_unreadable: Whether a partition that cannot be read is omitted, instead of an error.
 
     Raises:
         LogDirError: A path does not exist, cannot be read or contains no Kafka files.
@@ -84,11 +93,14 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     plain_paths = {plain_path(path).rstrip("/") for path in paths if not has_wildcard(path)}
     segments: list[Segment] = []
     by_directory: dict[str, Log] = {}
-    for directory in discover(paths, options=storage):
+    unreadable_partitions: list[UnreadablePartition] = []
+    for directory in discover(paths, options=storage, omit_unreadable=omit_unreadable):
+        unreadable_partitions += (one for one in directory.unreadable_partitions if not one.state)
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += segments_of(partition, plain_paths)
-    return DiscoveredLogs(segments, by_directory, has_whole_directories=not any(is_file_path(path) for path in paths))
+    has_whole_directories = not any(is_file_path(path) for path in paths)
+    return DiscoveredLogs(segments, by_directory, has_whole_directories, tuple(unreadable_partitions))
 
 
 def is_file_path(path: str) -> bool:
@@ -318,6 +330,13 @@ def group_distinct_segments(
         paths = {directory_list[index] for directory_list in directories.values() if len(directory_list) > index}
         part = [segment for segment in segments if segment.directory in paths]
         yield part, restrict_bounds({(one.topic, one.partition) for one in part}, options)
+
+
+def exclude_from_bounds(names: Collection[Name], options: ReadOptions) -> ReadOptions:
+    """Return options with bounds that have no entries for these topic partitions."""
+    values = (bound.times if isinstance(bound, TimeBound) else bound for bound in (options.start, options.end))
+    other_names = {name for value in values if isinstance(value, Mapping) for name in value} - set(names)
+    return restrict_bounds(other_names, options)
 
 
 def restrict_bounds(names: set[Name], options: ReadOptions) -> ReadOptions:

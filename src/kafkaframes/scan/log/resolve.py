@@ -23,6 +23,7 @@ from kafkaframes.scan.log.discovery import (
     DistinctSegments,
     Log,
     discover_logs,
+    exclude_from_bounds,
     find_boundaries,
     group_distinct_segments,
     merge_copies_of_segments,
@@ -56,6 +57,7 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
+from kafkaframes.storage.files.directory import UnreadablePartition
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
@@ -163,7 +165,10 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
         options: Options of the read.
         cores: Number of replicas that are examined in parallel.
     """
-    selected_segments = select_segments(discovery.segments, options)
+    unreadable_by_directory = {one.directory: one for one in discovery.unreadable_partitions}
+    selected_segments = select_segments(
+        [*discovery.segments, *map(_to_placeholder, discovery.unreadable_partitions)], options
+    )
     internal = tuple(
         sorted(
             ({segment.topic for segment in discovery.segments} - {segment.topic for segment in selected_segments})
@@ -177,6 +182,14 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
             if options.row_filter.has_partition(segment.topic, segment.partition)
         ]
         options = restrict_bounds({(segment.topic, segment.partition) for segment in selected_segments}, options)
+    unreadable = [
+        unreadable_by_directory[one.directory] for one in selected_segments if one.directory in unreadable_by_directory
+    ]
+    if unreadable:
+        selected_segments = [one for one in selected_segments if one.directory not in unreadable_by_directory]
+        readable_names = {(one.topic, one.partition) for one in selected_segments}
+        unreadable_names = {(name.topic, name.partition) for name in (one.topic_partition for one in unreadable)}
+        options = exclude_from_bounds(unreadable_names - readable_names, options)
     _report_tiered(discovery, selected_segments, options)
     if options.replicas == "all":
         parts = [
@@ -189,8 +202,17 @@ def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
         discovery.by_directory[path].partition
         for path in dict.fromkeys(segment.directory for segment in selected_segments)
     ]
-    notes = LogNotes(tuple(finding for partition in partitions for finding in swap_findings(partition)))
+    notes = LogNotes(
+        tuple(finding for partition in partitions for finding in swap_findings(partition)),
+        unreadable=tuple(one.as_finding() for one in unreadable),
+    )
     return SelectedSegments(parts, internal, notes)
+
+
+def _to_placeholder(partition: UnreadablePartition) -> Segment:
+    """Return an empty segment for an unreadable partition, so that the rules of the selection apply to it."""
+    name = partition.topic_partition
+    return Segment(partition.directory, 0, 0, name.topic, name.partition, directory=partition.directory)
 
 
 def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:

@@ -244,6 +244,7 @@ class MergedViewBuilder:
             meta=next(iter(metas.values())) if len(metas) == 1 else None,
             offset_checkpoints=self.offsets,
             problems=tuple(problem for partition in directories for problem in partition.problems),
+            unreadable_partitions=tuple(one for directory in directories for one in directory.unreadable_partitions),
         )
 
     def add_checkpoints(self) -> list[FileInfo]:

@@ -16,7 +16,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, split_path
-from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 
 
@@ -146,6 +146,26 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadablePartition:
+    """The directory of a topic partition that cannot be listed, or that has a small file that cannot be read.
+
+    Attributes:
+        state: as for ``Partition``.
+        error: why the directory cannot be read, with its path or that of the file.
+    """
+
+    topic_partition: TopicPartition
+    directory: str
+    state: str
+    error: LogDirError
+
+    def as_finding(self) -> Finding:
+        """Return the error as a finding about the directory."""
+        reason = self.error.reason if self.error.file == self.directory else str(self.error)
+        return Finding(Severity.ERROR, "unreadable", f"{self.topic_partition}: {reason}", self.directory)
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirectory:
     """A log directory of a broker, or the parent directory of a single partition or segment.
 
@@ -157,6 +177,7 @@ class LogDirectory:
         offset_checkpoints: content of the existing ``*-offset-checkpoint`` files, by file name.
         bootstrap: KRaft's ``bootstrap.checkpoint``, which contains record batches; None if missing.
         problems: errors of unreadable small files, including those of the partitions.
+        unreadable_partitions: partitions that ``partitions`` lacks because they cannot be read.
     """
 
     path: str
@@ -167,6 +188,7 @@ class LogDirectory:
     offset_checkpoints: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     bootstrap: FileInfo | None = None
     problems: tuple[LogDirError, ...] = ()
+    unreadable_partitions: tuple[UnreadablePartition, ...] = ()
 
 
 def partitions_of(

@@ -129,6 +129,8 @@ class LocalFileSystem:
                 entries.append(_to_file_info(join(path, entry.name), entry.name, entry.stat()))
             except FileNotFoundError:  # a broker has deleted or renamed the file, or the path is a dangling link
                 continue
+            except OSError as error:  # the directory has no permission to search (chmod a-x)
+                raise LogDirError(f"cannot be read: {error.strerror or error}", file=entry.path) from error
         return entries
 
     def stat(self, path: str) -> FileInfo | None:

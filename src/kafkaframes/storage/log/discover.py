@@ -13,13 +13,21 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, LogDirError, OptionError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
-from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, build_partition, read_small_file
+from kafkaframes.storage.files.directory import (
+    LogDirectory,
+    Partition,
+    Segment,
+    UnreadablePartition,
+    build_partition,
+    read_small_file,
+)
 from kafkaframes.storage.files.filesystem import (
     KEY_FILES_OPTION,
     VIEW_SEPARATOR,
@@ -95,7 +103,11 @@ MAX_SEARCH_DEPTH = 4  # number of directory levels that are searched for log dir
 
 
 def discover(
-    paths: str | Iterable[str], *, filesystem: Any = None, options: Mapping[str, Any] | None = None
+    paths: str | Iterable[str],
+    *,
+    filesystem: Any = None,
+    options: Mapping[str, Any] | None = None,
+    omit_unreadable: bool = False,
 ) -> tuple[LogDirectory, ...]:
     """Return all log directories under ``paths``, in the order of ``paths``.
 
@@ -103,6 +115,8 @@ def discover(
         filesystem: a ``FileSystem``, or a file system of fsspec or pyarrow, for all paths; None selects the file
             system of each path.
         options: arguments of the store's constructor for URLs, and ``key_files`` for encrypted tiered segments.
+        omit_unreadable: whether a partition that cannot be read is omitted. The caller then has to report
+            ``unreadable_partitions``. Otherwise it is an error, because most jobs need all partitions.
 
     Raises:
         LogDirError: a path does not exist, cannot be read, or contains no Kafka log, or a pattern matches nothing.
@@ -121,7 +135,11 @@ def discover(
             listed_logs.append(
                 make_store_from_objects(source, directory, entries) or _select_named_files(source, directory, entries)
             )
-    return _merge_directories(_build_store_views(listed_logs, options or {}))
+    directories = _merge_directories(_build_store_views(listed_logs, options or {}))
+    for unreadable_partition in chain.from_iterable(directory.unreadable_partitions for directory in directories):
+        if not omit_unreadable:
+            raise unreadable_partition.error
+    return directories
 
 
 def _build_store_views(
@@ -242,12 +260,15 @@ def _is_partition(entry: FileInfo) -> bool:
 
 
 def _holds_directories(filesystem: FileSystem, entry: FileInfo) -> bool:
-    """Return whether an entry contains directories.
+    """Return whether an entry contains directories; False if it cannot be listed.
 
     Such an entry is a log directory, even if its name (``broker-1``) looks like the name of a partition: a partition
     contains only files.
     """
-    return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
+    try:
+        return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
+    except LogDirError:
+        return False
 
 
 def _read_log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
@@ -259,14 +280,18 @@ def _read_log_directory(filesystem: FileSystem, path: str, entries: list[FileInf
 
     read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: values for name, values in read.items() if values is not None}
-    partitions = [
-        replace_by_swaps(
-            filesystem,
-            build_partition(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets),
-        )
-        for entry in entries
-        if entry.is_directory and _is_partition(entry)
-    ]
+    partitions: list[Partition] = []
+    unreadable_partitions: list[UnreadablePartition] = []
+    for entry in entries:
+        name = DirectoryName.parse(entry.name) if entry.is_directory else None
+        if name is None:
+            continue
+        try:
+            listed = filesystem.list_directory(entry.path)
+            partition = build_partition(filesystem, entry.path, listed, path, offsets)
+            partitions.append(replace_by_swaps(filesystem, partition))
+        except LogDirError as error:
+            unreadable_partitions.append(UnreadablePartition(name.topic_partition, entry.path, name.state, error))
     meta = small(names.META_PROPERTIES, checkpoints.read_meta_properties)
     marker = small(names.CLEAN_SHUTDOWN_FILE, checkpoints.read_clean_shutdown)
     if marker is None and names.CLEAN_SHUTDOWN_FILE in files:
@@ -280,6 +305,7 @@ def _read_log_directory(filesystem: FileSystem, path: str, entries: list[FileInf
         offset_checkpoints=offsets,
         bootstrap=files.get("bootstrap.checkpoint"),
         problems=(*problems, *(problem for partition in partitions for problem in partition.problems)),
+        unreadable_partitions=tuple(unreadable_partitions),
     )
 
 
@@ -370,10 +396,12 @@ def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
     # The main part is the directory with an identity or, without one, with the most partitions.
     main_part = max(parts, key=lambda part: (part.meta is not None, len(part.partitions)))
     problems = {str(problem): problem for part in parts for problem in part.problems}
+    unreadable_partitions = {one.directory: one for part in parts for one in part.unreadable_partitions}
     return replace(
         main_part,
         partitions=_sort_partitions(map(_join_partitions, partitions.values())),
         problems=tuple(problems.values()),
+        unreadable_partitions=tuple(unreadable_partitions.values()),
     )
 
 
@@ -489,18 +517,23 @@ def select_partitions(
     Raises:
         OptionError: a topic does not exist, or no selected topic has a partition with one of the numbers.
     """
-    check_topics(topics, (partition.topic for directory in directories for partition in directory.partitions))
+    readable_topics = (one.topic for directory in directories for one in directory.partitions)
+    unreadable = (one for directory in directories for one in directory.unreadable_partitions)
+    check_topics(topics, (*readable_topics, *(one.topic_partition.topic for one in unreadable)))
+
+    def has_partition(name: TopicPartition) -> bool:
+        return is_selected(name.topic, topics) and (not partitions or name.partition in partitions)
+
     selected_directories = tuple(
         replace(
             directory,
-            partitions=tuple(
-                partition
-                for partition in directory.partitions
-                if is_selected(partition.topic, topics) and (not partitions or partition.partition in partitions)
+            partitions=tuple(one for one in directory.partitions if has_partition(one.topic_partition)),
+            unreadable_partitions=tuple(
+                one for one in directory.unreadable_partitions if has_partition(one.topic_partition)
             ),
         )
         for directory in directories
     )
-    if partitions and not any(directory.partitions for directory in selected_directories):
+    if partitions and not any(one.partitions or one.unreadable_partitions for one in selected_directories):
         raise OptionError(f"the selected topics have no partition {', '.join(map(str, sorted(partitions)))}")
     return selected_directories

@@ -56,7 +56,8 @@ class LogNotes:
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.
         hidden_records: records that ``read_committed`` omits because of an open transaction, by partition.
-        unreadable: errors of segments that cannot be read, whose partitions end before them.
+        unreadable: errors of segments that cannot be read, whose partitions end before them, and of partitions that
+            cannot be read at all.
     """
 
     findings: tuple[Finding, ...] = ()
