@@ -25,7 +25,7 @@ from kafkaframes.cli.text import encode_base64, escape_unprintable, format_time,
 from kafkaframes.errors import NO_SUCH_PATH_TEXT, OptionError
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 from kafkaframes.jobs.settings import SourceSettings
-from kafkaframes.storage.files.filesystem import has_magic
+from kafkaframes.storage.files.filesystem import has_wildcard
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 def _check_argument_order(pattern: str, paths: Sequence[str]) -> None:
     """Raise an error with the order of the arguments if the first one is an existing path and the second is not."""
     first = paths[0]
-    if os.path.exists(pattern) and not (os.path.exists(first) or has_magic(first) or "://" in first):
+    if os.path.exists(pattern) and not (os.path.exists(first) or has_wildcard(first) or "://" in first):
         raise OptionError(
             f"{NO_SUCH_PATH_TEXT} (at {first}); the first argument is PATTERN, and {pattern} is an existing path; "
             f"expected PATTERN LOGDIR..., such as kafkaframes grep {shlex.quote(first)} {shlex.quote(pattern)}"
