@@ -45,7 +45,7 @@ def short_lived(tmp_path):
             *talk.build_data_packets(SERVER, responses, time + 1_000_000),
         ]
         if number % 10:
-            parts += [talk.build_end(CLIENT, time), talk.build_end(SERVER, time)]
+            parts += [talk.build_close_packet(CLIENT, time), talk.build_close_packet(SERVER, time)]
         talks.append(talk)
         time += ENDED_CONNECTION_RETENTION_NS // 20
     for number in range(0, COUNT, 10):  # those that stayed open continue after the others were closed

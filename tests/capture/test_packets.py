@@ -41,13 +41,13 @@ def write_capture_file(tmp_path, *parts):
 def test_the_work_is_linear_in_the_number_of_blocks(blocks, tmp_path, monkeypatch):
     """Steps and copied bytes per block are the same for few and for many blocks; no block copies the data after it."""
     copied_sizes = []
-    take_block = container.take_block
+    read_block = container.read_block
 
     def count_copied(walk, block, *rest):
         copied_sizes.append(len(block) if isinstance(block, bytes) else 0)
-        return take_block(walk, block, *rest)
+        return read_block(walk, block, *rest)
 
-    monkeypatch.setattr(packets, "take_block", count_copied)
+    monkeypatch.setattr(packets, "read_block", count_copied)
     lines = []
     for count in (500, 8000):
         path = write_capture_file(tmp_path, SECTION, INTERFACE, *(blocks * count))
@@ -157,7 +157,7 @@ def test_a_full_table_of_rows_loses_no_file(tmp_path, monkeypatch):
         tape = Tape(initial=number << 20)
         for at in range(0, len(requests), 10):
             tape.segment(CLIENT, at, requests[at : at + 10])
-        tape.parts.append(tape.talk.build_end(CLIENT, tape.time, reset=True))
+        tape.parts.append(tape.talk.build_close_packet(CLIENT, tape.time, reset=True))
         files.append(tape.write(path))
     monkeypatch.setattr(packets, "_ESTIMATED_PACKET_BYTES", 1 << 20)
     rows = read_capture(files, CaptureOptions(columns=("correlationId",))).read_all()

@@ -43,7 +43,7 @@ def frames_of(files, window_bytes):
                 facts = progress.frames[row]
                 frame = Frame(*(int(facts[column]) for column in (F_RESPONSE, F_OFFSET, F_SIZE, F_HAVE)))
                 assert frame not in data_by_frame, "given twice"
-                data_by_frame[frame] = progress.frame_bytes(np.array([row]))[0][: frame.have].tobytes()
+                data_by_frame[frame] = progress.copy_frame_bytes(np.array([row]))[0][: frame.have].tobytes()
     return data_by_frame
 
 

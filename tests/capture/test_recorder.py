@@ -26,7 +26,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, RecorderSettings, SecuredSocket
-from kafkaframes.capture.recording import client_tls, server_tls
+from kafkaframes.capture.recording import create_client_tls, create_server_tls
 from kafkaframes.capture.relay import (
     MAX_OUTSTANDING_REQUESTS,
     BrokerAddresses,
@@ -183,7 +183,10 @@ def certificate(tmp_path_factory):
 def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate):
     """Two brokers, and therefore two listeners. The capture is plaintext, with the brokers' addresses."""
     path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
-    tls = {"server_tls": server_tls(*certificate), "upstream_tls": client_tls(certificate[0], is_encrypted=True)}
+    tls = {
+        "server_tls": create_server_tls(*certificate),
+        "upstream_tls": create_client_tls(certificate[0], is_encrypted=True),
+    }
     with Broker(cluster=NODES, security=security) as broker, path.open("wb") as file:
         with Recorder(RecorderSettings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
             host, port = recorder.start()
@@ -207,18 +210,20 @@ def test_tls_is_terminated_and_opened_again_to_the_brokers(tmp_path, certificate
 def test_both_directions_of_one_tls_connection_at_once_and_a_half_close(certificate):
     """An echo of 20 MB that is read while it is written. Its end is forwarded, and later data are still encrypted."""
     sent_bytes = bytes(range(256)) * (20_000_000 // 256)
-    server = server_tls(*certificate)
+    server = create_server_tls(*certificate)
 
     def secured_echo(one):
         with contextlib.suppress(OSError):
             echo(server.wrap_socket(one, server_side=True))
 
-    tls = {"server_tls": server, "upstream_tls": client_tls(certificate[0], is_encrypted=True)}
+    tls = {"server_tls": server, "upstream_tls": create_client_tls(certificate[0], is_encrypted=True)}
     with server_of(secured_echo) as upstream:
         recorder = Recorder(RecorderSettings("127.0.0.1", (0,), upstream, **tls), io.BytesIO())
         with recorder as one:
             plain = socket.create_connection(one.start(), 100)
-            client = client_tls(certificate[0], is_encrypted=True).wrap_socket(plain, server_hostname="127.0.0.1")
+            client = create_client_tls(certificate[0], is_encrypted=True).wrap_socket(
+                plain, server_hostname="127.0.0.1"
+            )
             secured_socket = SecuredSocket(client)
             writer = threading.Thread(target=secured_socket.sendall, args=(sent_bytes,), daemon=True)
             writer.start()
@@ -234,7 +239,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_close(certific
 
 def test_a_client_without_tls_is_rejected_and_counted(certificate):
     with server_of(echo) as upstream:
-        settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=server_tls(*certificate))
+        settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=create_server_tls(*certificate))
         with Recorder(settings, io.BytesIO()) as one, socket.create_connection(one.start(), 60) as client:
             client.sendall(bytes(64))
             with contextlib.suppress(ConnectionResetError):
@@ -449,7 +454,7 @@ def test_a_broker_without_a_listener_is_reported():
         raise OptionError("no port is free")
 
     talk = Talk(strict=True).ask(3, 5)
-    talk.answers.local_of = nowhere
+    talk.answers.get_local_address = nowhere
     with pytest.raises(ConnectionAbortedError, match="no port is free"):
         talk.answer(encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1))
 

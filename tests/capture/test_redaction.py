@@ -64,10 +64,10 @@ def test_no_original_text_is_left(tmp_path):
 
 def test_pseudonyms_have_the_same_length_and_are_consistent():
     names = Pseudonyms()
-    assert names.pseudonym("grüße".encode()) == names.pseudonym("grüße".encode())
-    assert len(names.pseudonym("grüße".encode())) == 7
-    assert names.pseudonym(b"orders") != names.pseudonym(b"others")
-    assert Pseudonyms().pseudonym(b"orders") != names.pseudonym(b"orders")
+    assert names.pseudonymize("grüße".encode()) == names.pseudonymize("grüße".encode())
+    assert len(names.pseudonymize("grüße".encode())) == 7
+    assert names.pseudonymize(b"orders") != names.pseudonymize(b"others")
+    assert Pseudonyms().pseudonymize(b"orders") != names.pseudonymize(b"orders")
 
 
 def test_records_keep_their_batch_headers():

@@ -65,7 +65,7 @@ def test_a_refused_port_is_told_at_once_and_not_waited_for_as_long_as_kafkas_cli
     result = ask(*command.split(), "-b", refused_address, "--timeout", "0", stdin=b"")
     assert isinstance(result.exception, NetworkError)
     assert f"{refused_address} cannot be reached" in str(result.exception)
-    assert "--timeout waits longer" in str(result.exception)
+    assert "increase --timeout to wait longer" in str(result.exception)
 
 
 def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():

@@ -174,7 +174,7 @@ def test_a_transaction_without_some_rows_of_a_table_is_not_committed(servers, to
         producer.begin_transaction()
         producer.queue_arrow(pa.table({"value": ["a"], "partition": [0]}), topic=topic)
         producer.queue_arrow(pa.table({"value": ["b", "c"], "partition": [0, 7]}), topic=topic)
-        with pytest.raises(BrokerError, match="abort it"):
+        with pytest.raises(BrokerError, match="abort the transaction"):
             producer.commit_transaction()
         producer.abort_transaction()
         with pytest.raises(OptionError, match="begin_transaction first"):

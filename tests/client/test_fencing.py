@@ -28,7 +28,7 @@ def test_a_commit_after_a_fence_that_produce_reports_raises_the_fence(broker, me
         with broker.on("Produce").error(code):
             if method == "send":
                 assert isinstance(producer.send("t", b"x").exception(30), ProducerFencedError)
-                assert "abort it" in str(producer.send("t", b"follows").exception(30))
+                assert "abort the transaction" in str(producer.send("t", b"follows").exception(30))
             else:
                 with pytest.raises(ProducerFencedError):
                     producer.send_arrow(pa.table({"value": [b"x"]}), topic="t")

@@ -400,7 +400,7 @@ def test_without_a_reset_a_truncation_is_an_error_that_names_both_offsets():
             read(broker, consumer, 100)
             truncate(broker)
             for _ in range(2):
-                with pytest.raises(BrokerError, match="the position is 100, the log diverges at 50"):
+                with pytest.raises(BrokerError, match="the position is 100, but the log diverges at 50"):
                     broker.wait_for(lambda: consumer.poll(100))
             consumer.seek(ONE, 50)
             assert read(broker, consumer, 100)[0] == 50

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from kafkaframes.client.security.tokens import _SIGNER_NAME, IamToken, create_iam_provider
+from kafkaframes.client.security.tokens import _SIGNER_NAME, IamTokenProvider, create_iam_provider
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import MissingExtraError, OptionError
 
@@ -59,11 +59,11 @@ def test_a_profile_and_a_token_that_is_over(signed):
 
 def test_a_region_that_no_name_holds_is_the_environments_or_an_error():
     assert create_iam_provider(["localhost"], {}, {"AWS_REGION": "eu-north-1"}).region == "eu-north-1"
-    with pytest.raises(OptionError, match="AWS_MSK_IAM: no region in the names"):
+    with pytest.raises(OptionError, match="AWS_MSK_IAM needs a region"):
         create_iam_provider(["localhost"], {}, {})
 
 
 def test_without_the_signer_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, _SIGNER_NAME.partition(".")[0], None)
     with pytest.raises(MissingExtraError, match=r"kafkaframes\[msk\]"):
-        IamToken("eu-west-1")()
+        IamTokenProvider("eu-west-1")()

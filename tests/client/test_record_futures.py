@@ -132,7 +132,7 @@ def test_send_waits_no_longer_than_max_block_ms_and_says_what_for():
 
 def test_a_partition_that_is_not_there_is_refused_and_a_closed_producer_too(servers):
     with Producer(servers) as producer:
-        with pytest.raises(BrokerError, match="no partition 9, it has 1"):
+        with pytest.raises(BrokerError, match="no partition 9; it has 1"):
             producer.send("numbers", b"v", partition=9)
         with pytest.raises(EncodeError, match="max_request_size"):
             producer.send("numbers", bytes(2_000_000))

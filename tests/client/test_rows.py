@@ -64,7 +64,7 @@ def test_position_goes_with_what_is_taken_and_ends_when_dropped():
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8])
 def test_positions_and_records_are_the_same_wherever_a_step_ends(monkeypatch, step):
-    monkeypatch.setattr("kafkaframes.client.fetched_batches._ROWS_PER_STEP", step)
+    monkeypatch.setattr("kafkaframes.client.fetched_batches._ROWS_PER_GROUP", step)
     values = [(b"k%d" % n if n % 3 else None, b"%d" % n if n % 4 else None, []) for n in range(7)]
     records = records_of(values)
     for offset, (key, value, _) in enumerate(values):

@@ -282,7 +282,7 @@ def test_what_a_share_consumer_needs_is_said_at_once(servers):
     with pytest.raises(OptionError, match="ShareConsumer"):
         Consumer({"bootstrap.servers": servers, "share.acknowledgement.mode": "explicit"})
     with share(servers, "g") as consumer:
-        with pytest.raises(OptionError, match="nothing is subscribed"):
+        with pytest.raises(OptionError, match="the consumer has no subscription"):
             consumer.poll(0)
         with pytest.raises(OptionError, match="subscribe needs a topic"):
             consumer.subscribe([])

@@ -49,7 +49,7 @@ def test_a_transaction_with_such_a_record_has_to_be_aborted(broker):
         with pytest.raises(MaybeWrittenError):
             producer.send("numbers", b"1").result()
         rule.remove()
-        with pytest.raises(BrokerError, match="abort it"):
+        with pytest.raises(BrokerError, match="abort the transaction"):
             producer.commit_transaction()
         producer.abort_transaction()
         producer.begin_transaction()

@@ -203,11 +203,11 @@ def every_api() -> list[tuple[int, int]]:
 class Hidden:
     """Pseudonyms without differences, so that two captures that differ only in their secrets become equal."""
 
-    def pseudonym(self, text: bytes) -> bytes:
+    def pseudonymize(self, text: bytes) -> bytes:
         """Return a text of the same length."""
         return b"x" * len(text)
 
-    def address(self, address: str) -> str:
+    def pseudonymize_address(self, address: str) -> str:
         """Return one of two addresses."""
         return "10.9.9.1" if address.startswith("10.") else "10.9.9.2"
 

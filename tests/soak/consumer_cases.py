@@ -326,7 +326,7 @@ def check_that_partitions_are_fetched_only_while_they_are_owned() -> None:
     machine.positions.states[TWO].is_paused = True
     for ownership in Ownership:
         state.ownership = Ownership[ownership.name]
-        assert state.is_selected is (ownership.name == "OWNED")
+        assert state.should_fetch is (ownership.name == "OWNED")
 
 
 def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek() -> None:

@@ -285,8 +285,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "records of an earlier leader are returned after a seek": (
         POSITIONS,
-        "        if partition_metadata.leader_epoch >= 0:\n            offset, epoch = state.hold_position()\n",
-        "        offset, epoch = state.hold_position()\n"
+        "        if partition_metadata.leader_epoch >= 0:\n            offset, epoch = state.interrupt_reading()\n",
+        "        offset, epoch = state.interrupt_reading()\n"
         "        if partition_metadata.leader_epoch >= 0 and epoch >= 0:\n",
     ),
     "a truncation is not noticed": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),

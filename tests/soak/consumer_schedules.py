@@ -229,7 +229,7 @@ class World:
 
     def has_topic(self, member: SimulatedMember, partition: TopicPartition) -> bool:
         """Return whether a commit names a topic, by its id, that exists."""
-        state = member.machine.state_of(partition)
+        state = member.machine.find_state(partition)
         known_topic_ids = {self.topics.get(partition.topic), UUID(int=0)}
         return partition in self.logs and state is not None and state.topic_id in known_topic_ids
 
@@ -287,7 +287,7 @@ class Batches:
     def is_empty(self) -> bool:
         return self.position == self.next_offset
 
-    def last_epoch(self, otherwise: int) -> int:
+    def last_leader_epoch(self, otherwise: int) -> int:
         return otherwise if self.position == self.first else self.epochs[self.position - self.first - 1]
 
     def take(self) -> tuple[int, int]:
@@ -472,7 +472,7 @@ class SimulatedMember:
                     self.seek(state.partition, 0)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        state = self.machine.state_of(partition)
+        state = self.machine.find_state(partition)
         if state is not None and partition in self.ownerships:
             state.move_position(PartitionStep.FETCH, offset)
             self.ownerships[partition] = Ownership(offset)
@@ -514,9 +514,9 @@ class SimulatedMember:
             return
         offsets = {}
         for entry in self.machine.owned_partitions if partitions is None else partitions:
-            state = self.machine.state_of(entry)
+            state = self.machine.find_state(entry)
             if state is not None and state.has_offset:
-                offsets[entry] = state.hold_position()
+                offsets[entry] = state.interrupt_reading()
         fate = simulation.random.choice(("answered", "answered", "answered", "lost", "unanswered"))
         if not offsets or (fate == "lost" and not simulation.is_healing):
             return
@@ -552,7 +552,7 @@ class SimulatedMember:
 
     def shares_topic(self, other: SimulatedMember, partition: TopicPartition) -> bool:
         """Return whether both members mean the same topic id."""
-        mine, theirs = self.machine.state_of(partition), other.machine.state_of(partition)
+        mine, theirs = self.machine.find_state(partition), other.machine.find_state(partition)
         return mine is not None and theirs is not None and mine.topic_id == theirs.topic_id
 
     def check_record(self, partition: TopicPartition, batches: Batches) -> None:
@@ -658,7 +658,7 @@ class ConsumerSimulation:
 
     def pause(self, member: SimulatedMember) -> None:
         for entry in member.ownerships:
-            state = member.machine.state_of(entry)
+            state = member.machine.find_state(entry)
             if state is not None:
                 state.is_paused = self.random.random() < 0.5
 

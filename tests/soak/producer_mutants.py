@@ -166,7 +166,7 @@ MUTANTS = {
         "if not has_numbers:",
     ),
     "the same epoch again": ("ProducerIdentity(producer_id, epoch + 1)", "ProducerIdentity(producer_id, epoch)"),
-    "epochs without end": ("if epoch < _MAX_EPOCH:", "if True:"),
+    "epochs without end": ("if epoch < _MAX_PRODUCER_EPOCH:", "if True:"),
     "without a new id": (
         "if batch is None or batch.not_before > now or (self.needs_new_id and batch.assigned_stamp is None):",
         "if batch is None or batch.not_before > now:",

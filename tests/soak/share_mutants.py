@@ -113,8 +113,8 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "errors of partitions are dropped": Mutation(
         MACHINE,
-        "            self.raise_later(error)\n            return\n        partition = self.partition_of(partition_id)",
-        "            return\n        partition = self.partition_of(partition_id)",
+        "            self.queue_error(error)\n            return\n        partition = self.get_partition(partition_id)",
+        "            return\n        partition = self.get_partition(partition_id)",
     ),
     "errors of fetches are dropped": Mutation(
         MACHINE,
@@ -124,7 +124,7 @@ MUTANTS: dict[str, Mutation] = {
     "errors of heartbeats are dropped": Mutation(
         MACHINE, "            if member_error is not None:\n", "            if False:\n"
     ),
-    "damaged records are not reported": Mutation(MACHINE, "            self.raise_later(row.damage)\n", ""),
+    "damaged records are not reported": Mutation(MACHINE, "            self.queue_error(row.damage)\n", ""),
     "records that cannot be decoded are rejected": Mutation(
         MACHINE, "kind = REJECT if isinstance(row.damage, CorruptRecordError) else RELEASE", "kind = REJECT"
     ),

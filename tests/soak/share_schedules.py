@@ -57,7 +57,7 @@ from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.settings import ShareConsumerSettings
-from kafkaframes.client.share_consumer import keys_of_records, to_table
+from kafkaframes.client.share_consumer import get_record_keys, to_table
 from kafkaframes.client.share_machine import AcquiredBatch, PendingResults, RecordKey, ShareMachine
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import (
@@ -358,7 +358,7 @@ class SimulatedMember:
         self.member_id = f"member{number}"
         self.cluster = Cluster()
         self.machine = ShareMachine(self.settings, self.cluster, backoff_s=lambda attempt: 0.1 * 2 ** min(attempt, 3))
-        self.messages = ShareMessages(self.settings, self.member_id, self.machine.partition_of)
+        self.messages = ShareMessages(self.settings, self.member_id, self.machine.get_partition)
         self.connections: dict[tuple[str, int], Connection] = {}
         self.coordinator = 1
         self.delivered_records: dict[RecordKey, Record] = {}  # returned records that the caller has not acknowledged
@@ -466,7 +466,7 @@ class SimulatedMember:
                 machine.process_response(request, self.messages.read_heartbeat(answer), now)
             elif isinstance(request, ShareFetch):
                 fetched_rows = self.messages.read_fetch(request, answer)
-                if machine._state_of(request) is not None and not machine._is_ending:
+                if machine._find_waiting_node(request) is not None and not machine._is_ending:
                     self.note_row_errors(fetched_rows)
                 machine.process_response(request, fetched_rows, now)
             else:
@@ -490,7 +490,7 @@ class SimulatedMember:
         for partition_id, row in answer.rows.items():
             if row.error is not None and row.error.code not in LEADER_MOVED_CODES and not is_retriable(row.error):
                 self.fatal[str(row.error)] += 1
-            partition = self.machine.partition_of(partition_id)
+            partition = self.machine.get_partition(partition_id)
             if row.damage is not None and partition is not None and partition.topic in self.machine.topics:
                 self.fatal[str(row.damage)] += 1
 
@@ -616,7 +616,7 @@ class SimulatedMember:
         table = to_table(acquired_batches)
         flags = pa.array([rng.random() < 0.6 for _ in range(table.num_rows)], pa.bool_())
         for mask, kind in ((flags, ACCEPT), (pc.invert(flags), rng.choice(kinds))):
-            keys = keys_of_records(table, mask)
+            keys = get_record_keys(table, mask)
             if all(key in self.delivered_records for key in keys):
                 self.acknowledge(keys, kind)
 

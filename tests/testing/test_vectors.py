@@ -18,7 +18,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.testing.vectors import write, write_vectors
-from kafkaframes.testing.vectors.messages import catalog_specs, generate_value_rows
+from kafkaframes.testing.vectors.messages import list_catalog_specs, generate_value_rows
 from kafkaframes.testing.vectors.records import generate_record_files
 
 # From Kafka's own UtilsTest.
@@ -143,7 +143,7 @@ def test_damage_is_told(vectors):
 def test_the_same_bytes_each_time(vectors):
     for name, data in generate_record_files():
         assert (vectors / "records" / f"{name}.bin").read_bytes() == data
-    again = list(islice(generate_value_rows(catalog_specs()), 200))
+    again = list(islice(generate_value_rows(list_catalog_specs()), 200))
     assert again == rows(vectors / "messages.jsonl.gz")[:200]
 
 
@@ -154,8 +154,8 @@ def test_nothing_is_written_over_something(vectors):
 
 def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
     (tmp_path / "there").mkdir()
-    monkeypatch.setattr(write, "_ROW_FUNCTIONS_OF_NUMBER_FILES", write._ROW_FUNCTIONS_OF_NUMBER_FILES[:1])
-    monkeypatch.setattr(write, "_ROW_FUNCTIONS_OF_MESSAGE_FILES", ())
+    monkeypatch.setattr(write, "_NUMBER_FILES", write._NUMBER_FILES[:1])
+    monkeypatch.setattr(write, "_MESSAGE_FILES", ())
     with monkeypatch.context() as patch:
         patch.setattr(write, "_write_records", interrupt)
         for place in ("there", "new"):

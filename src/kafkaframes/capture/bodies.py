@@ -95,7 +95,7 @@ class MessageKind(NamedTuple):
             return decode_request(data, specs=spec)
         return decode_response(data, self.api_key, self.api_version, specs=spec)
 
-    def message_end(self, data: bytes) -> int:
+    def find_message_end(self, data: bytes) -> int:
         """Return the position at which the message in a frame ends."""
         cls = self.message_class
         _, position = header_class(self.direction).decode_prefix(data, cls.spec.header_version(self.api_version))
@@ -190,7 +190,7 @@ def _decode_frame(data: bytes, kind: MessageKind) -> tuple[Frame, str | None]:
     except DecodeError:
         if not kind.is_known:
             raise
-        end = kind.message_end(data)
+        end = kind.find_message_end(data)
         if end >= len(data):
             raise
         trailing_bytes = count_text(len(data) - end, "byte")
@@ -234,9 +234,9 @@ class DecodedMessages:
         """Rows of the messages that cannot be decoded."""
         if self.errors.null_count == self.count:
             return np.zeros(0, np.int64)
-        return rows_with_errors(self.errors)
+        return find_error_rows(self.errors)
 
-    def error_codes(self) -> Iterator[ErrorCodeColumns]:
+    def iterate_error_codes(self) -> Iterator[ErrorCodeColumns]:
         """Yield the nonzero error codes of decoded messages, field by field."""
         assert self.plan is not None
         for codes in _collect_error_codes(
@@ -249,30 +249,30 @@ class DecodedMessages:
                 else ErrorCodeColumns(codes.rows[is_valid], codes.paths.filter(is_valid), codes.codes[is_valid])
             )
 
-    def summaries(self) -> tuple[Ints, Ints]:
-        """Return each message's batches, records and bytes by format and codec, and its number of cut record sets."""
+    def summarize_records(self) -> tuple[Ints, Ints]:
+        """Count each message's batches, records and bytes by format and codec, and its truncated record sets."""
         assert self.plan is not None
         counts = np.zeros((self.count, SUMMARY_COLUMN_COUNT), np.int64)
         truncations = np.zeros(self.count, np.int64)
         for owners, blobs in iterate_record_sets(self.body, self.plan, np.arange(self.count)):
-            data, starts, sizes = binary_extents(blobs)
+            data, starts, sizes = get_binary_extents(blobs)
             summarise_records(data, starts, sizes, owners, counts, truncations)
         return counts, truncations
 
 
 def _trim_messages(raw: Bytes, starts: Ints, errors: pa.Array, kind: MessageKind) -> list[bytes] | None:
     """Return all messages without trailing bytes, which Kafka ignores. Return None if no message has an error."""
-    failed_rows = rows_with_errors(errors).tolist()
+    failed_rows = find_error_rows(errors).tolist()
     if not failed_rows:
         return None
     data = [raw[starts[index] : starts[index + 1]].tobytes() for index in range(len(starts) - 1)]
     for index in failed_rows:
         with contextlib.suppress(KafkaframesError):
-            data[index] = data[index][: kind.message_end(data[index])]
+            data[index] = data[index][: kind.find_message_end(data[index])]
     return data
 
 
-def binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
+def get_binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
     """Return (bytes, start of each value, size of each value) of a binary array. Null has size 0."""
     _, offsets, data = array.buffers()
     indexes = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
@@ -287,17 +287,17 @@ def iterate_record_sets(array: pa.StructArray, plan: StructPlan, owners: Ints) -
             yield np.ascontiguousarray(owners), array.field(field.json_name)
         elif field.struct is not None and field.array and _has_field(field.struct, _is_records):
             child = array.field(field.json_name)
-            parents = parents_of(child)
+            parents = find_parent_indexes(child)
             yield from iterate_record_sets(child.values, field.struct, owners[parents])
 
 
-def rows_with_errors(errors: pa.Array) -> Ints:
+def find_error_rows(errors: pa.Array) -> Ints:
     """Return the rows of a column of errors that are not null."""
     return np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False))
 
 
-def parents_of(lists: pa.ListArray) -> Ints:
-    """Return the index of the list that contains each element."""
+def find_parent_indexes(lists: pa.ListArray) -> Ints:
+    """Return, for each element, the index of the list that contains the element."""
     return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
 
@@ -319,7 +319,7 @@ def _has_field(plan: StructPlan, predicate: Callable[[FieldPlan], bool]) -> bool
 
 
 def _collect_error_codes(
-    array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths
+    array: pa.StructArray, plan: StructPlan, rows: Ints, get_paths: Paths
 ) -> Iterator[ErrorCodeColumns]:
     """Yield the nonzero error codes of a struct and of its nested structs, with their field paths."""
     for field in (*plan.fields, *plan.tagged_fields):
@@ -328,15 +328,15 @@ def _collect_error_codes(
             values = (values.fill_null(0) if values.null_count else values).to_numpy()
             indexes = np.flatnonzero(values)
             if len(indexes):
-                paths = _join_texts(path_of(indexes), field.json_name)
+                paths = _join_texts(get_paths(indexes), field.json_name)
                 yield ErrorCodeColumns(rows[indexes], paths, values[indexes].astype(np.int32))
         elif field.struct is not None and _has_field(field.struct, _is_error_code):
             child = array.field(field.json_name)
             if not field.array:
-                yield from _collect_error_codes(child, field.struct, rows, _member_path(path_of, field.json_name))
+                yield from _collect_error_codes(child, field.struct, rows, _member_path(get_paths, field.json_name))
             else:
-                offsets, parents = child.offsets.to_numpy(), parents_of(child)
-                deeper = _append_element_path(path_of, field.json_name, parents, offsets)
+                offsets, parents = child.offsets.to_numpy(), find_parent_indexes(child)
+                deeper = _append_element_path(get_paths, field.json_name, parents, offsets)
                 yield from _collect_error_codes(child.values, field.struct, rows[parents], deeper)
 
 
@@ -344,16 +344,16 @@ def _join_texts(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _member_path(path_of: Paths, name: str) -> Paths:
-    return lambda indexes: _join_texts(path_of(indexes), f"{name}.")
+def _member_path(get_paths: Paths, name: str) -> Paths:
+    return lambda indexes: _join_texts(get_paths(indexes), f"{name}.")
 
 
-def _append_element_path(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
+def _append_element_path(get_paths: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
     """Return a function from the indexes of array elements to their field paths, such as ``topics[0].``."""
 
-    def path_of_elements(indexes: Ints) -> pa.Array:
+    def get_element_paths(indexes: Ints) -> pa.Array:
         owners = parents[indexes]
         indices = pa.array(indexes - (offsets[owners] - offsets[0])).cast(pa.string())
-        return _join_texts(path_of(owners), f"{name}[", indices, "].")
+        return _join_texts(get_paths(owners), f"{name}[", indices, "].")
 
-    return path_of_elements
+    return get_element_paths

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import APIS_WITH_RECORDS, DecodedMessages, MessageKind, decode_to_json
-from kafkaframes.capture.client_facts import ClientFacts, PendingLogins, software_events
+from kafkaframes.capture.client_values import ClientValues, PendingLogins, find_software_events
 from kafkaframes.capture.columns import TIMESTAMP_TYPE, CaptureColumn
 from kafkaframes.capture.layout import FILE_NUMBER_MASK, FILE_NUMBER_SHIFT
 from kafkaframes.capture.packets import Ints
@@ -35,7 +35,7 @@ _JSON_COLUMNS: Final = {
 
 
 class CallTableBuilder:
-    """Builds the table of calls, window by window of the capture, and remembers facts about clients between windows."""
+    """Builds the table of calls for one capture window after the other. Client software and users are remembered."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class CallTableBuilder:
         self.files = list(files)
         self.secrets = secrets
         self.names = EndpointCache()
-        self.software = ClientFacts()
-        self.principals = ClientFacts()
+        self.software = ClientValues()
+        self.principals = ClientValues()
         self.logins = PendingLogins()
         self._last_traffic: WindowResult | None = None
 
@@ -69,8 +69,8 @@ class CallTableBuilder:
                 entry.renumber(traffic.new_numbers)
         self._last_traffic = traffic
 
-    def rows(self, traffic: WindowResult) -> pa.RecordBatch:
-        """Return the calls of a window, sorted by request time."""
+    def build_batch(self, traffic: WindowResult) -> pa.RecordBatch:
+        """Return the calls of a window as a record batch, sorted by request time."""
         calls = CallColumns(self, traffic)
         arrays = [_COLUMN_FUNCTIONS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -79,21 +79,24 @@ class CallTableBuilder:
 class CallColumns:
     """The calls of one window of the capture, as columns. Values that several columns need are computed once."""
 
-    def __init__(self, maker: CallTableBuilder, traffic: WindowResult) -> None:
-        maker.renumber_connections(traffic)
-        self.maker, self.traffic = maker, traffic
-        self.column_names = {column.name for column in maker.columns}
+    def __init__(self, builder: CallTableBuilder, traffic: WindowResult) -> None:
+        builder.renumber_connections(traffic)
+        self.builder, self.traffic = builder, traffic
+        self.column_names = {column.name for column in builder.columns}
         frames, calls = traffic.frames, traffic.calls
-        if maker.types is not None and len(calls):
+        if builder.types is not None and len(calls):
             keys = np.where(calls[:, layout.CALL_REQUEST] >= 0, frames[calls[:, layout.CALL_REQUEST], layout.F_API], -1)
-            calls = calls[keys == maker.types.api_key]
-        if maker.span is not None and len(calls):
-            calls = calls[maker.span.is_in_span(traffic, calls)]
-        calls = calls[np.argsort(_request_times(frames, calls), kind="stable")]
+            calls = calls[keys == builder.types.api_key]
+        if builder.span is not None and len(calls):
+            calls = calls[builder.span.select_calls_in_span(traffic, calls)]
+        calls = calls[np.argsort(_get_request_times(frames, calls), kind="stable")]
         self.request, self.response = calls[:, layout.CALL_REQUEST].copy(), calls[:, layout.CALL_RESPONSE].copy()
         self.connection = calls[:, layout.CALL_CONNECTION].copy()
         self.count = len(calls)
-        self._facts = {REQUEST: traffic.frame_columns(self.request), RESPONSE: traffic.frame_columns(self.response)}
+        self._frame_columns = {
+            REQUEST: traffic.copy_frame_columns(self.request),
+            RESPONSE: traffic.copy_frame_columns(self.response),
+        }
         self.errors: dict[int, str] = {}
         self._record_missing_bytes()
 
@@ -105,7 +108,7 @@ class CallColumns:
         """Return a frame column of each request or response; -1 (0 for flags and missing bytes) if the frame is
         missing.
         """
-        result: Ints = self._facts[direction][column]
+        result: Ints = self._frame_columns[direction][column]
         return result
 
     def get_numbers(self, direction: str, column: int, kind: pa.DataType, *, min_value: int | None = None) -> pa.Array:
@@ -119,11 +122,11 @@ class CallColumns:
     # ------------------------------------------------------------------------------------------------ state
 
     @cached_property
-    def has_api(self) -> Any:
+    def has_known_api(self) -> Any:
         """A mask of calls that have a request whose API is known."""
         return (self.request >= 0) & (self.get_frame_values(REQUEST, layout.F_API) >= 0)
 
-    def state(self, direction: str) -> list[str]:
+    def get_states(self, direction: str) -> list[str]:
         """Return the state of each request or response: whole, damaged, missing or none (acks=0)."""
         rows = self.get_frame_rows(direction)
         is_damaged = (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
@@ -162,13 +165,13 @@ class CallColumns:
     def kinds(self) -> Ints:
         """API key and version of each call as one number, -1 if the API is unknown."""
         return np.where(
-            self.has_api,
+            self.has_known_api,
             (self.get_frame_values(REQUEST, layout.F_API) << 16) | self.get_frame_values(REQUEST, layout.F_VERSION),
             -1,
         )
 
     @cached_property
-    def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
+    def rows_by_kind(self) -> tuple[Ints, list[tuple[int, Ints]]]:
         """The distinct combinations of API and version (``kinds``), and for each the rows of its calls."""
         order = np.argsort(self.kinds, kind="stable")
         sorted_kinds = self.kinds[order]
@@ -176,9 +179,9 @@ class CallColumns:
         result = [(int(sorted_kinds[start]), order[start:end]) for start, end in pairwise(edges)]
         return np.array([kind for kind, _ in result], np.int64), result
 
-    def column_by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
-        """Return a column that depends only on API and version."""
-        kinds, result = self.kinds_of_calls
+    def build_column_by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
+        """Return a column of values that depend only on API and version."""
+        kinds, result = self.rows_by_kind
         kind_index = np.empty(self.count, np.int64)
         for index, (_, rows) in enumerate(result):
             kind_index[rows] = index
@@ -191,16 +194,16 @@ class CallColumns:
         is_whole = (self.get_frame_rows(direction) >= 0) & (
             (self.get_frame_values(direction, layout.F_FLAGS) & layout.BROKEN) == 0
         )
-        for number, calls in self.kinds_of_calls[1]:
-            kind = MessageKind(number >> 16, number & 0xFFFF, direction, self.maker.apis)
+        for number, calls in self.rows_by_kind[1]:
+            kind = MessageKind(number >> 16, number & 0xFFFF, direction, self.builder.apis)
             if number >= 0 and (kind_filter is None or kind_filter(kind.api_key)):
                 rows = calls[is_whole[calls]]
                 if len(rows):
                     yield kind, rows
 
-    def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
+    def get_frame_bytes(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
         """Return the bytes of the requests or responses of the calls in ``rows``, and their start positions."""
-        return self.traffic.frame_bytes(self.get_frame_rows(direction)[rows])
+        return self.traffic.copy_frame_bytes(self.get_frame_rows(direction)[rows])
 
     @cached_property
     def json_columns(self) -> dict[str, pa.Array]:
@@ -211,12 +214,12 @@ class CallColumns:
                 continue
             headers, bodies, named_texts, indexes = [], [], [], []
             for kind, rows in self.group_by_kind(direction):
-                result = decode_to_json(*self.bytes_of(direction, rows), kind, secrets=self.maker.secrets)
+                result = decode_to_json(*self.get_frame_bytes(direction, rows), kind, secrets=self.builder.secrets)
                 headers.append(result.headers)
                 bodies.append(result.bodies)
                 indexes.append(rows)
-                if self.maker.named_bodies is not None:
-                    named_texts.append(self.maker.named_bodies.convert_bodies(result.bodies, kind.api_key, direction))
+                if self.builder.named_bodies is not None:
+                    named_texts.append(self.builder.named_bodies.convert_bodies(result.bodies, kind.api_key, direction))
                 for index, error in result.errors.items():
                     self.add_error(int(rows[index]), error)
             out[f"{direction}Header"] = self.scatter_values(headers, indexes, pa.string())
@@ -239,12 +242,12 @@ class CallColumns:
         parts, indexes = [], []
         for kind, rows in self.group_by_kind(direction):
             if kind.is_known:
-                bodies = DecodedMessages(*self.bytes_of(direction, rows), kind)
+                bodies = DecodedMessages(*self.get_frame_bytes(direction, rows), kind)
                 parts.append(types.align_bodies(bodies.body, bodies.errors, direction))
                 indexes.append(rows)
                 for index in bodies.undecodable_rows.tolist():
                     self.add_error(int(rows[index]), f"{direction}: {bodies.errors[index].as_py()}")
-        return self.scatter_values(parts, indexes, types.type_of(direction))
+        return self.scatter_values(parts, indexes, types.get_type(direction))
 
     @cached_property
     def decode_all(self) -> list[tuple[MessageKind, Ints, DecodedMessages]]:
@@ -259,7 +262,7 @@ class CallColumns:
                 if kind.api_key == API_VERSIONS and not kind.is_known:
                     kind = kind._replace(api_version=kind.apis.apis_by_key[API_VERSIONS].versions.highest)
                 if kind.is_known:
-                    result.append((kind, rows, DecodedMessages(*self.bytes_of(direction, rows), kind)))
+                    result.append((kind, rows, DecodedMessages(*self.get_frame_bytes(direction, rows), kind)))
         return result
 
     @cached_property
@@ -274,7 +277,7 @@ class CallColumns:
             bad = rows[bodies.undecodable_rows]
             valid[rows] = True
             valid[bad] = False
-            result += [codes._replace(rows=rows[codes.rows]) for codes in bodies.error_codes()]
+            result += [codes._replace(rows=rows[codes.rows]) for codes in bodies.iterate_error_codes()]
             if not is_read_by_json:
                 for row, index in zip(bad.tolist(), bodies.undecodable_rows.tolist(), strict=True):
                     self.add_error(row, f"response: {bodies.errors[index].as_py()}")
@@ -287,7 +290,7 @@ class CallColumns:
         indexes = []
         for kind, rows, bodies in self.decode_all:
             if kind.has_records:
-                sums, truncations = bodies.summaries()
+                sums, truncations = bodies.summarize_records()
                 good = bodies.errors.is_null().to_numpy(zero_copy_only=False)
                 cuts[rows], valid[rows] = truncations, good
                 counts.append(sums[good])
@@ -303,7 +306,7 @@ class CallColumns:
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)
         indexes[unique] = np.arange(len(unique))
-        return self.maker.names.resolve(self.traffic.connections, unique.tolist()), indexes[self.connection]
+        return self.builder.names.resolve(self.traffic.connections, unique.tolist()), indexes[self.connection]
 
     def get_endpoint_column(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a field of the connection's endpoints (such as ``client_port``) as a column."""
@@ -314,40 +317,40 @@ class CallColumns:
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:
         """Name and version of the client software, from the ApiVersions requests of each call's connection."""
-        facts = self.maker.software
-        events = software_events(self.traffic, facts, self.maker.apis)
+        facts = self.builder.software
+        events = find_software_events(self.traffic, facts, self.builder.apis)
         return facts.to_name_and_version_columns(
-            facts.find_facts(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=False)
+            facts.find_values(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=False)
         )
 
     @cached_property
     def principals(self) -> pa.Array:
         """The authenticated principal of each call's connection."""
-        facts = self.maker.principals
-        events = self.maker.logins.events(self.traffic, facts, self.maker.apis)
+        facts = self.builder.principals
+        events = self.builder.logins.events(self.traffic, facts, self.builder.apis)
         return facts.column(
-            facts.find_facts(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=True)
+            facts.find_values(events, self.connection, self.get_frame_values(REQUEST, layout.F_OFFSET), is_after=True)
         )
 
     # ------------------------------------------------------------------------------------------ plain columns
 
-    def times(self, direction: str) -> pa.Array:
+    def get_times(self, direction: str) -> pa.Array:
         """Return the times at which requests or responses were complete."""
         values = self.get_frame_values(direction, layout.F_END_TIME) // 1000
         return pa.array(values, pa.int64(), mask=self.get_frame_rows(direction) < 0).cast(TIMESTAMP_TYPE)
 
-    def latency(self) -> pa.Array:
-        """Return the time between request and response, in milliseconds."""
+    def get_latencies(self) -> pa.Array:
+        """Return the time between each request and its response, in milliseconds."""
         milliseconds = (
             self.get_frame_values(RESPONSE, layout.F_END_TIME) - self.get_frame_values(REQUEST, layout.F_END_TIME)
         ) / 1e6
         return pa.array(milliseconds, pa.float64(), mask=(self.request < 0) | (self.response < 0))
 
-    def client_ids(self) -> pa.Array:
+    def get_client_ids(self) -> pa.Array:
         """Return the client ids, null if the header has none."""
         lengths = self.get_frame_values(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
-        raw, starts = self.traffic.frame_bytes(self.request[rows], lead=_CLIENT_ID_POSITION, sizes=lengths[rows])
+        raw, starts = self.traffic.copy_frame_bytes(self.request[rows], lead=_CLIENT_ID_POSITION, sizes=lengths[rows])
         offsets = np.zeros(self.count + 1, np.int64)
         offsets[rows + 1] = np.diff(starts)
         np.cumsum(offsets, out=offsets)
@@ -356,55 +359,57 @@ class CallColumns:
         buffers = [np.packbits(valid, bitorder="little"), offsets.astype(np.int32), raw]
         return _to_text(pa.Array.from_buffers(pa.binary(), self.count, [pa.py_buffer(buffer) for buffer in buffers]))
 
-    def api_names(self) -> pa.Array:
-        """Return the names of the APIs."""
-        return self.column_by_kind(lambda kind: self.maker.apis.name_of(kind >> 16) if kind >= 0 else None, pa.string())
+    def get_api_names(self) -> pa.Array:
+        """Return the API name of each call, null if the API is unknown."""
+        return self.build_column_by_kind(
+            lambda kind: self.builder.apis.name_of(kind >> 16) if kind >= 0 else None, pa.string()
+        )
 
-    def flexible(self) -> pa.Array:
-        """Return whether the versions are flexible, null if the API or version is unknown."""
-        return self.column_by_kind(lambda kind: _is_flexible(self.maker.apis, kind), pa.bool_())
+    def get_flexible_flags(self) -> pa.Array:
+        """Return whether each call's version is flexible, null if the API or version is unknown."""
+        return self.build_column_by_kind(lambda kind: _is_flexible(self.builder.apis, kind), pa.bool_())
 
-    def correlation_ids(self) -> pa.Array:
+    def get_correlation_ids(self) -> pa.Array:
         """Return the correlation id of each request, or of the response if the request is missing."""
         request_ids = self.get_frame_values(REQUEST, layout.F_CORRELATION)
         values = np.where(self.request >= 0, request_ids, self.get_frame_values(RESPONSE, layout.F_CORRELATION))
-        has_id = self.has_api | ((self.request < 0) & (self.get_frame_values(RESPONSE, layout.F_HAVE) >= 4))
+        has_id = self.has_known_api | ((self.request < 0) & (self.get_frame_values(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~has_id).cast(pa.int32())
 
-    def file_names(self) -> pa.Array:
+    def get_file_names(self) -> pa.Array:
         """Return the capture file of each request, or of the response if the request is missing."""
         number = np.where(
             self.request >= 0,
             self.get_frame_values(REQUEST, layout.F_NUMBER),
             self.get_frame_values(RESPONSE, layout.F_NUMBER),
         )
-        return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_NUMBER_SHIFT, pa.int64()))
+        return pa.array(self.builder.files, pa.string()).take(pa.array(number >> FILE_NUMBER_SHIFT, pa.int64()))
 
     def get_packet_numbers(self, direction: str) -> pa.Array:
         """Return the number of the packet in which each request or response starts."""
         values = self.get_frame_values(direction, layout.F_NUMBER) & FILE_NUMBER_MASK
         return pa.array(values, pa.int64(), mask=self.get_frame_rows(direction) < 0)
 
-    def raw(self, direction: str) -> pa.Array:
+    def get_raw_bytes(self, direction: str) -> pa.Array:
         """Return the captured bytes of requests or responses, null for APIs with secrets unless secrets are allowed."""
         rows = np.flatnonzero(self.get_frame_rows(direction) >= 0)
-        raw, starts = self.bytes_of(direction, rows)
+        raw, starts = self.get_frame_bytes(direction, rows)
         values: list[bytes | None] = [None] * self.count
         keys = self.get_frame_values(REQUEST, layout.F_API).tolist()
         for index, row in enumerate(rows.tolist()):
-            if has_secrets(keys[row]) and not self.maker.secrets:
+            if has_secrets(keys[row]) and not self.builder.secrets:
                 continue
             values[row] = raw[starts[index] : starts[index + 1]].tobytes()
         return pa.array(values, pa.binary())
 
-    def error_texts(self) -> pa.Array:
+    def get_error_texts(self) -> pa.Array:
         """Return the ``_error`` column, including the errors found while the other columns are computed."""
-        if self.column_names & _JSON_COLUMNS.keys() and self.maker.types is None:
+        if self.column_names & _JSON_COLUMNS.keys() and self.builder.types is None:
             _ = self.json_columns
         if "errors" in self.column_names:
             _ = self.error_codes
-        for kind, rows in self.kinds_of_calls[1]:
-            if kind >= 0 and self.maker.apis.name_of(kind >> 16) is None:
+        for kind, rows in self.rows_by_kind[1]:
+            if kind >= 0 and self.builder.apis.name_of(kind >> 16) is None:
                 for row in rows.tolist():
                     self.add_error(row, f"request: unknown API key {kind >> 16}")
         if not self.errors:
@@ -412,8 +417,8 @@ class CallColumns:
         return pa.array([self.errors.get(row) for row in range(self.count)], pa.string())
 
 
-def _request_times(frames: Ints, calls: Ints) -> Ints:
-    """Return the time at which each request was complete, or the response if the request is missing."""
+def _get_request_times(frames: Ints, calls: Ints) -> Ints:
+    """Return the time at which each call's request was complete, or its response if the request is missing."""
     if not len(calls):
         return np.zeros(0, np.int64)
     frame = np.where(calls[:, layout.CALL_REQUEST] >= 0, calls[:, layout.CALL_REQUEST], calls[:, layout.CALL_RESPONSE])
@@ -444,7 +449,7 @@ def _create_text_column_function(name: str) -> Callable[[CallColumns], pa.Array]
     """Return a function that builds a column of bodies: as structs if one API is selected, else as JSON."""
 
     def build_column(calls: CallColumns) -> pa.Array:
-        types = calls.maker.types
+        types = calls.builder.types
         if types is not None and name in (REQUEST, RESPONSE):
             return calls.decode_bodies(name, types)
         return calls.json_columns[name]
@@ -453,36 +458,36 @@ def _create_text_column_function(name: str) -> Callable[[CallColumns], pa.Array]
 
 
 _COLUMN_FUNCTIONS: Final[dict[str, Callable[[CallColumns], pa.Array]]] = {
-    "requestTime": lambda calls: calls.times(REQUEST),
-    "responseTime": lambda calls: calls.times(RESPONSE),
-    "latencyMs": lambda calls: calls.latency(),
+    "requestTime": lambda calls: calls.get_times(REQUEST),
+    "responseTime": lambda calls: calls.get_times(RESPONSE),
+    "latencyMs": lambda calls: calls.get_latencies(),
     "clientAddress": lambda calls: calls.get_endpoint_column("client", pa.string()),
     "clientPort": lambda calls: calls.get_endpoint_column("client_port", pa.int32()),
     "serverAddress": lambda calls: calls.get_endpoint_column("server", pa.string()),
     "serverPort": lambda calls: calls.get_endpoint_column("server_port", pa.int32()),
-    "clientId": lambda calls: calls.client_ids(),
+    "clientId": lambda calls: calls.get_client_ids(),
     "softwareName": lambda calls: calls.software[0],
     "softwareVersion": lambda calls: calls.software[1],
     "principal": lambda calls: calls.principals,
     "apiKey": lambda calls: calls.get_numbers(REQUEST, layout.F_API, pa.int32(), min_value=0),
-    "apiName": lambda calls: calls.api_names(),
+    "apiName": lambda calls: calls.get_api_names(),
     "apiVersion": lambda calls: calls.get_numbers(REQUEST, layout.F_VERSION, pa.int32(), min_value=0),
-    "flexible": lambda calls: calls.flexible(),
-    "correlationId": lambda calls: calls.correlation_ids(),
+    "flexible": lambda calls: calls.get_flexible_flags(),
+    "correlationId": lambda calls: calls.get_correlation_ids(),
     "requestSizeBytes": lambda calls: calls.get_numbers(REQUEST, layout.F_SIZE, pa.int64()),
     "responseSizeBytes": lambda calls: calls.get_numbers(RESPONSE, layout.F_SIZE, pa.int64()),
     **{name: _create_text_column_function(name) for name in _JSON_COLUMNS},
     "errors": lambda calls: calls.error_codes,
     "records": lambda calls: calls.summaries,
-    "file": lambda calls: calls.file_names(),
+    "file": lambda calls: calls.get_file_names(),
     "connection": lambda calls: calls.get_endpoint_column("label", pa.string()),
-    "_error": lambda calls: calls.error_texts(),
-    "requestState": lambda calls: pa.array(calls.state(REQUEST), pa.string()),
-    "responseState": lambda calls: pa.array(calls.state(RESPONSE), pa.string()),
+    "_error": lambda calls: calls.get_error_texts(),
+    "requestState": lambda calls: pa.array(calls.get_states(REQUEST), pa.string()),
+    "responseState": lambda calls: pa.array(calls.get_states(RESPONSE), pa.string()),
     "requestOffset": lambda calls: calls.get_numbers(REQUEST, layout.F_OFFSET, pa.int64()),
     "responseOffset": lambda calls: calls.get_numbers(RESPONSE, layout.F_OFFSET, pa.int64()),
     "requestPacket": lambda calls: calls.get_packet_numbers(REQUEST),
     "responsePacket": lambda calls: calls.get_packet_numbers(RESPONSE),
-    "requestBytes": lambda calls: calls.raw(REQUEST),
-    "responseBytes": lambda calls: calls.raw(RESPONSE),
+    "requestBytes": lambda calls: calls.get_raw_bytes(REQUEST),
+    "responseBytes": lambda calls: calls.get_raw_bytes(RESPONSE),
 }

@@ -161,7 +161,7 @@ def _is_little_endian_section(block: bytes | memoryview, position: int, file: st
     raise DecodeError("a section header without pcapng's byte order mark", file=file, position=position + 8)
 
 
-def take_block(container: CaptureFormat, block: memoryview, position: int, file: str) -> int:
+def read_block(container: CaptureFormat, block: memoryview, position: int, file: str) -> int:
     """Read a section header or interface block into the container. Return its size, in bytes.
 
     The size is 0 if the bytes start with another block or an incomplete one. No bytes after the block are copied.
@@ -176,7 +176,7 @@ def take_block(container: CaptureFormat, block: memoryview, position: int, file:
     order = "<" if little else ">"
     if not is_section and struct.unpack_from(order + "I", block)[0] != INTERFACE_BLOCK:
         return 0
-    size = _block_size(block, order, position, file)
+    size = _read_block_size(block, order, position, file)
     if is_section and size:
         container.begin_section(little=little)
     elif size:
@@ -188,7 +188,7 @@ def take_block(container: CaptureFormat, block: memoryview, position: int, file:
     return size
 
 
-def _block_size(block: memoryview, order: str, position: int, file: str) -> int:
+def _read_block_size(block: memoryview, order: str, position: int, file: str) -> int:
     """Return the size of a pcapng block; 0 if the block is incomplete."""
     size = int(struct.unpack_from(order + "I", block, 4)[0])
     if size < 12 or size % 4 or size > layout.MAX_PACKET_BYTES:
@@ -294,7 +294,7 @@ class ConversationWriter:
         """Skip bytes of a side, which a reader of the file then reports as missing."""
         self.next[side] = (self.next[side] + size) & 0xFFFFFFFF
 
-    def build_end(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:
+    def build_close_packet(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:
         """Return the FIN or RST packet of a side."""
         return _encode_record(
             time_ns, self._build_packet(side, self.next[side], self.next[1 - side], RST if reset else FIN | ACK, b"")

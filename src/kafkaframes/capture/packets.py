@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kafkaframes.capture import _kernels_packets as kernels
 from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_headers import GRE, IP4_IN_IP, IP6_IN_IP, LOCATED_FIELD_COUNT, TCP
-from kafkaframes.capture.container import CaptureFormat, open_container, take_block
+from kafkaframes.capture.container import CaptureFormat, open_container, read_block
 from kafkaframes.capture.coverage import DAMAGED, LOST, OTHER, UnreadData
 from kafkaframes.capture.files import open_bytes, read_into
 from kafkaframes.capture.layout import FILE_NUMBER_MASK, FILE_NUMBER_SHIFT
@@ -217,10 +217,10 @@ class ConnectionTable:
         kernels.rehash(self.table, self.count, self.slots)
 
     def select_closed_before(self, time: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of connections that ended before ``time``: reset, or closed by every side that was seen."""
+        """Return a mask of connections that ended before ``time``: reset, or closed by each side that sent packets."""
         table = self.table[: self.count]
-        sides = [table[:, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT :] for side in (0, 1)]
-        ended_masks = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
+        side_tables = [table[:, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT :] for side in (0, 1)]
+        ended_masks = [(side[:, layout.ENDED] != 0) | (side[:, layout.SIDE_PACKETS] == 0) for side in side_tables]
         is_closed: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (ended_masks[0] & ended_masks[1])) & (
             table[:, layout.LAST_TIME] < time
         )
@@ -290,7 +290,7 @@ class PacketReader:
         self._unread_packets = np.zeros((layout.MAX_UNREAD_KINDS, layout.UNREAD_COLUMN_COUNT), np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
-        self._filling: _PartialWindow | None = None  # window that the packets of earlier files fill in part
+        self._open_window: _PartialWindow | None = None  # window that the packets of earlier files fill in part
 
     def take_unread(self) -> list[UnreadData]:
         """Return the entries for unread files and packets that were added since the last call.
@@ -307,16 +307,16 @@ class PacketReader:
             self.file = number
             with open_bytes(path) as file:
                 yield from self._read_file(file, path)
-        if self._filling is not None:
-            yield self._finish_window(self._filling)
+        if self._open_window is not None:
+            yield self._finish_window(self._open_window)
         self._count_packets()
         self._count_fragments()
         yield CaptureWindow(self._create_buffer(0), self.carried[1], last=True)
 
     def _read_file(self, file: IO[bytes], path: str) -> Iterator[CaptureWindow]:
-        walk = _FilePosition(file, path)
+        cursor = _FileCursor(file, path)
         try:
-            walk.read_header()
+            cursor.read_header()
         except DecodeError as error:
             if not self._is_alone:  # report this file as unread and continue with the other files
                 self._add_damage_entry(0, -1, error.reason)
@@ -324,11 +324,11 @@ class PacketReader:
             raise
         goes_on = True
         while goes_on:
-            filling = self._extend_window(walk)
-            goes_on = self._scan_window(walk, filling)
-            if goes_on or filling.end > len(self.carried[0]) + self.window_bytes // 2:
-                self._filling = None
-                yield self._finish_window(filling)
+            window = self._extend_window(cursor)
+            goes_on = self._scan_window(cursor, window)
+            if goes_on or window.end > len(self.carried[0]) + self.window_bytes // 2:
+                self._open_window = None
+                yield self._finish_window(window)
         self._count_packets()
 
     def _create_buffer(self, size: int) -> Bytes:
@@ -348,75 +348,75 @@ class PacketReader:
         table[: len(rows)] = rows
         return table
 
-    def _extend_window(self, walk: _FilePosition) -> _PartialWindow:
+    def _extend_window(self, cursor: _FileCursor) -> _PartialWindow:
         """Add the remaining bytes of the last window, and the next bytes of the file, to a window with free space."""
-        if self._filling is None:
-            self._filling = self._start_window(walk)
-        filling = self._filling
-        rest_bytes = len(walk.unread_bytes)
-        if filling.end + rest_bytes > filling.end_limit:  # the window must have space for the header of another file
-            filling.end_limit = filling.end + rest_bytes
-        filling.buf[filling.end : filling.end + rest_bytes] = walk.unread_bytes
-        position = filling.end + rest_bytes
-        space = filling.buf.data[position : filling.end_limit]
-        read_bytes, problem = read_into(walk.file, space, walk.path)
+        if self._open_window is None:
+            self._open_window = self._start_window(cursor)
+        window = self._open_window
+        rest_bytes = len(cursor.unread_bytes)
+        if window.end + rest_bytes > window.end_limit:  # the window must have space for the header of another file
+            window.end_limit = window.end + rest_bytes
+        window.buf[window.end : window.end + rest_bytes] = cursor.unread_bytes
+        position = window.end + rest_bytes
+        space = window.buf.data[position : window.end_limit]
+        read_bytes, problem = read_into(cursor.file, space, cursor.path)
         if problem is not None:
-            self._add_damage_entry(walk.position + rest_bytes + read_bytes, -1, problem.reason)
-        walk.is_at_end = read_bytes < len(space)
-        walk.start, filling.end = filling.end, position + read_bytes
-        return filling
+            self._add_damage_entry(cursor.position + rest_bytes + read_bytes, -1, problem.reason)
+        cursor.is_at_end = read_bytes < len(space)
+        cursor.start, window.end = window.end, position + read_bytes
+        return window
 
-    def _start_window(self, walk: _FilePosition) -> _PartialWindow:
+    def _start_window(self, cursor: _FileCursor) -> _PartialWindow:
         """Return a window that contains the carried bytes and has space for the bytes that the scan needs."""
-        size = max(self.window_bytes, 2 * len(walk.unread_bytes) if walk.stuck else len(walk.unread_bytes))
-        size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(walk.unread_bytes))
+        size = max(self.window_bytes, 2 * len(cursor.unread_bytes) if cursor.stuck else len(cursor.unread_bytes))
+        size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(cursor.unread_bytes))
         buf, start = self._create_buffer(size), len(self.carried[0])
         return _PartialWindow(buf, start, self._create_rows(size), len(self.carried[1]), start + size)
 
-    def _scan_window(self, walk: _FilePosition, filling: _PartialWindow) -> bool:
-        """Scan the packets of a window, and store its unscanned bytes in ``walk``.
+    def _scan_window(self, cursor: _FileCursor, window: _PartialWindow) -> bool:
+        """Scan the packets of a window, and store its unscanned bytes in ``cursor``.
 
         Return whether the file continues.
         """
-        buf, end, rows, row = filling.buf, filling.end, filling.rows, filling.row
-        start = position = walk.start
-        container = walk.container
+        buf, end, rows, row = window.buf, window.end, window.rows, window.row
+        start = position = cursor.start
+        container = cursor.container
         connections = self.connections
         while True:
-            first = walk.number | self.file << FILE_NUMBER_SHIFT
+            first = cursor.number | self.file << FILE_NUMBER_SHIFT
             status, position, number, row, connections.count = kernels.scan_packets(
                 buf, position, end, first, container.kind, int(container.little), container.interfaces,
                 self.share, self.shares, int(self.every), rows, row, connections.table, connections.count,
                 connections.slots, self._fields, self._unread_packets, self.counters,
             )  # fmt: skip
-            walk.number = number & FILE_NUMBER_MASK
-            file_position = walk.position + position - start
+            cursor.number = number & FILE_NUMBER_MASK
+            file_position = cursor.position + position - start
             if status == layout.CONNECTIONS_FULL:
                 connections.grow()
-            elif status == layout.BLOCK and (size := _take_blocks(walk, buf.data[position:end], file_position)):
+            elif status == layout.BLOCK and (size := _read_blocks(cursor, buf.data[position:end], file_position)):
                 position += size
-            elif status == layout.DAMAGED or (status == layout.BLOCK and walk.reason):
-                position = self._skip_damage(walk, buf, position, end, file_position)
+            elif status == layout.DAMAGED or (status == layout.BLOCK and cursor.reason):
+                position = self._skip_damage(cursor, buf, position, end, file_position)
             else:
                 break
-        walk.keep_unread(
+        cursor.advance(
             buf[position:end], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
         )
-        if walk.is_complete and len(walk.unread_bytes):
-            self._add_damage_entry(walk.position, len(walk.unread_bytes), "the file ends inside a packet")
-        filling.row = row
-        return not walk.is_complete
+        if cursor.is_complete and len(cursor.unread_bytes):
+            self._add_damage_entry(cursor.position, len(cursor.unread_bytes), "the file ends inside a packet")
+        window.row = row
+        return not cursor.is_complete
 
-    def _skip_damage(self, walk: _FilePosition, buf: Bytes, position: int, end: int, file_position: int) -> int:
+    def _skip_damage(self, cursor: _FileCursor, buf: Bytes, position: int, end: int, file_position: int) -> int:
         """Return the position after damage: the next record that is followed by another record."""
-        container = walk.container
-        reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
+        container = cursor.container
+        reason, cursor.reason = cursor.reason or "no packet starts here: the file is damaged", ""
         result = kernels.find_next_record(
             buf, position + 1, end, container.kind, int(container.little), container.interfaces
         )
-        next_position = int(result) if result >= 0 else (end if walk.is_at_end else max(end - 64, position + 1))
+        next_position = int(result) if result >= 0 else (end if cursor.is_at_end else max(end - 64, position + 1))
         if (
-            walk.lost_until == file_position
+            cursor.lost_until == file_position
             and self._damages < MAX_DAMAGE_ENTRIES
             and self._returned < len(self.unread)
         ):
@@ -424,7 +424,7 @@ class PacketReader:
             self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + next_position - position)
         else:
             self._add_damage_entry(file_position, next_position - position, reason)
-        walk.lost_until = file_position + next_position - position
+        cursor.lost_until = file_position + next_position - position
         return next_position
 
     def _add_damage_entry(self, position: int, size: int, reason: str) -> None:
@@ -451,10 +451,10 @@ class PacketReader:
         for (kind, reason), (packets, size) in self._fragments.unread.items():
             self.unread.append(UnreadData(kind, reason, self.files[self.file], size_bytes=size, packets=packets))
 
-    def _finish_window(self, filling: _PartialWindow) -> CaptureWindow:
-        buf, rows = filling.buf, filling.rows[: filling.row]
+    def _finish_window(self, window: _PartialWindow) -> CaptureWindow:
+        buf, rows = window.buf, window.rows[: window.row]
         if self.counters[layout.FRAGMENTS]:
-            buf, rows = self._reassemble_datagrams(buf, filling.end, rows)
+            buf, rows = self._reassemble_datagrams(buf, window.end, rows)
         return CaptureWindow(buf, rows, last=False)
 
     def _reassemble_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
@@ -494,7 +494,7 @@ class PacketReader:
         return table[:count]
 
 
-class _FilePosition:
+class _FileCursor:
     """The read position in a capture file."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
@@ -519,7 +519,7 @@ class _FilePosition:
         self.position = self.container.start
         self.unread_bytes = np.frombuffer(bytes(head[self.container.start : read_bytes]), np.uint8)
 
-    def keep_unread(self, unread_bytes: Bytes, size: int, *, stuck: bool) -> None:
+    def advance(self, unread_bytes: Bytes, size: int, *, stuck: bool) -> None:
         """Move ``size`` bytes ahead, and keep the unscanned bytes for the next window."""
         self.position += size
         self.unread_bytes = unread_bytes.copy()
@@ -527,15 +527,15 @@ class _FilePosition:
         self.is_complete = self.is_at_end and (stuck or not len(unread_bytes))
 
 
-def _take_blocks(walk: _FilePosition, blocks: memoryview, position: int) -> int:
+def _read_blocks(cursor: _FileCursor, blocks: memoryview, position: int) -> int:
     """Read the section and interface blocks at the start of ``blocks`` and return their total size, in bytes.
 
-    The size is 0 if the first block is damaged or incomplete. If it is damaged, ``walk.reason`` is the reason.
+    The size is 0 if the first block is damaged or incomplete. If it is damaged, ``cursor.reason`` is the reason.
     """
     size_of_blocks = 0
     try:
-        while size := take_block(walk.container, blocks[size_of_blocks:], position + size_of_blocks, walk.path):
+        while size := read_block(cursor.container, blocks[size_of_blocks:], position + size_of_blocks, cursor.path):
             size_of_blocks += size
     except DecodeError as error:
-        walk.reason = "" if size_of_blocks else error.reason  # after other blocks, the next call reports the damage
+        cursor.reason = "" if size_of_blocks else error.reason  # after other blocks, the next call reports the damage
     return size_of_blocks

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture.calls import CallTableBuilder
-from kafkaframes.capture.client_facts import split_software
+from kafkaframes.capture.client_values import split_software
 from kafkaframes.capture.columns import CaptureColumn, choose_columns, schema_of
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
-from kafkaframes.capture.records import RecordTableBuilder, topic_names
+from kafkaframes.capture.records import RecordTableBuilder, collect_topic_names
 from kafkaframes.capture.request_log import COMPLETED_REQUEST_TEXT, LogReader
 from kafkaframes.capture.streams import CallFilter, Streams, WindowResult, iterate_windows_with_coverage
 from kafkaframes.capture.tables import (
-    FactsOf,
+    ClientValuesLookup,
     build_batch,
     build_connection_rows,
     build_gap_rows,
@@ -165,7 +165,7 @@ class CaptureBatches:
     def calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""
         options = self.options
-        maker = CallTableBuilder(
+        builder = CallTableBuilder(
             self.columns,
             self.files,
             secrets=options.secrets,
@@ -175,7 +175,7 @@ class CaptureBatches:
             names_of=options.names_of,
         )
         for traffic in self._iterate_windows():
-            rows = maker.rows(traffic)  # also for a window without calls, whose frames may identify clients
+            rows = builder.build_batch(traffic)  # also for a window without calls, whose frames may identify clients
             if rows.num_rows:
                 yield rows
 
@@ -183,13 +183,13 @@ class CaptureBatches:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
         # Metadata responses of all connections, even if this reader has only some of them, contain topic names.
-        names = topic_names(self.files, ports=self.options.ports, apis=apis)
-        maker = RecordTableBuilder(
+        names = collect_topic_names(self.files, ports=self.options.ports, apis=apis)
+        builder = RecordTableBuilder(
             self.columns, self.files, names, self.coverage, secrets=secrets, span=self._select_span(), apis=apis
         )
         for traffic in self._iterate_windows():
             if len(traffic.calls):
-                yield from maker.rows(traffic)
+                yield from builder.iterate_batches(traffic)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of connections.
@@ -197,34 +197,36 @@ class CaptureBatches:
         Ended connections are yielded when they are forgotten, all others at the end.
         """
         columns = choose_columns("calls", ("softwareName", "principal"))
-        maker = CallTableBuilder(columns, self.files, apis=self.options.apis)
+        builder = CallTableBuilder(columns, self.files, apis=self.options.apis)
 
-        def facts_of(number: int) -> tuple[str | None, str | None, str | None]:
-            software = maker.software.last_fact(number)
+        def get_client_values(number: int) -> tuple[str | None, str | None, str | None]:
+            software = builder.software.get_last_value(number)
             name, version = (None, None) if software is None else split_software(software)
-            return name, version, maker.principals.last_fact(number)
+            return name, version, builder.principals.get_last_value(number)
 
         for traffic in self._iterate_windows():
-            yield from self._build_connection_rows(*traffic.forgotten_connections, facts_of)
-            maker.rows(traffic)
+            yield from self._build_connection_rows(*traffic.forgotten_connections, get_client_values)
+            builder.build_batch(traffic)
         known_connections = self._packets.connections
         yield from self._build_connection_rows(
-            known_connections.table[: known_connections.count], np.arange(known_connections.count), facts_of
+            known_connections.table[: known_connections.count], np.arange(known_connections.count), get_client_values
         )
 
-    def _build_connection_rows(self, table: Ints, numbers: Ints, facts_of: FactsOf) -> Iterator[pa.RecordBatch]:
-        rows = list(build_connection_rows(table, numbers, self.files, facts_of))
+    def _build_connection_rows(
+        self, table: Ints, numbers: Ints, get_client_values: ClientValuesLookup
+    ) -> Iterator[pa.RecordBatch]:
+        rows = list(build_connection_rows(table, numbers, self.files, get_client_values))
         rows.sort(key=lambda row: (row["firstTime"] or 0, row["connection"]))
         for start in range(0, len(rows), 8192):
             yield build_batch(rows[start : start + 8192], self.columns)
 
     def gaps(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of gaps: first gaps in streams, then other unread data by file and reason."""
-        maker = CallTableBuilder((), self.files)
+        builder = CallTableBuilder((), self.files)
         for traffic in self._iterate_windows():
-            maker.renumber_connections(traffic)
+            builder.renumber_connections(traffic)
             if len(traffic.gaps):
-                rows = list(build_gap_rows(traffic.gaps, traffic.connections, maker.names, self.files, traffic.file))
+                rows = list(build_gap_rows(traffic.gaps, traffic.connections, builder.names, self.files, traffic.file))
                 yield build_batch(rows, self.columns)
         others = list(build_unread_rows(self.coverage.entries_without_gaps))
         if others:
@@ -232,12 +234,12 @@ class CaptureBatches:
 
     def packets(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of packets."""
-        maker = CallTableBuilder((), self.files)
+        builder = CallTableBuilder((), self.files)
         for window in self._packets:
             self.coverage.update(self._packets.take_unread())
             if len(window.rows):
                 known_connections = self._packets.connections
-                yield build_packet_batch(window.rows, known_connections.table, maker.names, self.files, self.columns)
+                yield build_packet_batch(window.rows, known_connections.table, builder.names, self.files, self.columns)
 
 
 _TABLE_FUNCTIONS = {
@@ -342,14 +344,14 @@ def _read_log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.Re
     if types is not None:
         yield from _build_typed_batches(log, options, types)
         return
-    rows = log.rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
+    rows = log.iterate_rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
     while rows_of_batch := list(islice(rows, _ROWS_PER_BATCH)):
         yield build_batch(rows_of_batch, options.select_columns())
 
 
 def _build_typed_batches(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
     """Yield the calls of one API with their bodies as structs, built from the log's JSON."""
-    logged_values = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
+    logged_values = log.iterate_rows(secrets=True, apis=options.apis, names_of=options.names_of)
     rows = (row for row in logged_values if row["apiKey"] == types.api_key)
     while rows_of_batch := list(islice(rows, _ROWS_PER_BATCH)):
         typed_arrays = build_typed_columns(rows_of_batch, types)

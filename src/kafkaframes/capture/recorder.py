@@ -165,12 +165,12 @@ class Recorder:
 
     def start(self) -> Address:
         """Listen for the first broker and return the listener's address."""
-        address = self.local_address_of(self.settings.upstream)
+        address = self.open_local_address(self.settings.upstream)
         if self._flusher is None:
             self._flusher = self._run_in_thread(self._flush_regularly)
         return address
 
-    def local_address_of(self, broker: Address, *, reported_address: str | None = None) -> Address:
+    def open_local_address(self, broker: Address, *, reported_address: str | None = None) -> Address:
         """Return the address of a broker's listener, which is opened at the first call.
 
         Args:
@@ -254,7 +254,7 @@ class Recorder:
         requests = OutstandingRequests()
         answers = ResponseRewriter(
             requests,
-            lambda address: self.local_address_of(address, reported_address=local_address),
+            lambda address: self.open_local_address(address, reported_address=local_address),
             addresses=self._addresses,
             on_unknown=self._report_unknown,
         )
@@ -324,7 +324,7 @@ class Recorder:
         except OSError:
             reset = True
         with contextlib.suppress(OSError):
-            self._write_packets([conversation.build_end(side, time.time_ns(), reset=reset)])
+            self._write_packets([conversation.build_close_packet(side, time.time_ns(), reset=reset)])
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_RDWR if reset else socket.SHUT_WR)
 

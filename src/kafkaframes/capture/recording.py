@@ -143,7 +143,7 @@ def _create_file(path: Path) -> IO[bytes]:
         raise OptionError(f"`to` {path}: cannot be written: {error.strerror or error}") from None
 
 
-def recorder_settings(
+def create_recorder_settings(
     upstream: str,
     listen: str,
     *,
@@ -164,8 +164,8 @@ def recorder_settings(
         host,
         ports,
         parse_broker(upstream),
-        server_tls=server_tls(cert, key),
-        upstream_tls=client_tls(upstream_ca, is_encrypted=upstream_tls),
+        server_tls=create_server_tls(cert, key),
+        upstream_tls=create_client_tls(upstream_ca, is_encrypted=upstream_tls),
         apis=apis,
         strict=strict,
     )
@@ -211,7 +211,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def server_tls(cert: str | os.PathLike[str] | None, key: str | os.PathLike[str] | None) -> ssl.SSLContext | None:
+def create_server_tls(cert: str | os.PathLike[str] | None, key: str | os.PathLike[str] | None) -> ssl.SSLContext | None:
     """Return the TLS settings for clients; None for plain text.
 
     Raises:
@@ -229,7 +229,7 @@ def server_tls(cert: str | os.PathLike[str] | None, key: str | os.PathLike[str] 
     return context
 
 
-def client_tls(ca_path: str | os.PathLike[str] | None, *, is_encrypted: bool) -> ssl.SSLContext | None:
+def create_client_tls(ca_path: str | os.PathLike[str] | None, *, is_encrypted: bool) -> ssl.SSLContext | None:
     """Return the TLS settings for brokers; None for plain text.
 
     Raises:

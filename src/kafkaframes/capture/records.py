@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.capture._kernels_frames import copy_ranges, measure_whole_batches
-from kafkaframes.capture.bodies import DecodedMessages, MessageKind, binary_extents, parents_of
+from kafkaframes.capture.bodies import DecodedMessages, MessageKind, find_parent_indexes, get_binary_extents
 from kafkaframes.capture.calls import CallColumns, CallTableBuilder
 from kafkaframes.capture.columns import HEADERS_TYPE, TIMESTAMP_TYPE, CaptureColumn, choose_columns, schema_of
 from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadData
@@ -68,15 +68,17 @@ class _RecordSets(NamedTuple):
     sizes: Ints
 
 
-def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: ApiRegistry = CATALOG) -> dict[bytes, str]:
+def collect_topic_names(
+    files: Sequence[str], *, ports: Iterable[int] = (), apis: ApiRegistry = CATALOG
+) -> dict[bytes, str]:
     """Return topic names by topic id, from all responses in a capture that contain both."""
     result: dict[bytes, str] = {}
-    maker = CallTableBuilder(choose_columns("calls", ("errors",)), files, apis=apis)
+    builder = CallTableBuilder(choose_columns("calls", ("errors",)), files, apis=apis)
     for traffic in Streams(PacketReader(files), ports=ports, apis=apis):
-        calls = CallColumns(maker, traffic)
+        calls = CallColumns(builder, traffic)
         for kind, rows in calls.group_by_kind(RESPONSE, kind_filter=lambda key: key in _APIS_WITH_TOPIC_IDS):
             if kind.is_known:
-                _add_names(result, DecodedMessages(*calls.bytes_of(RESPONSE, rows), kind))
+                _add_names(result, DecodedMessages(*calls.get_frame_bytes(RESPONSE, rows), kind))
     return result
 
 
@@ -123,7 +125,7 @@ class RecordTableBuilder:
         self._calls = CallTableBuilder(columns_of_calls, files, span=span, apis=apis)
         self._files = files
 
-    def rows(self, traffic: WindowResult) -> Iterator[pa.RecordBatch]:
+    def iterate_batches(self, traffic: WindowResult) -> Iterator[pa.RecordBatch]:
         """Yield the records of a window."""
         calls = CallColumns(self._calls, traffic)
         file = self._files[traffic.file]
@@ -134,7 +136,7 @@ class RecordTableBuilder:
                     reason = f"{message}: version {kind.api_version} is not in the specs"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
-                bodies = DecodedMessages(*calls.bytes_of(direction, rows), kind)
+                bodies = DecodedMessages(*calls.get_frame_bytes(direction, rows), kind)
                 if not _has_record_set_fields(bodies.body.type, names):
                     reason = f"{message}: the fields of version {kind.api_version} differ from Kafka's"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
@@ -149,13 +151,13 @@ class RecordTableBuilder:
         """Return the nonempty record sets in decoded bodies, with their topics and partitions."""
         topics_name, topic_name, partitions_name, index_name = names
         topics = bodies.body.field(topics_name)
-        of_topic = rows[parents_of(topics)]
+        of_topic = rows[find_parent_indexes(topics)]
         partitions = topics.values.field(partitions_name)
-        owner = parents_of(partitions)
-        data, starts, sizes = binary_extents(partitions.values.field("records"))
+        owner = find_parent_indexes(partitions)
+        data, starts, sizes = get_binary_extents(partitions.values.field("records"))
         numbers = partitions.values.field(index_name)
-        names_of = _field_column(topics.values, topic_name)
-        ids = _field_column(topics.values, "topicId")
+        names_of = _get_field_column(topics.values, topic_name)
+        ids = _get_field_column(topics.values, "topicId")
         names_of_rows = [
             name or self.names.get(topic_id or _NIL_UUID_BYTES) or None
             for name, topic_id in zip(names_of, ids, strict=True)
@@ -186,7 +188,7 @@ class RecordTableBuilder:
         for batch in reader:
             position = batch.column("position").to_numpy()
             which = np.searchsorted(indexes, position, side="right") - 1
-            errors = _first_errors(which, reader.errors[reported_count:], indexes)
+            errors = _select_first_errors(which, reader.errors[reported_count:], indexes)
             reported_count = len(reader.errors)
             yield self._build_batch(calls, kind, sets, which, batch, errors)
         for error in reader.errors:  # includes errors of sets without a readable record, which have no row
@@ -205,9 +207,9 @@ class RecordTableBuilder:
         rows = pa.array(sets.calls[set_index], pa.int64())
         topics = pa.array(sets.topics, pa.string()).take(pa.array(set_index, pa.int64()))
         columns: dict[str, Any] = {
-            "time": lambda: calls.times(kind.direction).take(rows),
+            "time": lambda: calls.get_times(kind.direction).take(rows),
             "apiName": lambda: pa.array([_API_NAMES[kind.api_key]] * len(set_index), pa.string()),
-            "clientId": lambda: calls.client_ids().take(rows),
+            "clientId": lambda: calls.get_client_ids().take(rows),
             "topic": lambda: topics,
             "topicId": lambda: pa.array(sets.ids, pa.string()).take(pa.array(set_index, pa.int64())),
             "partition": lambda: pa.array(sets.partitions[set_index], pa.int32()),
@@ -221,7 +223,7 @@ class RecordTableBuilder:
             "magic": lambda: batch.column("magic").cast(pa.int32()),
             "codec": lambda: batch.column("codec").cast(pa.string()),
             "connection": lambda: calls.get_endpoint_column("label", pa.string()).take(rows),
-            "correlationId": lambda: calls.correlation_ids().take(rows),
+            "correlationId": lambda: calls.get_correlation_ids().take(rows),
             "_error": lambda: pa.array(errors, pa.string()),
         }
         return pa.RecordBatch.from_arrays([columns[column.name]() for column in self.columns], schema=self.schema)
@@ -251,24 +253,24 @@ def join_record_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Int
 def _has_record_set_fields(body: pa.DataType, names: Sequence[str]) -> bool:
     """Return whether a body has the fields of ``_RECORD_SET_FIELDS``. The specs of a proposal may lack them."""
     topics_name, _, partitions_name, index_name = names
-    partition = _element_type(_element_type(body, topics_name), partitions_name)
-    return _field_type(partition, index_name) == pa.int32() and _field_type(partition, "records") is not None
+    partition = _get_element_type(_get_element_type(body, topics_name), partitions_name)
+    return _get_field_type(partition, index_name) == pa.int32() and _get_field_type(partition, "records") is not None
 
 
-def _element_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
+def _get_element_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
     """Return the element type of a list field; None if the struct has no such field."""
-    field = _field_type(struct, name)
+    field = _get_field_type(struct, name)
     return field.value_type if field is not None and pa.types.is_list(field) else None
 
 
-def _field_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
+def _get_field_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
     """Return the type of a field; None if the struct has no such field."""
     if struct is None or not pa.types.is_struct(struct) or struct.get_field_index(name) < 0:
         return None
     return struct.field(name).type
 
 
-def _field_column(array: pa.StructArray, name: str) -> list[Any]:
+def _get_field_column(array: pa.StructArray, name: str) -> list[Any]:
     """Return the values of a field; None for each row if the struct has no such field."""
     if array.type.get_field_index(name) < 0:
         return [None] * len(array)
@@ -295,7 +297,7 @@ def _is_far(numbers: Ints) -> npt.NDArray[np.bool_]:
     return (numbers > _MAX_TIMESTAMP_MS) | (numbers < -_MAX_TIMESTAMP_MS)
 
 
-def _first_errors(set_index: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
+def _select_first_errors(set_index: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
     """Return the error of each record's set, only on the first record of the set."""
     result: list[str | None] = [None] * len(set_index)
     for error in errors:

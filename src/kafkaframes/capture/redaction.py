@@ -118,7 +118,7 @@ class Pseudonyms:
         self._key = secrets.token_bytes(32) if key is None else key
         self._pseudonyms: dict[bytes, bytes] = {}
 
-    def pseudonym(self, text: bytes) -> bytes:
+    def pseudonymize(self, text: bytes) -> bytes:
         """Return the pseudonym of a text."""
         result = self._pseudonyms.get(text)
         if result is None:
@@ -128,7 +128,7 @@ class Pseudonyms:
                 self._pseudonyms[text] = result
         return result
 
-    def address(self, address: str) -> str:
+    def pseudonymize_address(self, address: str) -> str:
         """Return the pseudonym of an address, in the same address family."""
         digest = hashlib.shake_256(self._key + b"address " + address.encode()).digest(8)
         if ":" in address:
@@ -207,7 +207,7 @@ class _RedactionRun:
         connection, side = int(row[layout.F_CONNECTION]), int(row[layout.F_RESPONSE])
         captured_bytes, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
         talk = self._start_conversation(traffic, connection)
-        raw, _ = traffic.frame_bytes(np.array([frame]))
+        raw, _ = traffic.copy_frame_bytes(np.array([frame]))
         data = self._mask_frame(raw[:captured_bytes].tobytes(), api, side, is_whole=captured_bytes == size)
         talk.next[side] = talk.sequence_number_at(int(row[layout.F_OFFSET]))
         for packet in talk.build_data_packets(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
@@ -220,7 +220,7 @@ class _RedactionRun:
             return conversation
         (ends,) = self._names.resolve(traffic.connections, [connection])
         client, server = (
-            address if self.keep_addresses else self.pseudonyms.address(address)
+            address if self.keep_addresses else self.pseudonyms.pseudonymize_address(address)
             for address in (ends.client, ends.server)
         )
         conversation = self._open[connection] = ConversationWriter(
@@ -260,7 +260,7 @@ class _RedactionRun:
         if api == _REQUEST_WITHOUT_CLIENT_ID or len(data) < end:
             return data[:_FIXED_HEADER_BYTES]
         name = data[_HEADER_BYTES:end]
-        return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.pseudonym(name))
+        return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.pseudonymize(name))
 
     def _mask_message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
         spec = self.apis.find_spec(api[0], RESPONSE if side else REQUEST, api[1])
@@ -293,9 +293,9 @@ class _RedactionRun:
             self._mask_struct(value)
             return value
         if field.kind == "string":
-            return value if field.keeps(value) else self.pseudonyms.pseudonym(value.encode()).decode("ascii")
+            return value if field.keeps(value) else self.pseudonyms.pseudonymize(value.encode()).decode("ascii")
         if field.kind == "uuid":
-            return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.pseudonym(value.bytes))
+            return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.pseudonymize(value.bytes))
         if field.kind == "records" and field.name == _RECORDS_SUFFIX:
             return remove_payloads(bytes(value))
         return bytes(len(value))

@@ -70,17 +70,17 @@ class BrokerAddresses:
 
 
 def replace_addresses(
-    response: bytes, answer: ResponseAddresses, local_of: Callable[[Address], Address]
+    response: bytes, answer: ResponseAddresses, get_local_address: Callable[[Address], Address]
 ) -> bytes | None:
     """Return a response with its broker addresses replaced; ``None`` if it contains none.
 
     Raises:
         DecodeError: the response cannot be decoded.
-        OptionError: ``local_of`` cannot map an address.
+        OptionError: ``get_local_address`` cannot map an address.
     """
     frame = decode_response(response, answer.cls.spec.api_key or 0, answer.version, specs=answer.cls.spec)
-    holders = [holder for path in answer.paths for holder in _structs_at(frame.body, path)]
-    changes = [_replace_address(holder, local_of) for holder in holders]
+    holders = [holder for path in answer.paths for holder in _iterate_structs(frame.body, path)]
+    changes = [_replace_address(holder, get_local_address) for holder in holders]
     if not any(changes):
         return None
     return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
@@ -96,21 +96,21 @@ def _iterate_paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator
             yield from _iterate_paths(info.struct, version, (*path, info.attribute))
 
 
-def _structs_at(value: Any, path: Path) -> Iterator[Any]:
+def _iterate_structs(value: Any, path: Path) -> Iterator[Any]:
     """Yield the structs at a field path."""
     if isinstance(value, list):
         for element in value:
-            yield from _structs_at(element, path)
+            yield from _iterate_structs(element, path)
     elif value is not None and path:
-        yield from _structs_at(getattr(value, path[0]), path[1:])
+        yield from _iterate_structs(getattr(value, path[0]), path[1:])
     elif value is not None:
         yield value
 
 
-def _replace_address(holder: Any, local_of: Callable[[Address], Address]) -> bool:
+def _replace_address(holder: Any, get_local_address: Callable[[Address], Address]) -> bool:
     if not holder.host or holder.port <= 0:
         return False
-    holder.host, holder.port = local_of((holder.host, holder.port))
+    holder.host, holder.port = get_local_address((holder.host, holder.port))
     return True
 
 
@@ -182,9 +182,9 @@ class OutstandingRequests:
             self._open.append((correlation_id, key, version))
             self._ids[correlation_id] += 1
             if len(self._open) > MAX_OUTSTANDING_REQUESTS:
-                self._first_request()
+                self._take_first_request()
 
-    def _first_request(self) -> tuple[int, int, int]:
+    def _take_first_request(self) -> tuple[int, int, int]:
         """Remove and return the oldest outstanding request."""
         first = self._open.popleft()
         self._ids[first[0]] -= 1
@@ -196,7 +196,7 @@ class OutstandingRequests:
         """Return API and version of the request with this correlation id. Drop it and all earlier requests."""
         with self._lock:
             while correlation_id in self._ids:
-                number, key, version = self._first_request()
+                number, key, version = self._take_first_request()
                 if number == correlation_id:
                     return key, version
         return None
@@ -208,12 +208,12 @@ class ResponseRewriter:
     def __init__(
         self,
         requests: OutstandingRequests,
-        local_of: Callable[[Address], Address],
+        get_local_address: Callable[[Address], Address],
         *,
         addresses: BrokerAddresses | None = None,
         on_unknown: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.requests, self.local_of, self.on_unknown = requests, local_of, on_unknown
+        self.requests, self.get_local_address, self.on_unknown = requests, get_local_address, on_unknown
         self.addresses = addresses or BrokerAddresses()
         self._frames = _FrameSplitter(_RESPONSE_HEADER_BYTES)
         self._buffer: bytearray | None = None
@@ -262,7 +262,7 @@ class ResponseRewriter:
         assert self._answer is not None
         frame, self._buffer = bytes(self._buffer), None
         try:
-            body = replace_addresses(frame[4:], self._answer, self.local_of)
+            body = replace_addresses(frame[4:], self._answer, self.get_local_address)
         except KafkaframesError as error:
             name = self.addresses.format_label(self._answer.cls.spec.api_key or 0, self._answer.version)
             self.on_unknown(f"{name}: a response with addresses that cannot be replaced: {error}")

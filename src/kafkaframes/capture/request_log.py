@@ -191,7 +191,9 @@ class LogReader:
         """
         self.path, self.coverage, self._is_alone = path, coverage, is_alone
 
-    def rows(self, *, secrets: bool = False, apis: ApiRegistry = CATALOG, names_of: str | None = None) -> Iterator[Row]:
+    def iterate_rows(
+        self, *, secrets: bool = False, apis: ApiRegistry = CATALOG, names_of: str | None = None
+    ) -> Iterator[Row]:
         """Yield a row for each call, keyed by the column names of the table of calls. Skip other lines.
 
         Raises:
@@ -252,7 +254,7 @@ def parse_row(line: str, *, secrets: bool = False, apis: ApiRegistry = CATALOG) 
         _check_types(result)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         result = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
-    return _finish_row(result, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
+    return _finish_row(result, _parse_time(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
 
 
 _PYTHON_TYPES: Final[dict[str, type | UnionType]] = {
@@ -283,19 +285,19 @@ def _check_types(result: Row) -> None:
 
 
 def _parse_json_line(line: str) -> tuple[str, str] | None:
-    """Return a JSON line as its other facts and the text of the completed request; None if the line has no request."""
+    """Return the text of the completed request in a JSON line, after the other values; None if it has no request."""
     try:
         entry = json.loads(line)
     except ValueError:
         return None
     for value in entry.values():
         if isinstance(value, str) and COMPLETED_REQUEST_TEXT in value:
-            others = " ".join(str(fact) for fact in entry.values() if fact is not value)
-            return others, value.split(COMPLETED_REQUEST_TEXT, 1)[1]
+            other_values = " ".join(str(other) for other in entry.values() if other is not value)
+            return other_values, value.split(COMPLETED_REQUEST_TEXT, 1)[1]
     return None
 
 
-def _time_of(prefix: str) -> int | None:
+def _parse_time(prefix: str) -> int | None:
     """Return the time of a line in microseconds."""
     match = _TIME_PATTERN.search(prefix)
     if match is None:
@@ -338,13 +340,13 @@ def _parse_text_call(text: str, apis: ApiRegistry) -> Row:
     origin = _find_origin(text)
     if origin is None:
         raise ValueError("the connection at its end is missing")
-    call, facts = text[: origin.start()], _remove_logger_name(text[origin.end(1) + 1 :])
+    call, properties = text[: origin.start()], _remove_logger_name(text[origin.end(1) + 1 :])
     software = (
-        _SOFTWARE_PATTERN.match(facts, mark + len(_SOFTWARE_MARK))
-        if (mark := facts.find(_SOFTWARE_MARK)) >= 0
+        _SOFTWARE_PATTERN.match(properties, mark + len(_SOFTWARE_MARK))
+        if (mark := properties.find(_SOFTWARE_MARK)) >= 0
         else None
     )
-    values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
+    values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", properties) if ":" in part)
     result = _parse_old_call(call, apis)
     return result | {
         "connection": origin.group(1),
@@ -356,10 +358,10 @@ def _parse_text_call(text: str, apis: ApiRegistry) -> Row:
 
 
 def _find_origin(text: str) -> re.Match[str] | None:
-    """Return the match of the client's connection in a line, after the request and the response.
+    """Return the match of the client connection in a log line, after the request and the response.
 
-    Both may contain the same words, for example in a client id. The broker's own connection entry is the last one with
-    times.
+    The request and the response may contain the same words, for example in a client id. The broker's own connection
+    entry is the last one with times.
     """
     last = last_with_times = None
     for last in _CONNECTION_PATTERN.finditer(text):
@@ -368,11 +370,11 @@ def _find_origin(text: str) -> re.Match[str] | None:
     return last_with_times or last
 
 
-def _remove_logger_name(facts: str) -> str:
-    """Return a line's facts without the logger name in brackets, which some layouts append to the line."""
-    facts = facts.rstrip()
-    prefix, bracket, logger = facts.rpartition(" (")
-    return prefix if bracket and _LOGGER_PATTERN.fullmatch(logger) else facts
+def _remove_logger_name(text: str) -> str:
+    """Remove the logger name in brackets, which some log layouts append to a line."""
+    text = text.rstrip()
+    prefix, bracket, logger = text.rpartition(" (")
+    return prefix if bracket and _LOGGER_PATTERN.fullmatch(logger) else text
 
 
 def _parse_old_call(call: str, apis: ApiRegistry) -> Row:
@@ -486,7 +488,7 @@ def _fill_row(row: Row, result: Row, errors: list[str], level: str, *, secrets: 
             errors.append(f"{direction}: " + _NO_BODY_REASON.format(level))
             continue
         if direction == RESPONSE:
-            row["errors"] = list(error_codes(body))
+            row["errors"] = list(iterate_error_codes(body))
         hides_secrets = not secrets and has_secrets(key)
         row[direction] = _json(redact_json(key, direction, body) if hides_secrets and isinstance(body, dict) else body)
 
@@ -509,7 +511,7 @@ def _parse_endpoints(connection: str | None) -> Row:
     }
 
 
-def error_codes(body: Any, path: str = "") -> Iterator[Row]:
+def iterate_error_codes(body: Any, path: str = "") -> Iterator[Row]:
     """Yield each nonzero error code of a body with its path."""
     if isinstance(body, dict):
         for name, value in body.items():
@@ -518,7 +520,7 @@ def error_codes(body: Any, path: str = "") -> Iterator[Row]:
                 if value:
                     yield {"path": field_path, "code": value}
             else:
-                yield from error_codes(value, field_path)
+                yield from iterate_error_codes(value, field_path)
     elif isinstance(body, list):
         for index, value in enumerate(body):
-            yield from error_codes(value, f"{path}[{index}]")
+            yield from iterate_error_codes(value, f"{path}[{index}]")

@@ -43,7 +43,7 @@ class WindowResult:
     """The calls, frames and gaps of one window. The arrays are valid until the next window is requested.
 
     Attributes:
-        buf, extents: bytes of the frames (see :meth:`frame_bytes`).
+        buf, extents: bytes of the frames (see :meth:`copy_frame_bytes`).
         rows: segments, in the packet columns of ``layout.py``.
         frames, calls, gaps: tables in the columns of ``layout.py``.
         connections, connection_count: table of connections, and the number of its rows.
@@ -66,7 +66,7 @@ class WindowResult:
     new_numbers: Ints | None
     forgotten_connections: tuple[Ints, Ints]
 
-    def frame_bytes(self, frame_rows: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
+    def copy_frame_bytes(self, frame_rows: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
         """Return the bytes of frames, concatenated, and the start of each frame in them, plus the end of the last one.
 
         Args:
@@ -80,7 +80,7 @@ class WindowResult:
         gather_frames(self.buf, self.extents, self.frames, np.ascontiguousarray(frame_rows), lead, starts, out)
         return out, starts
 
-    def frame_columns(self, call_rows: Ints) -> Ints:
+    def copy_frame_columns(self, call_rows: Ints) -> Ints:
         """Return one array per column of frames. For frame -1, the values are -1, or 0 for flags and missing bytes."""
         out = np.empty((layout.FRAME_COLUMN_COUNT, len(call_rows)), np.int64)
         copy_frame_rows(self.frames, np.ascontiguousarray(call_rows), out)
@@ -88,7 +88,7 @@ class WindowResult:
 
 
 @lru_cache(maxsize=8)
-def api_table(apis: ApiRegistry = CATALOG) -> Ints:
+def build_api_table(apis: ApiRegistry = CATALOG) -> Ints:
     """Return a table of the lowest, highest and first flexible version of each API, with a row for each API key."""
     table = np.full((max(apis.apis_by_key) + 1, 3), -1, np.int64)
     for api in apis.apis_by_key.values():
@@ -123,7 +123,7 @@ class Streams:
             apis: the APIs by which requests are recognised.
         """
         self.packets = packets
-        self._apis = api_table(apis)
+        self._apis = build_api_table(apis)
         self.held_bytes = held_bytes
         self.forget_above = self._look_at = forget_above
         self._new_numbers: Ints | None = None
@@ -141,7 +141,7 @@ class Streams:
                 not traffic.last
             ):  # after the last window, the table still contains all connections that were not forgotten
                 self._carry_over(traffic)
-                self._forget_ended(int(traffic.rows[:, layout.TIME].max(initial=0)))
+                self._forget_ended_connections(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
     def _build_window_result(self, window: CaptureWindow) -> WindowResult:
         connections = self.packets.connections
@@ -176,7 +176,7 @@ class Streams:
             window.last, new_numbers=self._new_numbers, forgotten_connections=self._forgotten_connections,
         )  # fmt: skip
 
-    def _forget_ended(self, now: int) -> None:
+    def _forget_ended_connections(self, now: int) -> None:
         """Forget connections that ended a while ago if there are many, so that memory is bounded by the open ones."""
         connections = self.packets.connections
         self._new_numbers, self._forgotten_connections = None, _NO_CONNECTIONS
@@ -216,7 +216,7 @@ class Streams:
         frames = traffic.frames[waiting]
         frames = frames[np.argsort(frames[:, layout.F_CONNECTION], kind="stable")]
         waiting = waiting[np.argsort(traffic.frames[waiting, layout.F_CONNECTION], kind="stable")]
-        frame_bytes, frame_starts = traffic.frame_bytes(waiting)
+        frame_bytes, frame_starts = traffic.copy_frame_bytes(waiting)
         sizes = carried_rows[:, layout.CAPTURED]
         indexes = np.zeros(len(carried_rows) + 1, np.int64)
         np.cumsum(sizes, out=indexes[1:])
@@ -305,7 +305,7 @@ class CallFilter(NamedTuple):
     last: int
     wait: int = 1
 
-    def is_in_span(self, traffic: WindowResult, calls: Ints) -> Any:
+    def select_calls_in_span(self, traffic: WindowResult, calls: Ints) -> Any:
         """Return a mask of the calls of a window that this read returns."""
         frames = traffic.frames
         ends, is_damaged = np.full(len(calls), -1), np.zeros(len(calls), bool)

@@ -46,10 +46,10 @@ class Endpoints(NamedTuple):
     label: str
 
 
-def address_text(high: int, low: int) -> str:
+def format_address(high: int, low: int) -> str:
     """Return an address as text. IPv4 addresses are stored as IPv4-mapped IPv6.
 
-    >>> address_text(0, 0xFFFF7F000001)
+    >>> format_address(0, 0xFFFF7F000001)
     '127.0.0.1'
     """
     if high == 0 and low >> 32 == _IPV4_MAPPED_PREFIX >> 32:
@@ -57,10 +57,10 @@ def address_text(high: int, low: int) -> str:
     return str(ipaddress.IPv6Address((high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
 
 
-def endpoints_of(row: Ints) -> Endpoints:
+def get_endpoints(row: Ints) -> Endpoints:
     """Return the endpoints of a connection's row. If the client is unknown, side A is reported as the client."""
-    a = address_text(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
-    b = address_text(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
+    a = format_address(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
+    b = format_address(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
     client, server = (b, a) if row[CLIENT] == 1 else (a, b)
     number = int(row[FIRST_NUMBER])
     file = number >> FILE_NUMBER_SHIFT
@@ -113,16 +113,18 @@ class EndpointCache:
         for row in rows:
             ends = self._ends.get(row)
             if ends is None:
-                ends = self._ends[row] = endpoints_of(connections[row])
+                ends = self._ends[row] = get_endpoints(connections[row])
             result.append(ends)
         return result
 
 
-def sasl_user(token: bytes) -> str | None:
+def parse_sasl_user(token: bytes) -> str | None:
     """Return the user name in the first token of SASL PLAIN (RFC 4616) or SCRAM (RFC 5802), else None.
 
-    >>> sasl_user(b"\\0alice\\0alice-secret"), sasl_user(b"n,,n=bob,r=abc"), sasl_user(b"c=biws,r=abc")
-    ('alice', 'bob', None)
+    >>> parse_sasl_user(b"\\0alice\\0alice-secret"), parse_sasl_user(b"n,,n=bob,r=abc")
+    ('alice', 'bob')
+    >>> parse_sasl_user(b"c=biws,r=abc") is None
+    True
     """
     match = _SCRAM_USER_PATTERN.match(token)
     if match is not None:
@@ -135,7 +137,7 @@ def sasl_user(token: bytes) -> str | None:
 
 _FLAG_NAMES: Final = ((0x02, "SYN"), (0x10, "ACK"), (0x08, "PSH"), (0x01, "FIN"), (0x04, "RST"), (0x20, "URG"))
 Row = dict[str, Any]
-FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
+ClientValuesLookup = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
 def build_batch(
@@ -154,10 +156,12 @@ def _microseconds(nanoseconds: int) -> int | None:
     return nanoseconds // 1000 if nanoseconds >= 0 else None
 
 
-def build_connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: FactsOf) -> Iterable[Row]:
-    """Yield a row for each connection. ``facts_of`` returns its software name and version, and its principal."""
+def build_connection_rows(
+    table: Ints, numbers: Ints, files: Sequence[str], get_client_values: ClientValuesLookup
+) -> Iterable[Row]:
+    """Yield a row for each connection. ``get_client_values`` returns software name, software version and principal."""
     for number, row in zip(numbers.tolist(), table, strict=True):
-        end = endpoints_of(row)
+        end = get_endpoints(row)
         client = 1 if row[layout.CLIENT] == 1 else 0
         sides = [
             layout.FIRST_SIDE_COLUMN + client * layout.SIDE_COLUMN_COUNT,
@@ -166,7 +170,7 @@ def build_connection_rows(table: Ints, numbers: Ints, files: Sequence[str], fact
         request_side, response_side = (
             {k: int(row[base + k]) for k in range(layout.SIDE_COLUMN_COUNT)} for base in sides
         )
-        name, version, principal = facts_of(number)
+        name, version, principal = get_client_values(number)
         yield {
             "connection": end.label,
             "protocol": layout.PROTOCOL_NAMES[int(row[layout.PROTOCOL])],
@@ -248,7 +252,7 @@ def build_packet_batch(
     side = rows[:, layout.DIRECTION] & 1
     by_client = side == np.where(connections[owners, layout.CLIENT] == 1, 1, 0)
     start = connections[owners, layout.FIRST_SIDE_COLUMN + side * layout.SIDE_COLUMN_COUNT + layout.START]
-    array_makers: dict[str, Callable[[], pa.Array]] = {
+    array_builders: dict[str, Callable[[], pa.Array]] = {
         "time": lambda: pa.array(rows[:, layout.TIME] // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
         "file": lambda: pa.array(files, pa.string()).take(
             pa.array(rows[:, layout.NUMBER] >> FILE_NUMBER_SHIFT, pa.int64())
@@ -263,12 +267,12 @@ def build_packet_batch(
         "targetPort": lambda: _select_endpoint_field(
             ends, inverse, ~by_client, "client_port", "server_port", pa.int32()
         ),
-        "flags": lambda: _flag_names(rows[:, layout.FLAGS]),
+        "flags": lambda: _format_flags(rows[:, layout.FLAGS]),
         "streamOffset": lambda: pa.array(rows[:, layout.OFFSET] - start, pa.int64()),
         "sizeBytes": lambda: pa.array(rows[:, layout.LENGTH], pa.int64()),
         "capturedBytes": lambda: pa.array(rows[:, layout.CAPTURED], pa.int64()),
     }
-    return pa.RecordBatch.from_arrays([array_makers[column.name]() for column in columns], schema=schema_of(columns))
+    return pa.RecordBatch.from_arrays([array_builders[column.name]() for column in columns], schema=schema_of(columns))
 
 
 def _take_values(values: list[Any], indexes: Any, kind: pa.DataType) -> pa.Array:
@@ -282,7 +286,7 @@ def _select_endpoint_field(
     return _take_values(values, np.where(first, inverse, inverse + len(ends)), kind)
 
 
-def _flag_names(flags: Ints) -> pa.Array:
+def _format_flags(flags: Ints) -> pa.Array:
     """Return TCP flags as text, such as ``SYN,ACK``."""
     texts = [",".join(name for bit, name in _FLAG_NAMES if number & bit) for number in range(256)]
     return _take_values(texts, flags, pa.string())

@@ -52,18 +52,18 @@ class ApiTypes:
     @cached_property
     def request(self) -> pa.DataType:
         """The type of requests."""
-        return self._merged_type(REQUEST)
+        return self._merge_version_types(REQUEST)
 
     @cached_property
     def response(self) -> pa.DataType:
         """The type of responses."""
-        return self._merged_type(RESPONSE)
+        return self._merge_version_types(RESPONSE)
 
-    def type_of(self, direction: str) -> pa.DataType:
+    def get_type(self, direction: str) -> pa.DataType:
         """Return the type of requests or responses."""
         return self.request if direction == REQUEST else self.response
 
-    def _merged_type(self, direction: str) -> pa.DataType:
+    def _merge_version_types(self, direction: str) -> pa.DataType:
         """Return the type with the fields of all versions."""
         versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
         kinds = (MessageKind(self.api_key, version, direction, self.apis) for version in versions)
@@ -75,7 +75,7 @@ class ApiTypes:
         name = None if self.secrets else envelope_field_of(self.api_key, direction)
         hidden_paths |= {(name,)} if name is not None else set()
         configs = frozenset() if self.secrets else frozenset(CONFIG_FIELDS.get((self.api_key, direction), ()))
-        result = _align_array(body, self.type_of(direction), (), hidden_paths, configs)
+        result = _align_array(body, self.get_type(direction), (), hidden_paths, configs)
         return (
             pc.if_else(errors.is_null(), result, pa.nulls(len(result), result.type))
             if errors.null_count < len(errors)
@@ -164,7 +164,7 @@ def _build_structs(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: s
         data = _encode_body(row, types, direction)
         if data is not None:
             messages[row["apiVersion"]].append((index, data))
-    kind = types.type_of(direction)
+    kind = types.get_type(direction)
     parts, which = [pa.nulls(0, kind)], np.full(len(rows), -1, np.int64)
     count = 0
     for version, some in messages.items():

@@ -209,7 +209,7 @@ def list_packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadDa
         files: paths of files, by number.
     """
     for row in unread.tolist():
-        kind, reason = _packet_reason(*row[: layout.U_PACKETS])
+        kind, reason = _describe_packets(*row[: layout.U_PACKETS])
         number = row[layout.U_NUMBER]
         yield UnreadData(
             kind,
@@ -229,7 +229,7 @@ def format_link_type(link: int) -> str:
     )
 
 
-def _packet_reason(link: int, ethertype: int, protocol: int, problem: int) -> tuple[str, str]:
+def _describe_packets(link: int, ethertype: int, protocol: int, problem: int) -> tuple[str, str]:
     """Return the kind and the reason of a coverage entry for packets."""
     if problem == layout.UNREAD_LINK:
         return UNSUPPORTED, f"{format_link_type(link)} is not read"
@@ -241,14 +241,14 @@ def _packet_reason(link: int, ethertype: int, protocol: int, problem: int) -> tu
         return CUT, f"the headers are cut by the snap length{_carrier_text(ethertype)}"
     if problem == layout.BAD_HEADERS:
         return DAMAGED, f"the headers contradict themselves or end too early{_carrier_text(ethertype)}"
-    return _protocol_reason(protocol) if protocol >= 0 else _ethertype_reason(link, ethertype)
+    return _describe_protocol(protocol) if protocol >= 0 else _describe_ethertype(link, ethertype)
 
 
 def _carrier_text(ethertype: int) -> str:
     return f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
 
 
-def _protocol_reason(protocol: int) -> tuple[str, str]:
+def _describe_protocol(protocol: int) -> tuple[str, str]:
     """Return the kind and the reason of a coverage entry for an IP protocol other than TCP, or a UDP tunnel."""
     port, protocol = protocol >> headers.UDP_PORT_SHIFT, protocol & 0xFF
     if port:
@@ -264,7 +264,7 @@ def _protocol_reason(protocol: int) -> tuple[str, str]:
     return (UNSUPPORTED, f"{name} is not read") if protocol in _UNREAD_TUNNEL_PROTOCOLS else (OTHER, name)
 
 
-def _ethertype_reason(link: int, ethertype: int) -> tuple[str, str]:
+def _describe_ethertype(link: int, ethertype: int) -> tuple[str, str]:
     """Return the kind and the reason of a coverage entry for packets that are neither IPv4 nor IPv6."""
     if ethertype < 0:
         return UNSUPPORTED, f"neither IPv4 nor IPv6 (link type {link})"

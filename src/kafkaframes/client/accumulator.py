@@ -72,8 +72,8 @@ class _TopicState:
     sticky_bytes: int = 0  # bytes added to the sticky partition since it was chosen
     open_batches: dict[int, OpenBatch] = field(default_factory=dict)
 
-    def choose_for_key(self, key: bytes | None) -> int:
-        """Return the partition of a record that does not specify one."""
+    def choose_partition_by_key(self, key: bytes | None) -> int:
+        """Return the partition of a record without an explicit partition: by its key, or the sticky partition."""
         return self.sticky if key is None or self.ignores_keys else partition_of(key, len(self.targets))
 
 
@@ -133,7 +133,11 @@ class Accumulator:
                 (key is None or topic_state.ignores_keys) if partition is None else partition == STICKY_PARTITION
             )
             number = (
-                topic_state.sticky if is_sticky else topic_state.choose_for_key(key) if partition is None else partition
+                topic_state.sticky
+                if is_sticky
+                else topic_state.choose_partition_by_key(key)
+                if partition is None
+                else partition
             )
             open_batch = topic_state.open_batches.get(number)
             if open_batch is None or open_batch.size + size > open_batch.limit:
@@ -277,7 +281,7 @@ class Accumulator:
             topic_state = self._state_of_topic(topic)
             if partition == STICKY_PARTITION:
                 return topic_state.targets.get(topic_state.sticky)
-            return topic_state.targets.get(topic_state.choose_for_key(key) if partition is None else partition)
+            return topic_state.targets.get(topic_state.choose_partition_by_key(key) if partition is None else partition)
 
     def _state_of_topic(self, topic: str) -> _TopicState:
         """Return the state of a topic that was added with ``update_topic``.

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.administration.acls import AclMethods
-from kafkaframes.client.administration.base import error_of_row, raise_response_error
+from kafkaframes.client.administration.base import get_row_error, raise_response_error
 from kafkaframes.client.administration.cluster import CONFIG_RESOURCES, ClusterMethods
 from kafkaframes.client.administration.groups import GroupMethods
 from kafkaframes.client.administration.item_requests import (
@@ -66,9 +66,8 @@ if TYPE_CHECKING:
 
 RESOURCES: Final = CONFIG_RESOURCES
 CONFIG_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-_CLASSIC_GROUP_ERRORS: Final = frozenset(
-    {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND}
-)  # a classic group
+# Errors of ConsumerGroupDescribe after which the group is described as a classic group.
+_NOT_A_CONSUMER_GROUP_ERRORS: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
 _RETRIABLE_COMMIT_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _RETRIABLE_FETCH_CODES: Final = COORDINATOR_MOVED_CODES | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
 TopicItem = TypeVar("TopicItem", bound=str | UUID)
@@ -330,7 +329,7 @@ class AsyncAdmin(
         topic_list = list(topics)
         cls = self.settings.message_class("DeleteTopicsRequest")
         connection = await self._retry_step(self._cluster.get_any_connection)
-        takes_ids = connection.version_of(cls()) >= _TOPIC_STATE_VERSION
+        takes_ids = connection.select_version(cls()) >= _TOPIC_STATE_VERSION
         if not takes_ids and any(isinstance(entry, UUID) for entry in topic_list):
             raise OptionError("deleting topics by id requires brokers of Kafka 2.8 or later (KIP-516); pass names")
 
@@ -399,7 +398,7 @@ class AsyncAdmin(
             body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
             response = await self._cluster.request(leader, body)
             return {
-                partition: error_of_row(row, f"partition {partition}") or row.low_watermark
+                partition: get_row_error(row, f"partition {partition}") or row.low_watermark
                 for partition, row in iterate_partition_rows(response.topics)
             }
 
@@ -455,7 +454,7 @@ class AsyncAdmin(
         resource = cls.DescribeConfigsResource(
             resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
         )
-        answer = await self._retry_step(lambda: self._send_about_resource(kind, name, cls(resources=[resource])))
+        answer = await self._retry_step(lambda: self._send_config_request(kind, name, cls(resources=[resource])))
         result = require_one_row(answer.results, f"{kind} {name}")
         raise_response_error(result, f"{kind} {name}")
         return {
@@ -534,7 +533,7 @@ class AsyncAdmin(
         body = cls(resources=[resource], validate_only=validate_only)
 
         async def send_changes() -> Any:
-            answer = await self._send_about_resource(kind, name, body)
+            answer = await self._send_config_request(kind, name, body)
             row = require_one_row(answer.responses, f"{kind} {name}")
             if row.error_code == ErrorCode.NOT_CONTROLLER:
                 raise_response_error(row, f"{kind} {name}")
@@ -542,12 +541,12 @@ class AsyncAdmin(
 
         raise_response_error(await self._retry_step(send_changes), f"{kind} {name}")
 
-    async def _send_about_resource(self, kind: str, name: str, body: Message) -> Any:
+    async def _send_config_request(self, kind: str, name: str, body: Message) -> Any:
         """Send a request about a broker's settings to that broker, and other requests to any broker."""
         broker = None
         if kind.startswith("broker") and name:
             if not name.isdecimal():
-                raise OptionError(f"broker {name!r} is not a node id")
+                raise OptionError(f"name is {name!r}; expected a broker's node id")
             broker = await self._find_broker(int(name))
         return await self._cluster.request(broker, body)
 
@@ -594,13 +593,13 @@ class AsyncAdmin(
         connection = await self._retry_step(self._cluster.get_any_connection)
         if CONSUMER_GROUP_DESCRIBE in connection.ranges:
             cls = self.settings.message_class("ConsumerGroupDescribeRequest")
-            match = await self._send_about_group(group_id, cls(group_ids=[group_id]))
+            match = await self._request_group_row(group_id, cls(group_ids=[group_id]))
             if not match.error_code:
                 return _to_consumer_group(match)
-            if match.error_code not in _CLASSIC_GROUP_ERRORS:
+            if match.error_code not in _NOT_A_CONSUMER_GROUP_ERRORS:
                 raise_response_error(match, f"group {group_id}")
         cls = self.settings.message_class("DescribeGroupsRequest")
-        match = await self._send_about_group(group_id, cls(groups=[group_id]))
+        match = await self._request_group_row(group_id, cls(groups=[group_id]))
         raise_response_error(match, f"group {group_id}")
         return _to_classic_group(match)
 
@@ -617,7 +616,7 @@ class AsyncAdmin(
 
         async def delete_at_coordinator(coordinator: Node, names: list[str]) -> dict[str, ItemError | None]:
             response = await self._cluster.request(coordinator, cls(groups_names=names))
-            return {row.group_id: error_of_row(row, f"group {row.group_id}") for row in response.results}
+            return {row.group_id: get_row_error(row, f"group {row.group_id}") for row in response.results}
 
         coordinators = CoordinatorLookup(self._cluster)
         require_success(
@@ -697,7 +696,7 @@ class AsyncAdmin(
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
         raise_response_error(answer, f"group {group_id}")
         results = {
-            partition: error_of_row(row, f"offset of {partition}")
+            partition: get_row_error(row, f"offset of {partition}")
             for partition, row in iterate_partition_rows(answer.topics)
         }
         require_success(results, partition_list)
@@ -793,7 +792,7 @@ class AsyncAdmin(
             response = await self._cluster.request(controller, to_request(topics))
             results: dict[Any, BrokerError | None] = {}
             for row in get_rows(response):
-                error = error_of_row(row, f"topic {row.name or row.topic_id}")
+                error = get_row_error(row, f"topic {row.name or row.topic_id}")
                 if isinstance(error, QuotaExceededError):
                     error.throttle_time_ms = response.throttle_time_ms
                 self._cluster.cluster.topics.pop(row.name, None)

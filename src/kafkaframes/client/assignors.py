@@ -81,7 +81,7 @@ def assign_round_robin(members: Members, counts: Counts) -> Assignment:
 def assign_sticky(members: Members, counts: Counts) -> Assignment:
     """Keep the partitions of members as far as a balanced assignment allows (KIP-54)."""
     owners, _ = _collect_owners(members, counts)
-    return _to_lists(members, _assign_sticky(members, counts, owners))
+    return _list_partitions_by_member(members, _assign_sticky(members, counts, owners))
 
 
 def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
@@ -97,7 +97,7 @@ def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
         for partition, name in _assign_sticky(members, counts, owners).items()
         if owners.get(partition, name) == name and partition not in disputed_partitions
     }
-    return _to_lists(members, assignment)
+    return _list_partitions_by_member(members, assignment)
 
 
 ASSIGNORS: Final[Mapping[str, Callable[[Members, Counts], Assignment]]] = MappingProxyType(
@@ -124,7 +124,7 @@ def _assign_sticky(members: Members, counts: Counts, owners: Mapping[_Partition,
     return sticky.assign_sticky({name: members[name].topics & topics for name in _in_order(members)}, owners, counts)
 
 
-def _to_lists(members: Members, assignment: Mapping[_Partition, str]) -> Assignment:
+def _list_partitions_by_member(members: Members, assignment: Mapping[_Partition, str]) -> Assignment:
     """Return the sorted partitions of each member."""
     result: Assignment = {name: [] for name in members}
     for topic, partition in sorted(assignment):

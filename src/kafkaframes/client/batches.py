@@ -67,7 +67,7 @@ class RecordMetadata(NamedTuple):
 
 
 class PartResult(NamedTuple):
-    """The result of consecutive records of one batch. There are several if the batch was divided (KIP-126).
+    """The result of consecutive records of one batch. A batch that was divided has several (KIP-126).
 
     Attributes:
         first: position of the first record in the batch, from 0.
@@ -155,8 +155,8 @@ class Batch:
     not_before: float = 0.0
     is_reported: bool = False
 
-    def write_stamp(self) -> None:
-        """Write the base sequence into the batch header if it is not there yet."""
+    def write_assigned_stamp(self) -> None:
+        """Write the assigned producer id, epoch and sequence into the batch header, unless it has them already."""
         stamp = self.assigned_stamp
         if stamp is not None and self.header_stamp != stamp:
             self.data = stamp_batch(self.data, stamp.producer, stamp.base_sequence, transactional=stamp.transactional)

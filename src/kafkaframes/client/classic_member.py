@@ -83,7 +83,7 @@ class MemberHost(Protocol):
     def refresh_topics(self) -> None:
         """Refresh the metadata of the subscribed topics."""
 
-    def raise_later(self, error: Exception) -> None:
+    def queue_error(self, error: Exception) -> None:
         """Raise an error in the next poll."""
 
 
@@ -203,11 +203,11 @@ class ClassicMember:
         if self._answer is None:
             return None
         if self._answer.members is not None and self._assignment is None:
-            return FetchMetadata(self._topics_of_members(self._answer))
+            return FetchMetadata(self._collect_member_topics(self._answer))
         return SyncGroup(self._member_id, self._generation, self._answer.protocol, self._assignment)
 
     @staticmethod
-    def _topics_of_members(answer: JoinGroupResponse) -> frozenset[str]:
+    def _collect_member_topics(answer: JoinGroupResponse) -> frozenset[str]:
         members = (answer.members or {}).values()
         return frozenset().union(*(member.topics for member in members))
 
@@ -241,7 +241,7 @@ class ClassicMember:
         is_claim_old = not set(request.owned_partitions).issubset(self._host.owned_partitions)
         self._must_join = is_claim_old or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
-        self._group_topics = None if answer.members is None else self._topics_of_members(answer)
+        self._group_topics = None if answer.members is None else self._collect_member_topics(answer)
         self._heartbeat_due = now + self._heartbeat_s
 
     def _assign_partitions(self) -> None:
@@ -281,18 +281,18 @@ class ClassicMember:
             if isinstance(request, LeaveGroup):
                 return  # the session expires at the coordinator
             if isinstance(request, FetchMetadata) and not is_retriable(error):
-                self._host.raise_later(error)
+                self._host.queue_error(error)
                 self._assign_partitions()  # assigns the topics that the metadata contains
                 return
             self._not_before = now + self._host.backoff_s(self._failures)
         else:
             return
         self._failures += 1
-        if not self._must_restart(error) and not is_retriable(error):
-            self._host.raise_later(error)
+        if not self._handle_rejoin_error(error) and not is_retriable(error):
+            self._host.queue_error(error)
 
-    def _must_restart(self, error: Exception) -> bool:
-        """Return whether an error requires the member to rejoin or to stop, and update the state accordingly."""
+    def _handle_rejoin_error(self, error: Exception) -> bool:
+        """Handle an error that requires the member to rejoin or to stop. Return False for other errors."""
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
@@ -351,7 +351,7 @@ class ClassicMember:
 
     def process_commit_error(self, error: Exception, now: float) -> None:
         """Rejoin at once if the error of a rejected commit requires it."""
-        self._must_restart(error)
+        self._handle_rejoin_error(error)
 
     def process_subscription_change(self, now: float) -> None:
         """Rejoin with the new topics."""

@@ -1,6 +1,6 @@
 """A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
-Producers, consumers and admins use its methods, such as ``get_any_connection``, ``request``, ``leader_of`` and
+Producers, consumers and admins use its methods, such as ``get_any_connection``, ``request``, ``find_leader`` and
 ``find_coordinator``. It runs on one asyncio event loop.
 
 A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
@@ -32,7 +32,7 @@ from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
 _TOPIC_CREATION_VERSION: Final = 4  # first version of Metadata with allow_auto_topic_creation
-_FIRST_BOOTSTRAP_ID: Final = -1
+_FIRST_BOOTSTRAP_ID: Final = -1  # bootstrap servers, whose broker ids are unknown, get the ids -1, -2 and so on
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
 _KEY_LIST_VERSION: Final = 4  # first version of FindCoordinator with several keys
 UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # a new topic is not known to all brokers at once
@@ -243,7 +243,7 @@ class ClusterClient:
             NetworkError, BrokerError: as ``Connection.request``.
         """
         connection = await (self.get_any_connection() if broker is None else self.get_connection(broker))
-        request_version = connection.version_of(body, max_version=max_version) if version is None else version
+        request_version = connection.select_version(body, max_version=max_version) if version is None else version
         return await connection.request(body, version=request_version, timeout_ms=timeout_ms)
 
     async def retry_step(
@@ -317,7 +317,7 @@ class ClusterClient:
         connection = await self.get_any_connection()
         cls = self.settings.message_class("MetadataRequest")
         body = cls()
-        version = connection.version_of(body)
+        version = connection.select_version(body)
         if version >= _TOPIC_CREATION_VERSION:  # in earlier versions, only the broker's setting decides
             body.allow_auto_topic_creation = create
         if topic_names is not None:
@@ -408,7 +408,7 @@ class ClusterClient:
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return broker_error(code, f"partition {partition}")
 
-    async def leader_of(self, partition: TopicPartition) -> Node:
+    async def find_leader(self, partition: TopicPartition) -> Node:
         """Return the leader of a partition.
 
         Raises:
@@ -457,7 +457,7 @@ class ClusterClient:
         return {key: rows[key] if key in rows else self._coordinators[kind, key] for key in key_list}
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Look the coordinator up again next time, after it has moved or could not be reached."""
+        """Remove a coordinator that has moved or could not be reached, so that the next request looks it up again."""
         self._coordinators.pop((kind, key), None)
 
     @contextlib.asynccontextmanager
@@ -484,7 +484,7 @@ class ClusterClient:
     ) -> Any:
         """Send a request once to the coordinator, as ``request`` does."""
         async with self.coordinator_connection(key, kind, channel) as connection:
-            version = connection.version_of(body, max_version=max_version)
+            version = connection.select_version(body, max_version=max_version)
             return await connection.request(body, version=version, timeout_ms=timeout_ms)
 
     def check_coordinator(
@@ -499,7 +499,7 @@ class ClusterClient:
     async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Node | BrokerError]:
         connection = await self.get_any_connection()
         cls = self.settings.message_class("FindCoordinatorRequest")
-        version = connection.version_of(cls(key_type=kind), min_version=1 if kind != GROUP else 0)
+        version = connection.select_version(cls(key_type=kind), min_version=1 if kind != GROUP else 0)
         if version >= _KEY_LIST_VERSION:
             response = await connection.request(cls(key_type=kind, coordinator_keys=keys), version=version)
             rows = {row.key: row for row in response.coordinators}

@@ -32,7 +32,7 @@ from kafkaframes.client.fetched_batches import (
     ConsumerRecord,
     FetchedBatches,
     RecordIterator,
-    schema_of,
+    resolve_columns,
     select_output_columns,
 )
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 Listener = Callable[[Collection[TopicPartition]], Any]
 ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # default columns of ``fetch_arrow``
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_CALLBACK_SENSORS: Final = {
+_SENSOR_BY_CALLBACK: Final = {
     CallbackKind.ASSIGN: "partition-assigned",
     CallbackKind.REVOKE: "partition-revoked",
     CallbackKind.LOSE: "partition-lost",
@@ -115,7 +115,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             call_caller=self._interrupt_iteration,
         )
         self._is_closed = False
-        self._fetching = self._cluster.metrics.sensors("fetch-manager-metrics")
+        self._fetching = self._cluster.metrics.get_sensors("fetch-manager-metrics")
         self._polls = PollMetrics(self._cluster.metrics)
         self._add_gauges()
         self._memory = Recycler()
@@ -136,16 +136,16 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         metrics = self._cluster.metrics
         metrics.before_reading = self._count_iterated_records
         metrics.add_gauge("assigned-partitions", lambda: len(self.assignment()))
-        metrics.add_tagged_gauge("records-lag", lambda: self._pair_with_tags(self._lag_of))
-        metrics.add_tagged_gauge("records-lead", lambda: self._pair_with_tags(_lead_of))
-        metrics.add_tagged_gauge("preferred-read-replica", lambda: self._pair_with_tags(_replica_of))
+        metrics.add_tagged_gauge("records-lag", lambda: self._pair_with_tags(self._compute_lag))
+        metrics.add_tagged_gauge("records-lead", lambda: self._pair_with_tags(_compute_lead))
+        metrics.add_tagged_gauge("preferred-read-replica", lambda: self._pair_with_tags(_get_replica))
 
     def _pair_with_tags(self, function: Callable[[PartitionState], float | None]) -> TaggedValues:
         """Yield the tags of each partition and the value that the function returns for its state."""
         for state in self._positions.states.values():
             yield {"topic": state.partition.topic, "partition": state.partition.partition}, function(state)
 
-    def _lag_of(self, state: PartitionState) -> int | None:
+    def _compute_lag(self, state: PartitionState) -> int | None:
         """Return the lag of a partition's position; None if the position or the end is unknown."""
         end = state.last_stable_offset if self.settings.reads_committed else state.high_watermark
         position = -1 if end < 0 else state.position
@@ -155,10 +155,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Count the records that the caller gets of a partition, and its lag after them."""
         now = time.monotonic()
         self._fetching["records"].record(count, now)
-        lag = None if state is None else self._lag_of(state)
+        lag = None if state is None else self._compute_lag(state)
         if lag is not None:
             self._fetching["lag"].record(lag, now)
-        lead = None if state is None else _lead_of(state)
+        lead = None if state is None else _compute_lead(state)
         if lead is not None:
             self._fetching["lead"].record(lead, now)
 
@@ -203,7 +203,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._end_assignment(commit=commit)
         except TimeoutError:
-            _LOG.warning("client %r: leaving took longer than %d ms", self.settings.client_id, timeout_ms)
+            _LOG.warning("client %r: leaving the group took longer than %d ms", self.settings.client_id, timeout_ms)
         finally:
             await cancel_tasks(self._auto_commit)
             await self._task.close()
@@ -372,7 +372,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 await self._commit_before_revocation(callback.partitions)
             listener = self._listeners[0 if callback.kind is CallbackKind.ASSIGN else 1]
             if listener is not None:
-                sensor = self._cluster.metrics.sensors("coordinator-metrics")[_CALLBACK_SENSORS[callback.kind]]
+                sensor = self._cluster.metrics.get_sensors("coordinator-metrics")[_SENSOR_BY_CALLBACK[callback.kind]]
                 start_s = time.monotonic()
                 await self._call_listener(listener, list(callback.partitions))
                 sensor.record((time.monotonic() - start_s) * 1000)
@@ -399,7 +399,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: the partition is not assigned, or the offset is negative.
         """
-        state = self._state_of(partition)
+        state = self._find_state(partition)
         if offset < 0:
             raise OptionError(f"offset {offset} of {state.partition} is negative")
         state.move_position(PartitionStep.FETCH, offset)
@@ -428,7 +428,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         await self._seek_to_timestamp(LATEST, partitions)
 
     async def _seek_to_timestamp(self, timestamp: int, partitions: Sequence[PartitionLike]) -> None:
-        partition_list = [self._state_of(entry).partition for entry in partitions or self.assignment()]
+        partition_list = [self._find_state(entry).partition for entry in partitions or self.assignment()]
         starts = await offsets.list_boundary_offsets(
             self._cluster, partition_list, timestamp, read_committed=self.settings.reads_committed
         )
@@ -445,7 +445,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             OptionError: the partition is not assigned.
             BrokerError: the partition has no position: no offset is committed, and ``auto_offset_reset`` is none.
         """
-        state = self._state_of(partition)
+        state = self._find_state(partition)
         if state.position < 0:
             reason = f"the position of {state.partition} is not known yet"
             raise state.error or broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
@@ -460,7 +460,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a partition is not assigned.
         """
-        for state in [self._state_of(entry) for entry in partitions]:
+        for state in [self._find_state(entry) for entry in partitions]:
             state.is_paused = True
             for entry in state.buffer:
                 entry.interrupt()
@@ -474,16 +474,16 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a partition is not assigned.
         """
-        for state in [self._state_of(entry) for entry in partitions]:
+        for state in [self._find_state(entry) for entry in partitions]:
             state.is_paused = False
         self._task.change_event.set()
         self._task.wake()
 
-    def _state_of(self, partition: PartitionLike) -> PartitionState:
+    def _find_state(self, partition: PartitionLike) -> PartitionState:
         """Return the state of an assigned partition. Raise an ``OptionError`` if it is not assigned."""
         self._cluster.context.check_context()
         topic_partition = to_partition(partition)
-        state = self._machine.state_of(topic_partition)
+        state = self._machine.find_state(topic_partition)
         if state is None:
             raise OptionError(f"{topic_partition} is not assigned to this consumer")
         return state
@@ -498,7 +498,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Returns:
             Whether the position is at or after ``end`` now.
         """
-        topic_partition = self._state_of(partition).partition
+        topic_partition = self._find_state(partition).partition
         position = self.position(topic_partition)
         if position >= end:
             return True
@@ -639,7 +639,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return await self._call_interceptors(partial(self._interceptors.on_consume_table, table))
 
     async def _fetch_arrow(self, deadline: float | None, columns: Sequence[str], max_bytes: int) -> pa.Table:
-        record_schema, schema = schema_of(tuple(columns))
+        record_schema, schema = resolve_columns(tuple(columns))
         record_columns = record_schema if "offset" in record_schema else ("offset", *record_schema)
         rows: list[pa.RecordBatch] = []
         size = held_bytes = 0
@@ -744,8 +744,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     # ---------------------------------------------------------------------------------------------------- iterating
 
-    async def _wait_for_iteration(self) -> RecordIterator:
-        """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
+    async def _next_iterator(self) -> RecordIterator:
+        """Wait for records and return their iterator, which ends early if the consumer must process a poll."""
         self._count_iterated_records()
         with self._guard_read("iteration"):
             while (records := await self._wait_for_records(None)) is None:
@@ -769,12 +769,12 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return next_check
 
     def _count_iterated_records(self) -> None:
-        """Count the records that an iteration has taken since the last count."""
+        """Count the records that the current iteration has taken since the last call."""
         if self._iteration is not None:
             self._count_taken_records(self._iteration[0])
 
     def _count_taken_records(self, records: RecordIterator) -> None:
-        count = records.count_taken()
+        count = records.count_newly_taken()
         if count:
             self._count_returned_records(self._positions.states.get(records.partition), count)
 
@@ -785,7 +785,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            records = await self._wait_for_iteration()
+            records = await self._next_iterator()
             while not (records.is_empty or records.is_interrupted):
                 for record in islice(records, self.settings.max_poll_records):
                     if self._interceptors is None:
@@ -836,9 +836,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions of the given partitions that have one, as committed offsets."""
-        states = (self._machine.state_of(entry) for entry in partitions)
+        states = (self._machine.find_state(entry) for entry in partitions)
         return {
-            state.partition: CommittedOffset(*state.hold_position())
+            state.partition: CommittedOffset(*state.interrupt_reading())
             for state in states
             if state is not None and state.has_offset
         }
@@ -864,7 +864,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                     skip_unknown_topics=skip_unknown_topics,
                     topic_ids=self._topic_ids(offsets),
                 )
-                commits = self._cluster.metrics.sensors("coordinator-metrics")["commit"]
+                commits = self._cluster.metrics.get_sensors("coordinator-metrics")["commit"]
                 commits.record((time.monotonic() - start_s) * 1000)
                 if self._interceptors is not None and offsets:
                     self._unreported_commits.append(
@@ -886,7 +886,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
         """Return the known topic ids of offsets."""
-        states = (self._machine.state_of(entry) for entry in offsets)
+        states = (self._machine.find_state(entry) for entry in offsets)
         return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
 
     async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
@@ -958,7 +958,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 error.code in REJOIN_ERRORS or error.code == ErrorCode.STALE_MEMBER_EPOCH or is_retriable(error)
             )
             if not is_passing:
-                self._machine.raise_later(error)
+                self._machine.queue_error(error)
                 self._task.change_event.set()
                 return
             _LOG.warning("offsets were not committed; the next attempt is at the next interval: %s", error)
@@ -970,13 +970,13 @@ def _deadline(timeout_ms: int | None) -> float | None:
     return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
 
 
-def _lead_of(state: PartitionState) -> int | None:
+def _compute_lead(state: PartitionState) -> int | None:
     """Return the distance of a partition's position from the log start offset; None if either is unknown."""
     start, position = state.log_start_offset, state.position
     return None if start < 0 or position < 0 else max(position - start, 0)
 
 
-def _replica_of(state: PartitionState) -> int | None:
+def _get_replica(state: PartitionState) -> int | None:
     return state.replica if state.replica >= 0 else None
 
 

@@ -196,7 +196,7 @@ class ConsumerMachine:
             topics.setdefault(self.positions.states[entry].topic_id, []).append(entry.partition)
         return tuple(sorted((topic_id, tuple(sorted(numbers))) for topic_id, numbers in topics.items()))
 
-    def state_of(self, partition: TopicPartition) -> PartitionState | None:
+    def find_state(self, partition: TopicPartition) -> PartitionState | None:
         """Return the state of one of the caller's partitions."""
         state = self.positions.states.get(partition)
         is_visible = state is not None and state.ownership is not Ownership.PENDING
@@ -354,9 +354,9 @@ class ConsumerMachine:
             if state is not None:
                 self.lost_partitions[entry] = state
 
-    def raise_later(self, error: Exception) -> None:
+    def queue_error(self, error: Exception) -> None:
         """Raise an error in the next poll."""
-        self.positions.raise_later(error)
+        self.positions.queue_error(error)
 
     def process_commit_error(self, error: Exception, now: float) -> None:
         """Process the error of a rejected commit, which may require a rejoin."""
@@ -429,7 +429,7 @@ class ConsumerMachine:
             self._metadata_not_before = now + self.backoff_s(self._metadata_failures)
             self._metadata_failures += 1
             if not is_retriable(error):
-                self.raise_later(error)
+                self.queue_error(error)
         elif isinstance(request, _GROUP_REQUESTS):
             if self.member is not None:
                 self.member.process_failure(request, error, now)
@@ -448,7 +448,7 @@ class ConsumerMachine:
             if self.member is not None:
                 self.member.process_response(request, answer, now)
         elif isinstance(request, FetchCommitted):
-            self.positions.process_committed(request, answer)  # type: ignore[arg-type]
+            self.positions.process_committed_offsets(request, answer)  # type: ignore[arg-type]
         elif isinstance(request, ListOffsets):
             self.positions.process_offsets(request, answer, now)  # type: ignore[arg-type]
         elif isinstance(request, FetchEpochEnds):

@@ -183,7 +183,7 @@ class ConsumerMember:
         elif code in MEMBER_FENCED_CODES:
             self._reset_membership()
         elif not is_retriable(error):
-            self._host.raise_later(error)
+            self._host.queue_error(error)
 
     def _reset_membership(self) -> None:
         """Reset the state after the coordinator has removed the member."""

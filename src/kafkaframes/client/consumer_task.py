@@ -50,7 +50,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 _COMPLETE_BATCH_VERSION: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
 _NO_EPOCH: Final = -1
 _MAX_OFFSET: Final = 2**63 - 1
-_GROUP_SENSORS: Final[dict[type, str]] = {
+_SENSOR_BY_GROUP_REQUEST: Final[dict[type, str]] = {
     JoinGroup: "join",
     SyncGroup: "sync",
     Heartbeat: "heartbeat",
@@ -89,8 +89,8 @@ class ConsumerTask:
         self._wake = asyncio.Event()
         self.change_event = asyncio.Event()
         metrics = cluster.metrics
-        self._fetching = metrics.sensors("fetch-manager-metrics")
-        self._coordination = metrics.sensors("coordinator-metrics")
+        self._fetching = metrics.get_sensors("fetch-manager-metrics")
+        self._coordination = metrics.get_sensors("coordinator-metrics")
         self._heartbeat_at: float | None = None
         self._rebalance_at: float | None = None
         self._rebalance_start_s: float | None = None  # start of the current rebalance
@@ -148,7 +148,7 @@ class ConsumerTask:
             answer = await self._execute_request(request)
             self._count_group_answer(request, answer, start_s)
         except Exception as error:
-            self._count_group_failure(request, error)
+            self._count_failed_rebalance(request, error)
             machine.process_failure(request, error, time.monotonic())
         else:
             machine.process_response(request, answer, time.monotonic())
@@ -157,7 +157,7 @@ class ConsumerTask:
 
     def _count_group_answer(self, request: Request, answer: object, start_s: float) -> None:
         """Count a response of the group coordinator."""
-        sensor = _GROUP_SENSORS.get(type(request))
+        sensor = _SENSOR_BY_GROUP_REQUEST.get(type(request))
         if sensor is None:
             return
         now = time.monotonic()
@@ -170,7 +170,7 @@ class ConsumerTask:
         if sensor == "sync":
             self._end_rebalance(now)
 
-    def _count_group_failure(self, request: Request, error: Exception) -> None:
+    def _count_failed_rebalance(self, request: Request, error: Exception) -> None:
         """Count a rebalance that an error of the coordinator has ended."""
         if not isinstance(error, BrokerError) or error.code is ErrorCode.MEMBER_ID_REQUIRED:
             return
@@ -233,7 +233,7 @@ class ConsumerTask:
             isolation_level=int(settings.reads_committed),
             rack_id=settings.client_rack,
         )
-        version = connection.version_of(
+        version = connection.select_version(
             body, max_version=FIRST_TOPIC_ID_VERSION - 1 if NIL_UUID in ids.values() else None
         )
         session = self._sessions.setdefault(node.node_id, FetchSession())

@@ -32,7 +32,7 @@ SESSION_LOST_ERRORS: Final = frozenset(
 
 
 class FetchFields(NamedTuple):
-    """The fields of one partition in a request."""
+    """The fields of one partition in a Fetch request."""
 
     offset: int
     max_bytes: int

@@ -29,9 +29,8 @@ _ARROW_BATCH_BYTES: Final = 8 << 20  # size of the records in one Arrow batch
 # From pyarrow 26 on, to_pylist takes 25 ns a value instead of 600 ns. to_numpy is as fast, but imports pandas, which
 # delays the first poll by a second.
 _HAS_FAST_TO_PYLIST: Final = int(pa.__version__.partition(".")[0]) >= 26
-_ROWS_PER_STEP: Final = (
-    4_096  # rows with values that are created at once and read while they are in the processor's cache
-)
+# Number of rows whose Python values are created together. They are read while they are in the processor's cache.
+_ROWS_PER_GROUP: Final = 4_096
 TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
@@ -183,11 +182,13 @@ class ConsumerRecord(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def schema_of(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
-    """Return the columns of the records themselves, and the schema of all columns."""
-    inner = tuple(name for name in columns if name not in TARGET_COLUMNS)
-    record_schema = ReadOptions(columns=inner).validate().schema
-    return inner, pa.schema([(name, TARGET_COLUMNS.get(name) or record_schema.field(name).type) for name in columns])
+def resolve_columns(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
+    """Return the columns other than topic and partition, and the schema of all columns."""
+    record_columns = tuple(name for name in columns if name not in TARGET_COLUMNS)
+    record_schema = ReadOptions(columns=record_columns).validate().schema
+    return record_columns, pa.schema(
+        [(name, TARGET_COLUMNS.get(name) or record_schema.field(name).type) for name in columns]
+    )
 
 
 def select_output_columns(
@@ -236,7 +237,7 @@ class RecordIterator:
         self._counted_records = 0
         self._restart_iteration()
 
-    def count_taken(self) -> int:
+    def count_newly_taken(self) -> int:
         """Return the number of records that were taken since the last call."""
         taken_count = self._taken_count
         count, self._counted_records = taken_count - self._counted_records, taken_count
@@ -244,7 +245,7 @@ class RecordIterator:
 
     @property
     def _taken_count(self) -> int:
-        """Return the number of records that were taken so far."""
+        """The number of records that were taken so far."""
         if self._taken_before_drop is not None:
             return self._taken_before_drop
         return len(self._offsets) - length_hint(self._unread)
@@ -283,7 +284,7 @@ class RecordIterator:
     def _restart_iteration(self) -> None:
         self._is_interrupted = False
         self._gate: list[str] = []
-        self._records = map(_create_record, chain.from_iterable(self._iterate_steps()))
+        self._records = map(_create_record, chain.from_iterable(self._iterate_record_groups()))
 
     def drop_remaining(self) -> None:
         """End the iteration and drop the remaining records."""
@@ -299,11 +300,11 @@ class RecordIterator:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self._records
 
-    def _iterate_steps(self) -> Iterator[Iterable[Any]]:
+    def _iterate_record_groups(self) -> Iterator[Iterable[Any]]:
         """Yield groups of records, each record as its fields, until no offset remains."""
         first = len(self._offsets) - length_hint(self._unread)
-        for row in range(first, self._batch.num_rows, _ROWS_PER_STEP):
-            part = self._batch.slice(row, _ROWS_PER_STEP)
+        for row in range(first, self._batch.num_rows, _ROWS_PER_GROUP):
+            part = self._batch.slice(row, _ROWS_PER_GROUP)
             self._gate = gate = [self.partition.topic] * part.num_rows
             if self._is_interrupted or not length_hint(self._unread):
                 return
@@ -363,10 +364,10 @@ class BufferedBatches:
             return records.position
         return self.next_offset if self._undecoded is None else self._undecoded.fetch_offset
 
-    def last_epoch(self, otherwise: int) -> int:
-        """Return the leader epoch of the batch before the position; ``otherwise`` if no record was returned."""
+    def last_leader_epoch(self, default: int) -> int:
+        """Return the leader epoch of the batch before the position; ``default`` if no record was returned."""
         position = self.position
-        return otherwise if position <= self._fetched_batches.fetch_offset else self._epoch_before(position)
+        return default if position <= self._fetched_batches.fetch_offset else self._epoch_before(position)
 
     def _epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the batch that contains the last offset before this one."""

@@ -24,8 +24,8 @@ from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_ver
 from kafkaframes.protocol.messages.objects import Message
 
 _PROTOCOL_TYPE: Final = "consumer"
-_SUBSCRIPTION_VERSION: Final = 3
-_ASSIGNMENT_VERSION: Final = 1
+_SUBSCRIPTION_VERSION: Final = 3  # version of ConsumerProtocolSubscription in JoinGroup requests
+_ASSIGNMENT_VERSION: Final = 1  # version of ConsumerProtocolAssignment in SyncGroup requests
 _MEMBER_LIST_VERSION: Final = 3  # first version of LeaveGroup with a list of members
 
 
@@ -137,7 +137,7 @@ class GroupMessages:
     async def _send_leave(self, request: LeaveGroup) -> None:
         cls = self._settings.message_class("LeaveGroupRequest")
         async with self._cluster.coordinator_connection(self._group_id) as connection:
-            version = connection.version_of(cls())
+            version = connection.select_version(cls())
             if version >= _MEMBER_LIST_VERSION:
                 body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=request.member_id)])
             else:

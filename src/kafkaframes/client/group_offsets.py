@@ -100,7 +100,7 @@ async def fetch_offset_rows(
     # The response for all topics needs names.
     max_version = _MAX_VERSION_WITH_TOPIC_NAMES if names is None or NIL_UUID in ids.values() else None
     async with cluster.coordinator_connection(group_id) as connection:
-        version = connection.version_of(
+        version = connection.select_version(
             body, max_version=max_version, min_version=_ALL_TOPICS_VERSION if partition_list is None else 0
         )
         if version > _MAX_VERSION_WITH_TOPIC_NAMES:
@@ -230,7 +230,7 @@ async def commit_offset_rows(
         )
 
     async with cluster.coordinator_connection(member.group_id) as connection:
-        version = connection.version_of(
+        version = connection.select_version(
             body, max_version=_MAX_VERSION_WITH_TOPIC_NAMES if NIL_UUID in ids.values() else None
         )
         body.topics = [

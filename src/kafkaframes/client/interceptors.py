@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.metadata import TopicPartition
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_TABLE_HOOKS: Final = {
+_TABLE_HOOK_BY_RECORD_HOOK: Final = {
     "on_send": "on_send_table",
     "on_acknowledgement": "on_acknowledgement_table",
     "on_consume": "on_consume_table",
@@ -98,25 +98,25 @@ class Interceptors:
         return cls([interceptor for interceptor, _ in entries], created_interceptors) if entries else None
 
     def require_table_hooks(self, method: str, *names: str) -> None:
-        """Check that each interceptor with one of these methods has its twin for tables.
+        """Check that each interceptor with one of the methods ``names`` also has the corresponding method for tables.
 
         Raises:
-            OptionError: an interceptor lacks the twin; the error names both methods.
+            OptionError: an interceptor lacks the method for tables; the error names both methods.
         """
         for name in names:
             for entry, _ in self._hooks[name]:
-                if not hasattr(entry, _TABLE_HOOKS[name]):
+                if not hasattr(entry, _TABLE_HOOK_BY_RECORD_HOOK[name]):
                     reason = f"interceptor {object_name(entry)} has `{name}`, which {method} does not call"
-                    raise OptionError(f"{reason}; add the method `{_TABLE_HOOKS[name]}` to it")
+                    raise OptionError(f"{reason}; add the method `{_TABLE_HOOK_BY_RECORD_HOOK[name]}` to it")
 
     def reject_raw_batches(self, method: str, remedy: str, *names: str) -> None:
         """Reject a method that transfers whole batches if an interceptor must see single records.
 
         Raises:
-            OptionError: an interceptor has a method of these names, or its twin for tables.
+            OptionError: an interceptor has one of the methods ``names``, or the corresponding method for tables.
         """
         for name in names:
-            for entry, _ in (*self._hooks[name], *self._hooks[_TABLE_HOOKS[name]]):
+            for entry, _ in (*self._hooks[name], *self._hooks[_TABLE_HOOK_BY_RECORD_HOOK[name]]):
                 reason = f"interceptor {object_name(entry)} has `{name}`, and {method} handles batches as bytes"
                 raise OptionError(f"{reason}; {remedy}")
 

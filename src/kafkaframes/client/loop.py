@@ -32,7 +32,7 @@ Closing = Callable[[], Coroutine[Any, Any, None]]
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _CLOSE_TIMEOUT_S: Final = 60.0  # time after which a close that hangs is abandoned
 _EXIT_TIMEOUT_S: Final = 10.0  # time for unclosed clients to send their batches when the program ends
-_IDLE_TIMEOUT_S: Final = 10.0
+_CALLBACK_THREAD_IDLE_S: Final = 10.0  # time without a callback after which the callback thread ends
 CLOSE_TIMEOUT_MS: Final = 30_000  # default for consumers and admins, as in Kafka's clients
 CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
@@ -47,7 +47,7 @@ class _CallInbox(queue.SimpleQueue[Any]):
     is_open = True
 
 
-_INBOX: ContextVar[_CallInbox | None] = ContextVar("_INBOX", default=None)
+_CALL_INBOX: ContextVar[_CallInbox | None] = ContextVar("_CALL_INBOX", default=None)
 
 
 class LoopThread:
@@ -122,11 +122,11 @@ class LoopThread:
     def _wait_for_call(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float | None) -> Result:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         inbox = _CallInbox()
-        token = _INBOX.set(inbox)
+        token = _CALL_INBOX.set(inbox)
         try:
             future = self.start_call(coroutine)
         finally:
-            _INBOX.reset(token)
+            _CALL_INBOX.reset(token)
         future.add_done_callback(inbox.put)
         try:
             while True:
@@ -329,7 +329,7 @@ class CallbackThread:
                 if not self._functions:
                     self._is_idle = True
                     self._lock.notify_all()
-                    if not self._lock.wait_for(lambda: self._functions, _IDLE_TIMEOUT_S):
+                    if not self._lock.wait_for(lambda: self._functions, _CALLBACK_THREAD_IDLE_S):
                         self._thread = None  # the next submit starts another thread
                         return
                 function = self._functions.popleft()
@@ -448,7 +448,7 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
         RuntimeError: the work calls ``sys.exit``, which would end its thread only. Other exceptions are passed on.
     """
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    threading.Thread(target=_call_for_future, args=(future, work), name="kafkaframes-apart", daemon=True).start()
+    threading.Thread(target=_complete_future, args=(future, work), name="kafkaframes-apart", daemon=True).start()
     return await future
 
 
@@ -478,7 +478,7 @@ class _GcPause:
                 gc.enable()
 
     def reset(self) -> None:
-        """Resume collections in a child process, which does not have the threads that would resume them."""
+        """Resume garbage collection in a child process, which lacks the threads that would resume it."""
         self._lock = threading.Lock()
         if self._count and self._was_enabled:
             gc.enable()
@@ -509,37 +509,38 @@ async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:
     The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises as
     ``run_in_thread`` does.
     """
-    inbox = _INBOX.get()
+    inbox = _CALL_INBOX.get()
     if inbox is None or not inbox.is_open:
         return await run_in_thread(work)
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    inbox.put(partial(_call_for_future, future, work, may_interrupt=True))
+    inbox.put(partial(_complete_future, future, work, may_interrupt=True))
     return await future
 
 
-def _call_for_future(
+def _complete_future(
     future: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False
 ) -> None:
-    """Call a function outside of the loop's thread, and pass its result or error to a future of the loop.
+    """Call a function outside of the loop's thread, and complete a future of the loop with its result or error.
 
     Args:
-        future: the future.
-        work: the function.
+        future: future to complete.
+        work: function to call.
         may_interrupt: raise Ctrl-C in this thread as well, since the user's code waits in it.
     """
 
-    def set_outcome(give: Callable[[], None]) -> None:
+    def complete_if_pending(set_outcome: Callable[[], None]) -> None:
         if not future.done():
-            give()
+            set_outcome()
 
     try:
-        give = partial(future.set_result, work())
+        set_outcome = partial(future.set_result, work())
     except BaseException as error:
         # A future does not accept other exceptions.
         is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
-        give = partial(future.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
+        outcome = error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}")
+        set_outcome = partial(future.set_exception, outcome)
         if may_interrupt and isinstance(error, KeyboardInterrupt):
             raise
     finally:
         with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits any more
-            future.get_loop().call_soon_threadsafe(set_outcome, give)
+            future.get_loop().call_soon_threadsafe(complete_if_pending, set_outcome)

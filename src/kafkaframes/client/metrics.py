@@ -181,11 +181,11 @@ class ClientMetrics:
         self._sensors: dict[tuple[str, tuple[tuple[str, object], ...]], dict[str, Sensor]] = {}
         self.before_reading: Callable[[], None] = lambda: None  # records events that are counted late
         for group in _UNTAGGED_GROUPS:  # metrics of these groups are reported from the start, as in Java
-            self.sensors(group)
-        self.client = self.sensors("metrics")
+            self.get_sensors(group)
+        self.client = self.get_sensors("metrics")
 
-    def sensors(self, group: str, **tags: object) -> Sensors:
-        """Return the sensors of a group by name, for a node or topic if tags name one; ``_`` in a tag is ``-``."""
+    def get_sensors(self, group: str, **tags: object) -> Sensors:
+        """Return the sensors of a metric group by name; tags (``node_id``, ``topic``) select one node or topic."""
         key = group, tuple(tags.items())
         result = self._sensors.get(key)
         if result is None:
@@ -289,7 +289,7 @@ class NodeMetrics:
 
     def __init__(self, metrics: ClientMetrics, node_id: int) -> None:
         self._client = metrics.client
-        self._node = metrics.sensors("node-metrics", node_id=f"node-{node_id}")
+        self._node = metrics.get_sensors("node-metrics", node_id=f"node-{node_id}")
 
     def count_request(self, size: int, now: float) -> None:
         """Count a request of this many bytes."""
@@ -314,10 +314,10 @@ class NodeMetrics:
 # ------------------------------------------------------------------------------------------------------ all metrics
 
 
-def _specs_of_sensor(
+def _create_sensor_specs(
     group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
 ) -> list[MetricSpec]:
-    """Return the metrics of one sensor.
+    """Return the specifications of a sensor's metrics.
 
     Each keyword is a statistic (with ``_`` for a space), and its value is the metric's name.
     """
@@ -330,17 +330,19 @@ def _specs_of_sensor(
             sensor,
             statistic.replace("_", " "),
             units.get(statistic, unit),
-            f"{_STATISTICS[statistic]} {meaning}",
+            f"{_DESCRIPTION_PREFIX_BY_STATISTIC[statistic]} {meaning}",
         )
         for statistic, name in names.items()
     ]
 
 
-def _gauge_metrics(group: str, clients: tuple[str, ...], name: str, meaning: str, unit: str = "") -> list[MetricSpec]:
+def _create_gauge_specs(
+    group: str, clients: tuple[str, ...], name: str, meaning: str, unit: str = ""
+) -> list[MetricSpec]:
     return [MetricSpec(name, group, clients, "", "gauge", unit, meaning)]
 
 
-_STATISTICS: Final = {
+_DESCRIPTION_PREFIX_BY_STATISTIC: Final = {
     "total": "Total",
     "count": "Number of",
     "rate": "Rate of",
@@ -352,16 +354,16 @@ _STATISTICS: Final = {
 }
 
 
-def _network_metric_specs(group: str) -> list[MetricSpec]:
-    """Return the metrics of the connections of the whole client or of each node."""
+def _create_network_specs(group: str) -> list[MetricSpec]:
+    """Return the specifications of the connection metrics in a group: of the whole client, or of each node."""
     return [
-        *_specs_of_sensor(
+        *_create_sensor_specs(
             group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"
         ),
-        *_specs_of_sensor(
+        *_create_sensor_specs(
             group, _ALL_CLIENTS, "request", "size of requests", "bytes", avg="request-size-avg", max="request-size-max"
         ),
-        *_specs_of_sensor(
+        *_create_sensor_specs(
             group,
             _ALL_CLIENTS,
             "request",
@@ -370,10 +372,10 @@ def _network_metric_specs(group: str) -> list[MetricSpec]:
             total="outgoing-byte-total",
             rate="outgoing-byte-rate",
         ),
-        *_specs_of_sensor(
+        *_create_sensor_specs(
             group, _ALL_CLIENTS, "response", "responses received", count="response-total", count_rate="response-rate"
         ),
-        *_specs_of_sensor(
+        *_create_sensor_specs(
             group,
             _ALL_CLIENTS,
             "response",
@@ -393,224 +395,230 @@ _TRANSACTION_TIME_METRICS: Final = {
     "txn-abort": "in abort_transaction",
 }
 METRICS: Final[tuple[MetricSpec, ...]] = (
-    *_network_metric_specs("metrics"),
-    *_gauge_metrics("metrics", _ALL_CLIENTS, "connection-count", "Number of open connections."),
-    *_specs_of_sensor(
+    *_create_network_specs("metrics"),
+    *_create_gauge_specs("metrics", _ALL_CLIENTS, "connection-count", "Number of open connections."),
+    *_create_sensor_specs(
         "metrics", _ALL_CLIENTS, "connection-creation", "connections opened",
         count="connection-creation-total", count_rate="connection-creation-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", _ALL_CLIENTS, "connection-close", "connections closed",
         count="connection-close-total", count_rate="connection-close-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", _ALL_CLIENTS, "successful-authentication", "connections with TLS or SASL that the broker accepted",
         count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", _ALL_CLIENTS, "failed-authentication", "connections with failed authentication",
         count="failed-authentication-total", count_rate="failed-authentication-rate",
     ),
-    *_network_metric_specs("node-metrics"),
-    *_specs_of_sensor(
+    *_create_network_specs("node-metrics"),
+    *_create_sensor_specs(
         "node-metrics", _ALL_CLIENTS, "latency", "time from a request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
     # producers
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "produce", "time from a Produce request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "record-send", "records sent, including retries",
         total="record-send-total", rate="record-send-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "record-send", "number of records in a batch", avg="records-per-batch-avg",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "record-error", "records that failed", total="record-error-total",
         rate="record-error-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "record-retry", "retried records", total="record-retry-total",
         rate="record-retry-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "batch", "size of batches sent", "bytes", avg="batch-size-avg", max="batch-size-max"
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "queue-time", "time from a batch's creation to its first request", "ms",
         avg="record-queue-time-avg", max="record-queue-time-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "request-records", "number of records in a Produce request",
         avg="records-per-request-avg",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "throttle", "throttle time in Produce responses", "ms",
         avg="produce-throttle-time-avg", max="produce-throttle-time-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "buffer-wait", "time for which calls have waited for buffer.memory", "ns",
         total="bufferpool-wait-time-ns-total",
     ),
-    *_gauge_metrics("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
-    *_specs_of_sensor(
+    *_create_gauge_specs("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "batch-split", "batches divided because a broker rejected them as too large",
         count="batch-split-total", count_rate="batch-split-rate",
     ),
-    *_specs_of_sensor("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
-    *_specs_of_sensor(
+    *_create_sensor_specs("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
+    *_create_sensor_specs(
         "metrics", (PRODUCER,), "metadata-wait", "time for which calls have waited for metadata of a topic", "ns",
         total="metadata-wait-time-ns-total",
     ),
     *(
         metric
         for name, meaning in _TRANSACTION_TIME_METRICS.items()
-        for metric in _specs_of_sensor(
+        for metric in _create_sensor_specs(
             "metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total"
         )
     ),
-    *_gauge_metrics("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
-    *_gauge_metrics("metrics", (PRODUCER,), "buffer-available-bytes", "Free part of buffer.memory.", "bytes"),
-    *_gauge_metrics("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
-    *_gauge_metrics("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
-    *_specs_of_sensor(
+    *_create_gauge_specs("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
+    *_create_gauge_specs("metrics", (PRODUCER,), "buffer-available-bytes", "Free part of buffer.memory.", "bytes"),
+    *_create_gauge_specs("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
+    *_create_gauge_specs("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
+    *_create_sensor_specs(
         "topic-metrics", (PRODUCER,), "record-send", "records sent to the topic",
         total="record-send-total", rate="record-send-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "topic-metrics", (PRODUCER,), "batch", "bytes of batches sent to the topic", "bytes",
         total="byte-total", rate="byte-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "topic-metrics", (PRODUCER,), "record-error", "failed records of the topic",
         total="record-error-total", rate="record-error-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "topic-metrics", (PRODUCER,), "record-retry", "retried records of the topic",
         total="record-retry-total", rate="record-retry-rate",
     ),
     # consumers
-    *_gauge_metrics("metrics", _CONSUMER_CLIENTS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
-    *_specs_of_sensor(
+    *_create_gauge_specs("metrics", _CONSUMER_CLIENTS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
+    *_create_sensor_specs(
         "metrics", _CONSUMER_CLIENTS, "poll", "time between two polls", "ms",
         avg="time-between-poll-avg", max="time-between-poll-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "metrics", _CONSUMER_CLIENTS, "poll-idle", "fraction of time that the consumer spends in poll, from 0 to 1",
         avg="poll-idle-ratio-avg",
     ),
-    *_specs_of_sensor("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
-    *_specs_of_sensor("metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
+        "metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"
+    ),
+    *_create_sensor_specs(
+        "metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"
+    ),
+    *_create_sensor_specs(
         "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch", "Fetch responses (ShareFetch for share groups)",
         count="fetch-total", count_rate="fetch-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch", "time from a Fetch request to its response", "ms",
         avg="fetch-latency-avg", max="fetch-latency-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch-size", "size of the records in a Fetch response", "bytes",
         avg="fetch-size-avg", max="fetch-size-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", _CONSUMER_CLIENTS, "throttle", "throttle time in Fetch responses", "ms",
         avg="fetch-throttle-time-avg", max="fetch-throttle-time-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", _CONSUMER_CLIENTS, "records", "records returned to the caller",
         total="records-consumed-total", rate="records-consumed-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch-size", "bytes of fetched records", "bytes",
         total="bytes-consumed-total", rate="bytes-consumed-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", (CONSUMER,), "lag", "lag of any partition after a read", max="records-lag-max"
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", (CONSUMER,), "lead", "lead of any partition after a read", min="records-lead-min"
     ),
-    *_gauge_metrics(
+    *_create_gauge_specs(
         "fetch-manager-metrics", (CONSUMER,), "records-lag",
         "Records between the position and the end of a partition, by topic and partition.",
     ),
-    *_gauge_metrics(
+    *_create_gauge_specs(
         "fetch-manager-metrics", (CONSUMER,), "records-lead",
         "Records between the log start offset and the position, by topic and partition.",
     ),
-    *_gauge_metrics(
+    *_create_gauge_specs(
         "fetch-manager-metrics", (CONSUMER,), "preferred-read-replica",
         "Node that a partition is read from instead of its leader (KIP-392).",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "commit", "successful commits", count="commit-total",
         count_rate="commit-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "commit", "duration of a commit", "ms",
         avg="commit-latency-avg", max="commit-latency-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "join", "JoinGroup responses without error", count="join-total",
         count_rate="join-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "join", "duration of a JoinGroup request", "ms",
         avg="join-time-avg", max="join-time-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "sync", "SyncGroup responses without error", count="sync-total",
         count_rate="sync-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "sync", "duration of a SyncGroup request", "ms",
         avg="sync-time-avg", max="sync-time-max",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", _CONSUMER_CLIENTS, "heartbeat", "heartbeat responses without error",
         count="heartbeat-total", count_rate="heartbeat-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", _CONSUMER_CLIENTS, "heartbeat", "duration of a heartbeat", "ms",
         max="heartbeat-response-time-max",
     ),
-    *_gauge_metrics(
+    *_create_gauge_specs(
         "coordinator-metrics", _CONSUMER_CLIENTS, "last-heartbeat-seconds-ago",
         "Time since the last heartbeat response.", "s",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", _CONSUMER_CLIENTS, "rebalance", "assignments that this member has received",
         count="rebalance-total", count_rate_per_hour="rebalance-rate-per-hour",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "rebalance", "duration of a rebalance, from joining to the new assignment",
         "ms", avg="rebalance-latency-avg", max="rebalance-latency-max", total="rebalance-latency-total",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "coordinator-metrics", (CONSUMER,), "failed-rebalance", "rebalances that ended with a coordinator error",
         count="failed-rebalance-total", count_rate_per_hour="failed-rebalance-rate-per-hour",
     ),
     *(
         metric
         for event in ("assigned", "revoked", "lost")
-        for metric in _specs_of_sensor(
+        for metric in _create_sensor_specs(
             "coordinator-metrics", (CONSUMER,), f"partition-{event}", f"duration of a callback for {event} partitions",
             "ms", avg=f"partition-{event}-latency-avg", max=f"partition-{event}-latency-max",
         )
     ),
-    *_gauge_metrics(
+    *_create_gauge_specs(
         "coordinator-metrics", (CONSUMER,), "last-rebalance-seconds-ago", "Time since the last rebalance.", "s"
     ),
-    *_gauge_metrics("coordinator-metrics", _CONSUMER_CLIENTS, "assigned-partitions", "Number of assigned partitions."),
-    *_specs_of_sensor(
+    *_create_gauge_specs(
+        "coordinator-metrics", _CONSUMER_CLIENTS, "assigned-partitions", "Number of assigned partitions."
+    ),
+    *_create_sensor_specs(
         "fetch-manager-metrics", (SHARE,), "acknowledgements", "records with a confirmed acknowledgement",
         total="acknowledgements-send-total", rate="acknowledgements-send-rate",
     ),
-    *_specs_of_sensor(
+    *_create_sensor_specs(
         "fetch-manager-metrics", (SHARE,), "acknowledgement-errors", "records with a failed acknowledgement",
         total="acknowledgements-error-total", rate="acknowledgements-error-rate",
     ),

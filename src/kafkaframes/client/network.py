@@ -45,7 +45,7 @@ from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
 _MAX_REUSED_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
-_DRAIN_INTERVAL_S: Final = 0.005
+_DRAIN_INTERVAL_S: Final = 0.005  # time between two checks whether all data is written to the socket
 _MAX_INLINE_BYTES: Final = 128 << 10  # largest response that is decoded in the event loop, in about 20 ms
 _RECORD_APIS: Final = frozenset({0, 1, 78, 79})  # Produce, Fetch, ShareFetch, ShareAcknowledge: records are not decoded
 _MIN_UNCOPIED_BYTES: Final = 16 << 10  # smallest buffer in bytes that is written without being copied
@@ -153,7 +153,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         return self._writable.is_set()
 
     def expect_response(self, request_name: str, wait_ms: int) -> asyncio.Future[Any]:
-        """Return a future of the response to a request that was just queued. End the connection if it is late."""
+        """Return a future of the response to a request that was just queued. A late response ends the connection."""
         result = _InFlightRequest(self._loop.create_future(), request_name, wait_ms, self._loop.time() + wait_ms / 1000)
         self.waiting.append(result)
         if self._timer is None or result.deadline < self._timer.when():
@@ -166,7 +166,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(time_s, self._check_deadlines)
 
     def _check_deadlines(self) -> None:
-        """End the connection if a response is late. It may still arrive, so later responses could not be matched."""
+        """End the connection if a response is late: the following responses could no longer be matched to requests."""
         self._timer = None
         first = min(self.waiting, key=attrgetter("deadline"), default=None)
         if first is None:
@@ -218,7 +218,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
             self.metrics.count_closed_connection()
 
 
-class _Address(NamedTuple):
+class _ResolvedAddress(NamedTuple):
     """One of the IP addresses of a broker, as ``getaddrinfo`` returns it."""
 
     family: int
@@ -244,10 +244,10 @@ class _Address(NamedTuple):
         return result
 
 
-async def _look_up_addresses(host: str, port: int) -> list[_Address]:
+async def _look_up_addresses(host: str, port: int) -> list[_ResolvedAddress]:
     """Return the addresses of a host name in the system's order, without duplicates (KIP-302)."""
     entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list({entry[4]: _Address(*entry) for entry in entries}.values())
+    return list({entry[4]: _ResolvedAddress(*entry) for entry in entries}.values())
 
 
 class Connection:
@@ -296,7 +296,7 @@ class Connection:
     async def _open_address(
         cls,
         host: str,
-        address: _Address,
+        address: _ResolvedAddress,
         settings: ClientSettings,
         host_port: str,
         timeout_s: float,
@@ -321,7 +321,7 @@ class Connection:
 
     @classmethod
     async def _connect(
-        cls, host: str, address: _Address, settings: ClientSettings, host_port: str, metrics: NodeMetrics | None
+        cls, host: str, address: _ResolvedAddress, settings: ClientSettings, host_port: str, metrics: NodeMetrics | None
     ) -> Connection:
         context = create_ssl_context(settings) if settings.uses_tls else None
         client_connection = ClientConnection(
@@ -386,7 +386,7 @@ class Connection:
         """End the connection. In-flight requests fail with ``NetworkError``."""
         self._wire.abort(NetworkError(f"the connection to {self._wire.host_port} was closed"))
 
-    def version_of(self, body: Message, *, max_version: int | None = None, min_version: int = 0) -> int:
+    def select_version(self, body: Message, *, max_version: int | None = None, min_version: int = 0) -> int:
         """Return the version in which ``body`` would be sent.
 
         Raises:
@@ -411,7 +411,7 @@ class Connection:
             BrokerError: the broker does not support the API.
             EncodeError: the request cannot be encoded.
         """
-        frame = await self.exchange(body, self.version_of(body) if version is None else version, timeout_ms)
+        frame = await self.exchange(body, self.select_version(body) if version is None else version, timeout_ms)
         return frame.body
 
     async def wait_until_writable(self) -> None:
@@ -426,7 +426,7 @@ class Connection:
 
     @property
     def is_writable(self) -> bool:
-        """Whether ``post`` need not wait: most of the written data has been sent."""
+        """Whether ``wait_until_writable`` would return at once: most of the written data has been sent."""
         return self._wire.is_writable
 
     def post(self, body: Message, version: int, *, expects_response: bool = True) -> asyncio.Future[Any] | None:
@@ -484,7 +484,7 @@ class Connection:
     async def _authenticate(self, host: str) -> None:
         settings = self._settings
         body = settings.message_class("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
-        version = self.version_of(body, max_version=_SASL_HANDSHAKE_VERSION)
+        version = self.select_version(body, max_version=_SASL_HANDSHAKE_VERSION)
         handshake = await self.request(body, version=version)
         if handshake.error_code:
             mechanisms = ", ".join(handshake.mechanisms) or "none"

@@ -39,7 +39,7 @@ _OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets with a list of offsets
 _LOCAL_OFFSET_VERSION: Final = 8
 _LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys
 _EPOCH_END_VERSION: Final = 3  # first version of OffsetForLeaderEpoch that requires only DESCRIBE
-_MAX_FETCH_BYTES: Final = 1 << 20
+_RANGE_CHECK_FETCH_BYTES: Final = 1 << 20  # largest response of the fetch in ``is_range_empty``
 
 
 class EpochQuery(NamedTuple):
@@ -89,7 +89,7 @@ async def list_offsets(
     async def look_up_once() -> None:
         missing = [entry for entry in timestamps if entry not in result]
         for partition in missing:
-            await cluster.leader_of(partition)
+            await cluster.find_leader(partition)
         groups = {leader: group for leader, group in cluster.cluster.group_by_leader(missing) if leader is not None}
         requests = [
             _send_list_offsets(cluster, leader, {entry: timestamps[entry] for entry in group}, read_committed)
@@ -136,7 +136,9 @@ async def list_offsets_at_leader(
 async def fetch_epoch_ends(
     cluster: ClusterClient, leader: Node, queries: Mapping[TopicPartition, EpochQuery]
 ) -> dict[TopicPartition, EpochEnd | Exception | None]:
-    """Request the ends of epochs from a leader (KIP-320). All are None if it does not support version 3.
+    """Request the end offsets of leader epochs from a leader (KIP-320).
+
+    Return None for all partitions if the leader does not support version 3 of OffsetForLeaderEpoch.
 
     Raises:
         NetworkError, BrokerError: as ``Connection.request``.
@@ -154,7 +156,7 @@ async def fetch_epoch_ends(
         ),
     )
     body = cls(replica_id=-1, topics=[cls.OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()])
-    response = await connection.request(body, version=connection.version_of(body, min_version=_EPOCH_END_VERSION))
+    response = await connection.request(body, version=connection.select_version(body, min_version=_EPOCH_END_VERSION))
     answers: dict[TopicPartition, EpochEnd | Exception | None] = {}
     for topic in response.topics:
         for entry in topic.partitions:
@@ -175,7 +177,7 @@ async def _send_list_offsets(
     cls = cluster.settings.message_class("ListOffsetsRequest")
     body = cls(replica_id=-1, isolation_level=int(read_committed))
     min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
-    version = connection.version_of(body, min_version=min_version)
+    version = connection.select_version(body, min_version=min_version)
     old = {"max_num_offsets": 1} if version == _OFFSET_LIST_VERSION else {}
     topics = group_by_topic(
         timestamps,
@@ -221,17 +223,17 @@ async def is_range_empty(
         BrokerError: the leader rejects the request, or the partition has no leader.
         NetworkError: the leader cannot be reached.
     """
-    leader = await cluster.leader_of(partition)
+    leader = await cluster.find_leader(partition)
     connection = await cluster.get_connection(leader)
     if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_OFFSET_VERSION:
         local = await list_boundary_offsets(cluster, [partition], EARLIEST_LOCAL)
         if local[partition] > first:
             return False
     cls = cluster.settings.message_class("FetchRequest")
-    body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_MAX_FETCH_BYTES, isolation_level=int(read_committed))
+    body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_RANGE_CHECK_FETCH_BYTES, isolation_level=int(read_committed))
     topic_id = cluster.cluster.topic_id(partition.topic)
-    version = connection.version_of(body, max_version=FIRST_TOPIC_ID_VERSION - 1 if topic_id == NIL_UUID else None)
-    partition_fields = {partition: FetchFields(first, _MAX_FETCH_BYTES, -1, topic_id)}
+    version = connection.select_version(body, max_version=FIRST_TOPIC_ID_VERSION - 1 if topic_id == NIL_UUID else None)
+    partition_fields = {partition: FetchFields(first, _RANGE_CHECK_FETCH_BYTES, -1, topic_id)}
     write_partitions(body, SessionFields(NO_SESSION_ID, NO_SESSION_EPOCH, [partition], {}), partition_fields, version)
     response = await connection.request(body, version=version)
     answers = [entry for topic in response.responses for entry in topic.partitions]

@@ -49,9 +49,9 @@ class ClientOptions(TypedDict, total=False):
     enable_metrics_push: bool
     """Whether metrics are pushed to brokers that have subscribed to them (KIP-714). Default: False."""
     security_protocol: str
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Default: PLAINTEXT."""
+    """Security protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Default: PLAINTEXT."""
     sasl_mechanism: str
-    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. Default: PLAIN."""
+    """SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. Default: PLAIN."""
     sasl_username: str | None
     """User name for PLAIN and SCRAM."""
     sasl_password: str | None
@@ -71,7 +71,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_kerberos_keytab: str | None
     """Keytab file; None reads tickets from a cache, as kinit writes it."""
     sasl_kerberos_ticket_cache: str | None
-    """Kerberos ticket cache; None is the default cache of the process."""
+    """Kerberos ticket cache; None selects the default cache of the process."""
     sasl_oauthbearer_token_provider: str | None
     """Python function that returns access tokens, as ``module:function``."""
     sasl_oauthbearer_token_endpoint_url: str | None
@@ -85,7 +85,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_header_urlencode: bool
     """Whether client id and secret are URL-encoded for the token endpoint. Default: False."""
     ssl_cafile: str | None
-    """PEM file of trusted certificates; None is the system's certificates."""
+    """PEM file of trusted certificates; None selects the system's certificates."""
     ssl_certfile: str | None
     """PEM file with the client certificate."""
     ssl_keyfile: str | None
@@ -115,13 +115,13 @@ class ClientOptions(TypedDict, total=False):
     ssl_keystore_certificate_chain: str | None
     """Client certificate and its chain as PEM text."""
     ssl_enabled_protocols: str | Sequence[str]
-    """Accepted TLS versions, such as TLSv1.2,TLSv1.3; empty is OpenSSL's default."""
+    """Accepted TLS versions, such as TLSv1.2,TLSv1.3; empty selects OpenSSL's default."""
     ssl_context: ssl.SSLContext | None
     """Python SSL context, which replaces all other ``ssl_`` settings."""
     send_buffer_bytes: int
-    """Send buffer of a socket, in bytes; -1 is the system's default. Default: -1."""
+    """Send buffer of a socket, in bytes; -1 selects the system's default. Default: -1."""
     receive_buffer_bytes: int
-    """Receive buffer of a socket, in bytes; -1 is the system's default. Default: -1."""
+    """Receive buffer of a socket, in bytes; -1 selects the system's default. Default: -1."""
     header_tags: Sequence[tuple[int, bytes]]
     """Tagged fields (tag, bytes) for the headers of requests with flexible versions (KIP-482)."""
     specs: Specs | None
@@ -136,7 +136,7 @@ class ProducerOptions(ClientOptions, total=False):
     compression_type: str
     """Codec of batches: none, gzip, snappy, lz4 or zstd. Default: none."""
     compression_level: int | None
-    """Compression level; None is the codec's default."""
+    """Compression level; None selects the codec's default."""
     batch_size: int
     """Size at which a batch is sent, in bytes of records. Default: 16384."""
     linger_ms: int
@@ -152,13 +152,13 @@ class ProducerOptions(ClientOptions, total=False):
     max_block_ms: int
     """Longest wait of ``send`` and a producer's start for brokers, metadata and memory, in ms. Default: 60000."""
     enable_idempotence: bool | None
-    """Whether retries never duplicate records; None enables it with acks=all (Kafka 0.11 and later)."""
+    """Whether retries never duplicate records; None is True if acks is all (Kafka 0.11 and later)."""
     transactional_id: str | None
     """Id of a transactional producer; it fences older producers with the same id."""
     transaction_timeout_ms: int
     """Time after which the coordinator aborts an open transaction, in milliseconds. Default: 60000."""
     record_format: int | None
-    """Record format 0, 1 or 2; None is the newest that the broker supports."""
+    """Record format 0, 1 or 2; None selects the newest that the broker supports."""
     partitioner: str | Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int | None] | None
     """Partitioner: a function, ``module:function``, or a name such as round_robin or consistent_random."""
     partitioner_ignore_keys: bool
@@ -193,13 +193,13 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: int
     """Longest time between two polls before a member leaves its group, in milliseconds. Default: 300000."""
     auto_offset_reset: str
-    """Start without a committed offset: earliest, latest, by_duration:PT1H, or none (an error). Default: latest."""
+    """Position without a committed offset: earliest, latest, by_duration:PT1H, or none (an error). Default: latest."""
     enable_auto_commit: bool
     """Whether positions are committed automatically. Default: True."""
     auto_commit_interval_ms: int
     """Interval of automatic commits, in milliseconds. Default: 5000."""
     isolation_level: str
-    """read_uncommitted or read_committed. Default: read_uncommitted."""
+    """Isolation level: read_uncommitted or read_committed. Default: read_uncommitted."""
     fetch_min_bytes: int
     """Minimum size of a response, in bytes of records. Default: 1."""
     fetch_max_wait_ms: int
@@ -211,7 +211,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_records: int
     """Maximum number of records that ``poll`` returns. Default: 500."""
     check_crcs: bool
-    """Whether checksums are verified. Default: True."""
+    """Whether batch checksums are verified. Default: True."""
     formats: Sequence[int]
     """Accepted record formats; a batch of another format is an error. Default: 0, 1, 2."""
     interceptors: str | Sequence[Any]
@@ -240,4 +240,4 @@ class ShareConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: int
     """Longest time between polls, in milliseconds. After it, the member leaves its group. Default: 300000."""
     check_crcs: bool
-    """Whether checksums are verified. Default: True."""
+    """Whether batch checksums are verified. Default: True."""

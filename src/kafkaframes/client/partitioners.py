@@ -31,7 +31,7 @@ _INT32_SIGN_BIT: Final = 1 << 31
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 _UINT32_MAX: Final = 2**32 - 1
 _RANDOM: Final = random.Random()  # does not change the state of the program's global random generator
-_JAVA_PREFIX: Final = "org.apache.kafka.clients.producer."
+_JAVA_PARTITIONER_PREFIX: Final = "org.apache.kafka.clients.producer."
 
 
 def hash_fnv1a(key: bytes) -> int:
@@ -111,9 +111,9 @@ _PARTITIONER_FACTORIES: Final[dict[str, Callable[[], Partitioner]]] = {
 _BUILT_IN_PARTITIONERS: Final = ("default", "murmur2_random")
 _UNIFORM_STICKY: Final = "uniform_sticky"
 _PARTITIONER_ALIASES: Final = {
-    f"{_JAVA_PREFIX}RoundRobinPartitioner": "round_robin",
-    f"{_JAVA_PREFIX}UniformStickyPartitioner": _UNIFORM_STICKY,
-    f"{_JAVA_PREFIX}internals.DefaultPartitioner": "default",
+    f"{_JAVA_PARTITIONER_PREFIX}RoundRobinPartitioner": "round_robin",
+    f"{_JAVA_PARTITIONER_PREFIX}UniformStickyPartitioner": _UNIFORM_STICKY,
+    f"{_JAVA_PARTITIONER_PREFIX}internals.DefaultPartitioner": "default",
     "roundrobin": "round_robin",
 }
 PARTITIONERS: Final = (*_BUILT_IN_PARTITIONERS, _UNIFORM_STICKY, *_PARTITIONER_FACTORIES)

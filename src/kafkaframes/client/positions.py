@@ -40,8 +40,9 @@ from kafkaframes.wire.primitives import NIL_UUID
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 _NO_NODE: Final = -1
-_DAMAGE_BACKOFF_ATTEMPT: Final = 5  # backoff of the fifth attempt, because a retry reads the same bytes
-_RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
+# A damaged or too large batch is fetched again after the backoff of this attempt, because it has probably not changed.
+_UNREADABLE_BATCH_BACKOFF_ATTEMPT: Final = 5
+_TIMESTAMP_BY_RESET_POLICY: Final = {"earliest": EARLIEST, "latest": LATEST}
 _next_state_version: Final = count(1).__next__  # versions are unique, even if a partition is assigned again
 _UNKNOWN_TOPIC_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -86,7 +87,7 @@ class BatchBuffer(Protocol):
     def position(self) -> int:
         """The offset of the next record."""
 
-    def last_epoch(self, otherwise: int) -> int:
+    def last_leader_epoch(self, otherwise: int) -> int:
         """Return the leader epoch of the last returned record, or ``otherwise`` if no record was returned."""
 
     def interrupt(self) -> None:
@@ -180,13 +181,13 @@ class PartitionState:
         """The position, and the leader epoch of the record before it."""
         epoch = self.epoch
         for entry in self.buffer:
-            epoch = entry.last_epoch(epoch)
+            epoch = entry.last_leader_epoch(epoch)
             if not entry.is_empty:
                 return entry.position, epoch
         return self._position_after_buffer
 
-    def hold_position(self) -> tuple[int, int]:
-        """End the caller's iteration, and return the position and the leader epoch of the record before it."""
+    def interrupt_reading(self) -> tuple[int, int]:
+        """Interrupt the caller's iteration. Return the position, and the leader epoch of the record before it."""
         for entry in self.buffer:
             entry.interrupt()
         return self.position_and_epoch
@@ -198,14 +199,14 @@ class PartitionState:
 
     @property
     def _position_after_buffer(self) -> tuple[int, int]:
-        """Return the offset and the leader epoch after the buffered batches."""
+        """The offset after the buffered batches, and the leader epoch of the last one."""
         if not self.buffer:
             return self.offset, self.epoch
         return self.buffer[-1].next_offset, self.buffer[-1].leader_epoch
 
     @property
-    def is_selected(self) -> bool:
-        """Whether to fetch more. At most one buffer may exist, and the caller must have started to read it."""
+    def should_fetch(self) -> bool:
+        """Whether to fetch more batches. At most one buffer may exist, and the caller must have started to read it."""
         if (
             self.ownership is not Ownership.OWNED
             or self.step is not PartitionStep.FETCH
@@ -320,14 +321,14 @@ class Positions:
         """Remove a partition, and return no more of its records."""
         state = self.states.pop(partition, None)
         if state is not None:
-            state.move_position(state.step, *state.hold_position())
+            state.move_position(state.step, *state.interrupt_reading())
         return state
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset."""
         self.states[partition].move_position(PartitionStep.FETCH, offset)
 
-    def raise_later(self, error: Exception) -> None:
+    def queue_error(self, error: Exception) -> None:
         """Raise an error in the next poll. An error that is already queued is not added again."""
         if not any(str(entry) == str(error) for entry in self.errors):
             self.errors.append(error)
@@ -372,18 +373,18 @@ class Positions:
                     due.setdefault(state.step, []).append(state)
         result: list[PositionRequest] = []
         if committed_states := due.get(PartitionStep.COMMITTED):
-            result.append(FetchCommitted(_versions_of(committed_states)))
+            result.append(FetchCommitted(_mark_requested(committed_states)))
         for node, states in self._group_by_leader(due.get(PartitionStep.RESET, ()), cluster):
             timestamps = {state.partition: state.reset_timestamp for state in states}
-            result.append(ListOffsets(node, _versions_of(states), timestamps))
+            result.append(ListOffsets(node, _mark_requested(states), timestamps))
         for node, states in self._group_by_leader(due.get(PartitionStep.VALIDATE, ()), cluster):
             epochs = {state.partition: EpochQuery((state.leader or (0, NO_EPOCH))[1], state.epoch) for state in states}
-            result.append(FetchEpochEnds(node, _versions_of(states), epochs))
-        selected_states = [state for state in due.get(PartitionStep.FETCH, ()) if state.is_selected]
+            result.append(FetchEpochEnds(node, _mark_requested(states), epochs))
+        selected_states = [state for state in due.get(PartitionStep.FETCH, ()) if state.should_fetch]
         for node, states in self._group_by_replica(selected_states, now, cluster):
             if node.node_id not in self.busy_nodes:
                 self.busy_nodes.add(node.node_id)
-                result.append(FetchRecords(node, _versions_of(states)))
+                result.append(FetchRecords(node, _mark_requested(states)))
         return result
 
     def next_time(self, now: float) -> float | None:
@@ -393,7 +394,7 @@ class Positions:
             for state in self.states.values()
             if state.not_before > now
             and not state.is_requested
-            and (state.step is not PartitionStep.FETCH or state.is_selected)
+            and (state.step is not PartitionStep.FETCH or state.should_fetch)
         )
         return min(waits, default=None)
 
@@ -408,7 +409,7 @@ class Positions:
         if is_recreated and state.step is PartitionStep.COMMITTED:
             state.move_position(PartitionStep.COMMITTED)
         elif is_recreated:
-            state.hold_position()
+            state.interrupt_reading()
             state.leader = None
             self._reset_position(state, f"topic {state.partition.topic} was deleted and created again")
         return True
@@ -429,7 +430,7 @@ class Positions:
             return  # the leader is unchanged, or the broker's metadata is outdated
         state.leader = leader
         if partition_metadata.leader_epoch >= 0:
-            offset, epoch = state.hold_position()
+            offset, epoch = state.interrupt_reading()
             state.move_position(PartitionStep.VALIDATE if epoch >= 0 else PartitionStep.FETCH, offset, epoch)
 
     def _group_by_leader(
@@ -462,8 +463,10 @@ class Positions:
 
     # -------------------------------------------------------------------------------------------------- answers
 
-    def process_committed(self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Process committed offsets. Partitions without one are reset."""
+    def process_committed_offsets(
+        self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Process committed offsets. The position of a partition without a committed offset is reset."""
         for state in self._take_current_states(request.versions):
             entry = offsets.get(state.partition)
             if entry is None:
@@ -512,7 +515,7 @@ class Positions:
         elif self._reset_timestamp() is not None:
             state.move_position(PartitionStep.FETCH, answer.end_offset, answer.epoch)
         else:
-            reason = f"{partition} was truncated: the position is {offset}, the log diverges at {answer.end_offset}"
+            reason = f"{partition} was truncated: the position is {offset}, but the log diverges at {answer.end_offset}"
             self._mark_stuck(state, reason)
 
     def process_fetch(
@@ -544,8 +547,8 @@ class Positions:
     def _enlarge_fetch(self, state: PartitionState, now: float) -> None:
         if state.max_bytes >= self._max_fetch_bytes:
             reason = f"a batch of {state.partition} is larger than max_partition_fetch_bytes={state.max_bytes}"
-            self.raise_later(BrokerError(reason))
-            state.not_before = now + self._backoff_s(_DAMAGE_BACKOFF_ATTEMPT)
+            self.queue_error(BrokerError(reason))
+            state.not_before = now + self._backoff_s(_UNREADABLE_BATCH_BACKOFF_ATTEMPT)
         else:
             state.max_bytes = min(state.max_bytes * 2, self._max_fetch_bytes)
 
@@ -558,8 +561,8 @@ class Positions:
             if is_read and not is_replica:  # a follower may lag, so only an error of the leader is final
                 self._reset_position(state, f"{state.partition} has no offset {state.fetch_offset}")
         elif isinstance(error, CorruptRecordError) or code == ErrorCode.CORRUPT_MESSAGE:  # a retry reads the same bytes
-            self.raise_later(error)
-            state.not_before = now + self._backoff_s(_DAMAGE_BACKOFF_ATTEMPT)
+            self.queue_error(error)
+            state.not_before = now + self._backoff_s(_UNREADABLE_BATCH_BACKOFF_ATTEMPT)
         else:
             self._retry_later(state, error, now)
 
@@ -580,7 +583,7 @@ class Positions:
         if code in _UNKNOWN_TOPIC_ERRORS:
             self._report_unknown(state, error, now)
         elif not is_retriable(error):
-            self.raise_later(error)
+            self.queue_error(error)
         if state.step is not PartitionStep.COMMITTED:
             self.stale_topics.add(state.partition.topic)
 
@@ -594,12 +597,12 @@ class Positions:
             if topic.error in _UNKNOWN_TOPIC_ERRORS:
                 self._report_unknown(state, error, now)
             elif not is_retriable(error):
-                self.raise_later(error)
+                self.queue_error(error)
 
     def _report_unknown(self, state: PartitionState, error: Exception, now: float) -> None:
         """Raise an error in the next poll if a topic has been unknown for too long and the group cannot revoke it."""
         if self._is_unknown_for_long(state, now) and not self.is_subscribed:
-            self.raise_later(error)
+            self.queue_error(error)
 
     def _is_unknown_for_long(self, state: PartitionState, now: float) -> bool:
         """Return whether a topic has been unknown for longer than brokers need to learn of a new topic."""
@@ -622,7 +625,7 @@ class Positions:
         """Return the timestamp of the reset policy, which may be a special one; None for the policy ``none``."""
         if self._reset_time_ms is not None:
             return self._reset_time_ms()
-        return _RESET_TIMESTAMPS.get(self._reset_policy)
+        return _TIMESTAMP_BY_RESET_POLICY.get(self._reset_policy)
 
     def _reset_to_timestamp(self, state: PartitionState, timestamp: int) -> None:
         not_before = state.not_before
@@ -643,8 +646,8 @@ class Positions:
         return current
 
 
-def _versions_of(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
-    """Return the versions of positions, and mark each position as requested."""
+def _mark_requested(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
+    """Mark each position as requested, and return the versions of the positions."""
     versions = {}
     for state in states:
         state.requested_version = state.version

@@ -49,9 +49,9 @@ from kafkaframes.client.producer_records import (
     RowPartitioner,
     check_record,
     check_table,
+    list_target_topics,
     route_rows,
     to_result_table,
-    topics_of,
 )
 from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, pass_results
 from kafkaframes.client.sender import Sender, accepts_format
@@ -79,11 +79,11 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ProducerOptions, Servers
 
 Result = TypeVar("Result")
-_MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # first Produce versions with record formats 1 and 2
+_MIN_PRODUCE_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # first Produce versions with record formats 1 and 2
 
 
 class PartitionRefusedError(Exception):
-    """A partition cannot be added to the transaction. The record's future raises it, not ``send``."""
+    """A partition cannot be added to the transaction. The record's future raises this error, ``send`` does not."""
 
     def __init__(self, reason: KafkaframesError) -> None:
         self.reason = reason
@@ -162,8 +162,8 @@ class AsyncProducer(TelemetryMethods):
         produce_versions = connection.ranges.get(PRODUCE, Versions.NONE)
         max_format = (
             2
-            if produce_versions.highest >= _MIN_VERSION_BY_FORMAT[2]
-            else int(produce_versions.highest >= _MIN_VERSION_BY_FORMAT[1])
+            if produce_versions.highest >= _MIN_PRODUCE_VERSION_BY_FORMAT[2]
+            else int(produce_versions.highest >= _MIN_PRODUCE_VERSION_BY_FORMAT[1])
         )
         self._format = max_format if self._format is None else min(self._format, 2)
         if self._format > max_format:
@@ -337,7 +337,7 @@ class AsyncProducer(TelemetryMethods):
         target = self._accumulator.find_target(topic, key, partition)
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
-            reason = f"topic {topic} has no partition {partition}, it has {count}"
+            reason = f"topic {topic} has no partition {partition}; it has {count}"
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         try:
             await self._transactions.prepare_partition(target)
@@ -504,7 +504,7 @@ class AsyncProducer(TelemetryMethods):
         """Build a table's batches and queue them."""
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        topics = topics_of(whole, topic)
+        topics = list_target_topics(whole, topic)
         await self._wait_up_to_max_block(self._load_topics(topics), f"a table of topic {', '.join(topics)}")
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
@@ -515,7 +515,7 @@ class AsyncProducer(TelemetryMethods):
                 self._transactions.prepare_partition(target), f"a table of topic {target.topic}"
             )
             for data, count, stamp in self._build_batches(
-                target.topic, rows, self._sender.sequencer.next_stamp(target)
+                target.topic, rows, self._sender.sequencer.predict_stamp(target)
             ):
                 batches.append(await self._wait_and_queue_batch(target, data, count, stamp))
         return batches

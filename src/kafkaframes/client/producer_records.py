@@ -26,7 +26,9 @@ from kafkaframes.wire.integers import MAX_INT32
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
-_OVERHEAD_BYTES: Final = 21  # largest size of a record without key, value and headers: Kafka's MAX_RECORD_OVERHEAD
+_MAX_RECORD_OVERHEAD_BYTES: Final = (
+    21  # largest size of a record without key, value and headers: Kafka's MAX_RECORD_OVERHEAD
+)
 
 
 # Topic, key, value, headers, partition, timestamp in ms, and approximate size in a batch. A plain tuple, because one is
@@ -50,7 +52,7 @@ def check_record(
     """
     if not isinstance(topic, str) or not topic:
         raise EncodeError(f"topic is {_type_name(topic) if topic != '' else 'empty'}; expected a topic name")
-    size = _OVERHEAD_BYTES
+    size = _MAX_RECORD_OVERHEAD_BYTES
     if value is not None:
         value = value if type(value) is bytes else to_bytes("value", value) or b""
         size += len(value)
@@ -132,7 +134,7 @@ def _type_name(value: object) -> str:
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
-def topics_of(table: pa.Table, topic: str | None) -> list[str]:
+def list_target_topics(table: pa.Table, topic: str | None) -> list[str]:
     """Return the topics to which a table is written.
 
     Raises:
@@ -171,7 +173,7 @@ def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None
 
 def estimate_record_sizes(rows: Rows) -> Int64s:
     """Return the approximate size of each row in a batch, in bytes, computed as in ``check_record``."""
-    sizes = _OVERHEAD_BYTES + np.maximum(rows.keys.lengths, 0) + np.maximum(rows.values.lengths, 0)
+    sizes = _MAX_RECORD_OVERHEAD_BYTES + np.maximum(rows.keys.lengths, 0) + np.maximum(rows.values.lengths, 0)
     if len(rows.header_starts):
         per_header = 2 * rows.header_names.lengths + np.maximum(rows.header_values.lengths, 0)
         ends = np.concatenate(([0], np.cumsum(per_header)))
@@ -207,7 +209,7 @@ class RowPartitioner(NamedTuple):
         if invalid_row is not None:
             raise broker_error(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"row {invalid_row}: topic {topic} has no partition {partitions[invalid_row]}, it has {count}",
+                f"row {invalid_row}: topic {topic} has no partition {partitions[invalid_row]}; it has {count}",
             )
         if self.choice.function is not None:
             self._choose_partitions(topic, rows, partitions, count)

@@ -39,8 +39,9 @@ class JavaProperty:
 
 SHARE_CONSUMER: Final = "share consumer"
 _CLIENT_BY_LETTER: Final = {"c": "consumer", "p": "producer", "a": "admin", "s": SHARE_CONSUMER}
-# Setting names in the ConfigDefs of Kafka 4.3.1, by the clients that accept them.
-_JAVA_NAMES: Final = {
+# Setting names in the ConfigDefs of Kafka 4.3.1. A key has the letters in ``_CLIENT_BY_LETTER`` of the clients that
+# accept the names.
+_JAVA_NAMES_BY_CLIENTS: Final = {
     "cpa": """
         bootstrap.servers client.dns.lookup client.id config.providers connections.max.idle.ms
         enable.metrics.push metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
@@ -246,7 +247,7 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 def java_properties() -> dict[str, JavaProperty]:
     """Return the rows of all settings of Java's clients, by name."""
     ignored_names, rejected_names, rows = _rows(_IGNORED_PROPERTIES), _rows(_REJECTED_PROPERTIES), {}
-    for name, letters in _rows(_JAVA_NAMES).items():
+    for name, letters in _rows(_JAVA_NAMES_BY_CLIENTS).items():
         treatment: Treatment = (
             "ignored" if name in ignored_names else "rejected" if name in rejected_names else "supported"
         )
@@ -267,7 +268,7 @@ def translate_options(options: Mapping[str, Any], names: Collection[str], client
         OptionError: a name is unknown (the error suggests a similar one) or rejected.
     """
     keys = map_options(options, names, client)
-    log_ignored(options.keys() - keys.keys())
+    log_ignored_settings(options.keys() - keys.keys())
     return {key: options[name] for name, key in keys.items()}
 
 
@@ -315,7 +316,7 @@ def _reject_name(name: str, key: str, value: Any, names: Collection[str], client
         raise OptionError(f"{name}: {reason}")
 
 
-_MAX_LISTED_NAMES: Final = 12
+_MAX_LISTED_NAMES: Final = 12  # an error about an unknown name lists the valid names if there are at most this many
 _CLIENT_TITLES: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
 _ACCEPTED_SERIALIZERS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
@@ -371,7 +372,7 @@ def _kafka_names() -> dict[str, str]:
     return {_to_setting_name(name): name for name in java_properties() if name not in _CODEC_BY_LEVEL_SETTING}
 
 
-def log_ignored(names: Collection[str]) -> None:
+def log_ignored_settings(names: Collection[str]) -> None:
     """Log why settings are ignored, once per process for each set of names."""
     _log_ignored_once(frozenset(names))
 

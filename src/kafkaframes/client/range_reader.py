@@ -18,7 +18,7 @@ from kafkaframes.client.sync import Consumer
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 
 _FETCH_TIMEOUT_MS: Final = 1_000
-_RETRY_DELAY_S: Final = 0.1
+_RETRY_DELAY_S: Final = 0.1  # time before a retry after OFFSET_OUT_OF_RANGE for an offset that exists
 
 
 @dataclass(slots=True)
@@ -74,11 +74,11 @@ class RangeReader:
             if self.consumer.skip_gap(self.target, self.end):  # the last batches were compacted away
                 self.next_offset = self.end
             elif time.monotonic() > deadline:
-                self._handle_silence()
+                self._handle_missing_records()
         return None
 
     def _recover_from_loss(self) -> None:
-        """Continue at the log start offset after offsets that the log does not have, or end the range."""
+        """Continue at the log start offset if the log does not have the next offset, or end the range."""
         first, last = self._look_up_log_bounds()
         if first <= self.next_offset < last:  # the offset exists: the leader has changed, or the topic was recreated
             time.sleep(_RETRY_DELAY_S)
@@ -87,7 +87,7 @@ class RangeReader:
             self.next_offset = self.end if self.next_offset >= first else min(first, self.end)
         self.consumer.seek(self.target, self.next_offset)
 
-    def _handle_silence(self) -> None:
+    def _handle_missing_records(self) -> None:
         """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
         last = self._look_up_log_bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""

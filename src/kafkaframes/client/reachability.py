@@ -18,7 +18,7 @@ from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
 
-DEFAULT_TIMEOUT_S: Final = 5.0
+DEFAULT_TIMEOUT_S: Final = 5.0  # default of ``wait_until_reachable``
 _REPORT_DELAY_S: Final = 1.0  # time after which a pending connection attempt is reported
 
 
@@ -53,7 +53,7 @@ async def wait_until_reachable(
             if new_topic is not None:
                 await _create_topic(cluster, new_topic)
 
-        await _retry_until(connect_once, cluster, wait_report)
+        await _retry_step(connect_once, cluster, wait_report)
     finally:
         await cluster.close()
 
@@ -120,7 +120,7 @@ class _WaitReport:
             self.report(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 
 
-async def _retry_until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, wait_report: _WaitReport) -> None:
+async def _retry_step(step: Callable[[], Awaitable[None]], cluster: ClusterClient, wait_report: _WaitReport) -> None:
     """Repeat a step until it succeeds or the timeout expires."""
     hanging = asyncio.get_running_loop().call_later(_REPORT_DELAY_S, wait_report.report_once)
     attempts = count()
@@ -142,4 +142,4 @@ async def _retry_until(step: Callable[[], Awaitable[None]], cluster: ClusterClie
     if isinstance(wait_report.error, BrokerError):
         raise wait_report.error
     reason = wait_report.error or f"{wait_report.servers} does not respond"
-    raise NetworkError(f"{reason} (waited {wait_report.timeout_s:g} s; `timeout` waits longer)")
+    raise NetworkError(f"{reason} (waited {wait_report.timeout_s:g} s; increase `timeout` to wait longer)")

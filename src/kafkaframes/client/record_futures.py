@@ -88,19 +88,19 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
     @property
     def _result(self) -> RecordMetadata | None:  # type: ignore[override]
-        return self._results.metadata_of(self._row)
+        return self._results.get_metadata(self._row)
 
     @property
     def _exception(self) -> Exception | None:  # type: ignore[override]
-        return self._results.error_of(self._row)
+        return self._results.get_error(self._row)
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        return self._results.watch(self, self._row)[1]
+        return self._results.get_watched_future(self, self._row)[1]
 
     @property
     def _done_callbacks(self) -> list[Callable[[Any], object]]:
-        return self._results.watch(self, self._row)[2]
+        return self._results.get_watched_future(self, self._row)[2]
 
 
 WatchedFuture = tuple[RecordFuture, list[Any], list[Callable[[Any], object]]]  # a future, its waiters, its callbacks
@@ -157,20 +157,20 @@ class ThreadResults:
             self._calls.append((row, _bind_partition(on_delivery, self._target)))
         return RecordFuture(self, row, owner)
 
-    def watch(self, future: RecordFuture, row: int) -> WatchedFuture:
-        """Return a future with its waiters and its callbacks, which are notified of the result."""
+    def get_watched_future(self, future: RecordFuture, row: int) -> WatchedFuture:
+        """Return the future's entry, which has the waiters and the callbacks that are notified of the result."""
         return self._watched_futures.setdefault(row, (future, [], []))
 
-    def metadata_of(self, row: int) -> RecordMetadata | None:
+    def get_metadata(self, row: int) -> RecordMetadata | None:
         """Return the metadata of a record; None while it is unknown."""
-        part = _part_of(self._parts, row)
+        part = _find_part(self._parts, row)
         if part is None or part.error is not None:
             return None
         return _to_metadata(self._target, part, row, self._timestamps[row])
 
-    def error_of(self, row: int) -> Exception | None:
+    def get_error(self, row: int) -> Exception | None:
         """Return the error of a record; None while its result is unknown, or if it is in the log."""
-        part = _part_of(self._parts, row)
+        part = _find_part(self._parts, row)
         return None if part is None else part.error
 
     def set_error(self, error: Exception) -> None:
@@ -186,7 +186,7 @@ class ThreadResults:
             self.state = _FINISHED
             for row, (future, waiters, _) in self._watched_futures.items():
                 for waiter in waiters:
-                    waiter.add_result(future) if self.error_of(row) is None else waiter.add_exception(future)
+                    waiter.add_result(future) if self.get_error(row) is None else waiter.add_exception(future)
             self.condition.notify_all()
             has_calls = bool(self._calls) or any(callbacks for _, _, callbacks in self._watched_futures.values())
         if not has_calls:
@@ -203,13 +203,13 @@ class ThreadResults:
             for callback in callbacks:
                 _call_user_function(callback, future)
         for row, on_delivery in self._calls:
-            _call_user_function(on_delivery, self.error_of(row), self.metadata_of(row))
+            _call_user_function(on_delivery, self.get_error(row), self.get_metadata(row))
         self._calls.clear()
         if self.hold_memory is not None:
             self.hold_memory(-self.size_bytes)
 
 
-def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:
+def _find_part(parts: Sequence[PartResult], row: int) -> PartResult | None:
     """Return the part of a batch that contains a record; None while there are no results."""
     if len(parts) > 1:
         return parts[bisect_right(parts, row, key=_get_first_record) - 1]
@@ -224,7 +224,7 @@ def _to_metadata(target: TopicPartition, part: PartResult, row: int, timestamp: 
 
 
 def _bind_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelivery:
-    """Return the callback. If it calls interceptors, it gets the record's partition first."""
+    """Return the callback, after setting the record's partition if the callback calls interceptors."""
     if isinstance(on_delivery, AcknowledgementCallback):
         on_delivery.partition = target.partition
     return on_delivery
@@ -262,7 +262,7 @@ class LoopResults:
         """Set each future's metadata or error, after a call of each ``on_delivery``."""
         calls, self._calls = self._calls, []
         for row, on_delivery in calls:
-            part = _part_of(parts, row)
+            part = _find_part(parts, row)
             assert part is not None
             metadata = None if part.error else _to_metadata(self._target, part, row, self._timestamps[row])
             _call_user_function(on_delivery, part.error, metadata)

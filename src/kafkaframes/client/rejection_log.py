@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_LOG_INTERVALS_S: Final = (10.0, 30.0, 60.0)
+_LOG_INTERVALS_S: Final = (10.0, 30.0, 60.0)  # intervals between log lines of one kind; the last interval repeats
 _REJECTION_MAX_AGE_S: Final = 300.0  # after this time without a rejection of a kind, its log interval starts over
 
 

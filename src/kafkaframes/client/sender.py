@@ -34,13 +34,13 @@ from kafkaframes.wire.primitives import NIL_UUID
 
 _FORMAT_2_FETCH_VERSION: Final = 4  # the first version of Fetch that carries record format 2
 _TOPIC_ID_VERSION: Final = 13  # first version of Produce with topic ids instead of names
-_MAX_EXPLICIT_PARTITIONS_VERSION: Final = 11
+_MAX_EXPLICIT_PARTITIONS_VERSION: Final = 11  # last version of Produce that requires AddPartitionsToTxn (KIP-890)
 # First version with which brokers add partitions to transactions implicitly (KIP-890).
 _IMPLICIT_PARTITIONS_VERSION: Final = 12
-_MAX_VERSION_BY_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
+_MAX_PRODUCE_VERSION_BY_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
 MAX_RECORD_SET_VERSION: Final = 2  # the last version of Produce that carries any number of batches, of any format
-# Later versions require the transactional id for batches of a transaction (KIP-890).
-_MAX_VERSION_WITHOUT_TRANSACTION: Final = 11
+# Later versions of Produce require the transactional id for batches of a transaction (KIP-890).
+_MAX_PRODUCE_VERSION_WITHOUT_TRANSACTIONAL_ID: Final = 11
 _ACKS_ALL: Final = -1
 _TOO_LARGE_ERRORS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -227,7 +227,7 @@ class Sender:
                 break
             batch = self.sequencer.take_batch(partition, connection, now)
             if batch is not None:
-                batch.write_stamp()
+                batch.write_assigned_stamp()
                 batches.append(batch)
         return batches
 
@@ -289,7 +289,7 @@ class Sender:
         now, client = time.monotonic(), self._metrics.client
         client["request-records"].record(sum(batch.count for batch in batches), now)
         for batch in batches:
-            topic = self._metrics.sensors("topic-metrics", topic=batch.partition.topic)
+            topic = self._metrics.get_sensors("topic-metrics", topic=batch.partition.topic)
             for sensors in (client, topic):
                 sensors["record-send"].record(batch.count, now)
                 sensors["batch"].record(len(batch.data), now)
@@ -300,7 +300,7 @@ class Sender:
 
     def _count_failed_batch(self, batch: Batch) -> None:
         """Count the records of a batch that failed."""
-        topic = self._metrics.sensors("topic-metrics", topic=batch.partition.topic)
+        topic = self._metrics.get_sensors("topic-metrics", topic=batch.partition.topic)
         for sensors in (self._metrics.client, topic):
             sensors["record-error"].record(batch.count)
 
@@ -311,7 +311,7 @@ class Sender:
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
         ids = {name: self._cluster.cluster.topic_id(name) for name in topics}
-        max_version = _MAX_VERSION_BY_FORMAT.get(
+        max_version = _MAX_PRODUCE_VERSION_BY_FORMAT.get(
             self.record_format, _TOPIC_ID_VERSION - 1 if NIL_UUID in ids.values() else None
         )
         body_class = settings.message_class("ProduceRequest")
@@ -323,7 +323,7 @@ class Sender:
                 min_version = _IMPLICIT_PARTITIONS_VERSION
             else:
                 max_version = _MAX_EXPLICIT_PARTITIONS_VERSION
-        version = connection.version_of(body, max_version=max_version, min_version=min_version)
+        version = connection.select_version(body, max_version=max_version, min_version=min_version)
         body.topic_data = [
             body_class.TopicProduceData(
                 **({"topic_id": ids[name]} if version >= _TOPIC_ID_VERSION else {"name": name}),
@@ -465,7 +465,7 @@ def _set_result(finished_batch: FinishedBatch) -> None:
 
 async def accepts_record_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
     """Return whether a partition's leader accepts several batches in one request, of any format (Produce 0-2)."""
-    connection = await cluster.get_connection(await cluster.leader_of(partition))
+    connection = await cluster.get_connection(await cluster.find_leader(partition))
     return connection.ranges.get(PRODUCE, Versions.NONE).contains(MAX_RECORD_SET_VERSION) and accepts_format(
         connection, 1
     )
@@ -478,7 +478,7 @@ def accepts_format(connection: Connection, record_format: int) -> bool:
     not start otherwise (KIP-896). Their lowest version of Fetch is 4.
     """
     produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, FETCH))
-    return produce.lowest <= _MAX_VERSION_BY_FORMAT[record_format] and fetch.lowest < _FORMAT_2_FETCH_VERSION
+    return produce.lowest <= _MAX_PRODUCE_VERSION_BY_FORMAT[record_format] and fetch.lowest < _FORMAT_2_FETCH_VERSION
 
 
 async def produce_raw(
@@ -496,12 +496,12 @@ async def produce_raw(
         BrokerError: the broker rejects the batches. If the leader has moved, the next call looks it up again.
         NetworkError: no response arrived.
     """
-    leader = await cluster.leader_of(partition)
+    leader = await cluster.find_leader(partition)
     connection = await cluster.get_connection(leader)
     cls = cluster.settings.message_class("ProduceRequest")
     body = cls(acks=_ACKS_ALL, timeout_ms=cluster.settings.request_timeout_ms)
-    version = connection.version_of(
-        body, max_version=MAX_RECORD_SET_VERSION if as_set else _MAX_VERSION_WITHOUT_TRANSACTION
+    version = connection.select_version(
+        body, max_version=MAX_RECORD_SET_VERSION if as_set else _MAX_PRODUCE_VERSION_WITHOUT_TRANSACTIONAL_ID
     )
     data = cls.PartitionProduceData(index=partition.partition, records=bytes(records))
     body.topic_data = [cls.TopicProduceData(name=partition.topic, partition_data=[data])]

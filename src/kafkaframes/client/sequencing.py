@@ -52,7 +52,7 @@ _UNCERTAIN_WRITE_ERRORS: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-_MAX_EPOCH: Final = 2**15 - 1
+_MAX_PRODUCER_EPOCH: Final = 2**15 - 1
 _MAX_REMEMBERED_BATCHES: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
 _get_order: Final = attrgetter("order")
 
@@ -258,10 +258,10 @@ class Sequencer:
                 queue.restart_sequences(producer)
             self._resume_if_resolved(queue)
 
-    def next_stamp(self, partition: TopicPartition) -> BatchStamp:
-        """Return the stamp that a partition's next batch will probably get.
+    def predict_stamp(self, partition: TopicPartition) -> BatchStamp:
+        """Return the producer id, epoch and base sequence that a partition's next batch will probably get.
 
-        A batch that is built with this stamp need not be changed.
+        If the batch is built with this stamp, its header need not be changed before it is sent.
         """
         if self.producer.producer_id == NO_PRODUCER_ID:
             return NO_STAMP
@@ -427,7 +427,7 @@ class Sequencer:
             self._end_batch(queue, queue.waiting[0], error)
 
     def _end_batch(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
-        """Fail a batch and apply rules 5, 6 and 8 to the later batches."""
+        """Fail a batch, and apply rules 5, 6 and 8 of the module's docstring to the later batches."""
         (queue.in_flight if batch in queue.in_flight else queue.waiting).remove(batch)
         if batch.assigned_stamp is not None:
             queue.is_broken = True
@@ -451,7 +451,8 @@ class Sequencer:
 
     def _to_abort_error(self) -> BrokerError:
         """Return the error of a batch that follows the first error of a transaction."""
-        error = BrokerError(f"an earlier batch of this transaction was not written: abort it ({self.abort_cause})")
+        reason = "an earlier batch of this transaction was not written; abort the transaction"
+        error = BrokerError(f"{reason} ({self.abort_cause})")
         error.__cause__ = self.abort_cause
         return error
 
@@ -480,7 +481,7 @@ class Sequencer:
 
     def _bump_epoch(self) -> None:
         producer_id, epoch = self.producer
-        if epoch < _MAX_EPOCH:
+        if epoch < _MAX_PRODUCER_EPOCH:
             self.producer = ProducerIdentity(producer_id, epoch + 1)
         else:
             self.needs_new_id = True

@@ -120,7 +120,7 @@ class ClientSettings:
             reason = "only brokers that advertise client telemetry accept it"
             raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; remove `api_version`")
         if not self.servers:
-            raise OptionError("bootstrap_servers is empty; expected host:port, or several with commas")
+            raise OptionError("bootstrap_servers is empty; expected host:port, or several separated by commas")
         for name, value in resolve_logins(self).items():
             object.__setattr__(self, name, value)
         check_choice("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
@@ -284,7 +284,7 @@ class ConsumerSettings(ClientSettings):
     def strategies(self) -> list[str]:
         """The assignment strategies in order of preference."""
         return [
-            _JAVA_ASSIGNORS.get(name.rpartition(".")[2], name)
+            _ASSIGNOR_BY_JAVA_CLASS.get(name.rpartition(".")[2], name)
             for name in _split_names(self.partition_assignment_strategy)
         ]
 
@@ -351,7 +351,7 @@ _REJECTED_SHARE_SETTINGS: Final = frozenset(  # Java's share consumer also rejec
         "session.timeout.ms",
     }
 )
-_JAVA_ASSIGNORS: Final = {  # Java class name -> assignor
+_ASSIGNOR_BY_JAVA_CLASS: Final = {  # Java class name -> assignor
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
     "StickyAssignor": "sticky",
@@ -376,7 +376,7 @@ def parse_duration(text: str) -> int:
     match = _DURATION_PATTERN.fullmatch(text)
     days, clock, hours, minutes, seconds = match.groups() if match is not None else ("", "", "", "", "")
     if match is None or not (days or hours or minutes or seconds) or clock == "T":
-        expectation = "a duration of ISO 8601 that is not negative, such as PT1H or P2DT30M"
+        expectation = "a non-negative ISO 8601 duration, such as PT1H or P2DT30M"
         raise OptionError(f"auto_offset_reset by_duration has {text!r}; expected {expectation}")
     whole_minutes = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
     return whole_minutes * 60_000 + int(Decimal((seconds or "0").replace(",", ".")) * 1000)
@@ -405,13 +405,13 @@ def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         OptionError: a name is unknown.
     """
-    keys = map_options(options, _names_of_all_clients(), ClientSettings.client)
+    keys = map_options(options, _list_all_setting_names(), ClientSettings.client)
     client_names = setting_names(ClientSettings)
     return {name: options[name] for name, key in keys.items() if key in client_names}
 
 
 @cache
-def _names_of_all_clients() -> frozenset[str]:
+def _list_all_setting_names() -> frozenset[str]:
     classes = (ClientSettings, ProducerSettings, ConsumerSettings, ShareConsumerSettings)
     return frozenset(name for cls in classes for name in setting_names(cls))
 

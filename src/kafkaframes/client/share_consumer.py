@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 import pyarrow as pa
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetched_batches import RecordIterator, schema_of, select_output_columns
+from kafkaframes.client.fetched_batches import RecordIterator, resolve_columns, select_output_columns
 from kafkaframes.client.loop import wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import MetricName, PollMetrics
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 AcknowledgementListener = Callable[[Mapping[TopicPartition, Sequence[int]], "BrokerError | NetworkError | None"], Any]
 SHARE_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS, "delivery_count")  # default columns of ``fetch_arrow``
-_DELIVERY_COUNT: Final = "delivery_count"
+_DELIVERY_COUNT_COLUMN: Final = "delivery_count"
 _CLOSE_GRACE_S: Final = 2.0  # time after fetch_max_wait_ms in which in-flight fetches finish before a close
 Mask: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[bool]  # selects rows of a table
 _LOG: Final = logging.getLogger("kafkaframes.client")
@@ -94,7 +94,7 @@ class AsyncShareConsumer(TelemetryMethods):
         self._member_id = str(uuid.uuid4())
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
         self._machine = ShareMachine(self.settings, self._cluster.cluster, backoff_s=self._cluster.backoff_s)
-        self._fetching = self._cluster.metrics.sensors("fetch-manager-metrics")
+        self._fetching = self._cluster.metrics.get_sensors("fetch-manager-metrics")
         self._polls = PollMetrics(self._cluster.metrics)
         self._task = ShareTask(
             self._machine, self._cluster, self.settings, self._member_id, on_change=self._collect_results
@@ -284,7 +284,7 @@ class AsyncShareConsumer(TelemetryMethods):
             raise OptionError(
                 f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENT_TYPES)}"
             )
-        self._machine.acknowledge(keys_of_records(records, mask), ACKNOWLEDGEMENT_TYPES[kind])
+        self._machine.acknowledge(get_record_keys(records, mask), ACKNOWLEDGEMENT_TYPES[kind])
         self._collect_results()
 
     async def renew(
@@ -302,7 +302,7 @@ class AsyncShareConsumer(TelemetryMethods):
             BrokerError: a lock has expired (INVALID_RECORD_STATE), or the group does not allow renewals.
         """
         self._cluster.context.check_context()
-        completion = self._machine.renew(keys_of_records(records, mask))
+        completion = self._machine.renew(get_record_keys(records, mask))
         await self._wait_for_results(completion)
         completion.require_success()
 
@@ -365,19 +365,19 @@ def to_share_records(batch: AcquiredBatch) -> list[ShareRecord]:
 
 def _select_columns(columns: Sequence[str]) -> tuple[tuple[str, ...], pa.Schema]:
     """Return the columns without the delivery count, and the schema of all columns."""
-    record_columns = tuple(name for name in columns if name != _DELIVERY_COUNT)
-    _, schema = schema_of(record_columns)
-    fields = [pa.field(name, pa.int16()) if name == _DELIVERY_COUNT else schema.field(name) for name in columns]
+    record_columns = tuple(name for name in columns if name != _DELIVERY_COUNT_COLUMN)
+    _, schema = resolve_columns(record_columns)
+    fields = [pa.field(name, pa.int16()) if name == _DELIVERY_COUNT_COLUMN else schema.field(name) for name in columns]
     return record_columns, pa.schema(fields)
 
 
 def _to_arrow(acquired_batch: AcquiredBatch, record_columns: tuple[str, ...], schema: pa.Schema) -> pa.RecordBatch:
     """Return acquired records with the columns of a schema."""
     batch = select_output_columns(
-        acquired_batch.batch, acquired_batch.partition, record_columns, schema_of(record_columns)[1]
+        acquired_batch.batch, acquired_batch.partition, record_columns, resolve_columns(record_columns)[1]
     )
     counts = pa.array([acquired_batch.deliveries[offset] for offset in acquired_batch.offsets], pa.int16())
-    arrays = [counts if name == _DELIVERY_COUNT else batch.column(name) for name in schema.names]
+    arrays = [counts if name == _DELIVERY_COUNT_COLUMN else batch.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -387,7 +387,7 @@ def to_table(batches: Iterable[AcquiredBatch], columns: Sequence[str] = SHARE_CO
     return pa.Table.from_batches([_to_arrow(entry, record_columns, schema) for entry in batches], schema=schema)
 
 
-def keys_of_records(records: Any, mask: Mask | None) -> list[RecordKey]:
+def get_record_keys(records: Any, mask: Mask | None) -> list[RecordKey]:
     """Return (topic, partition, offset) of each record or table row."""
     if isinstance(records, ShareRecord):
         records = [records]

@@ -179,7 +179,7 @@ class _ShareNode:
     may_have_session: bool = False
     fetched_at: float = -1.0
 
-    def send_pending(self) -> None:
+    def send_pending_acknowledgements(self) -> None:
         """Send the pending acknowledgements, even if no ShareFetch is due."""
         self.must_send = self.must_send or bool(self.session.pending)
 
@@ -248,7 +248,7 @@ class ShareMachine:
                 poll is not acknowledged.
         """
         if not self.topics or self._is_ending:
-            raise OptionError("nothing is subscribed; call subscribe first")
+            raise OptionError("the consumer has no subscription; call subscribe first")
         if self._locks and self._settings.is_explicit:
             topic, partition, offset = next(iter(self._locks))
             raise OptionError(
@@ -257,7 +257,7 @@ class ShareMachine:
             )
         self._accept_delivered()
         self._unsent_errors.clear()
-        self._send_pending()
+        self._send_pending_acknowledgements()
         self.member.process_poll(now)
         self.member.is_waiting = True
 
@@ -291,7 +291,7 @@ class ShareMachine:
         Raises:
             OptionError: a record was not in the last poll or is already acknowledged. No record is acknowledged then.
         """
-        locks = self._locks_of(keys)
+        locks = self._group_by_lock(keys)
         for key in keys:
             del self._locks[key]
         for lock, offsets in locks.items():
@@ -301,8 +301,8 @@ class ShareMachine:
             else:
                 self._record_unsent_acknowledgements(state, {lock.partition_id: dict.fromkeys(offsets, kind)})
 
-    def _locks_of(self, keys: Sequence[RecordKey]) -> dict[_RecordLock, list[int]]:
-        """Return the offsets of delivered records, by lock."""
+    def _group_by_lock(self, keys: Sequence[RecordKey]) -> dict[_RecordLock, list[int]]:
+        """Group the offsets of delivered records by their lock."""
         result: dict[_RecordLock, list[int]] = {}
         for key in keys:
             lock = self._locks.get(key)
@@ -321,9 +321,9 @@ class ShareMachine:
         if self._locks and not self._settings.is_explicit:
             self.acknowledge(list(self._locks), ACCEPT)
 
-    def _send_pending(self) -> None:
+    def _send_pending_acknowledgements(self) -> None:
         for state in self._nodes.values():
-            state.send_pending()
+            state.send_pending_acknowledgements()
 
     def commit(self) -> PendingResults:
         """Send all acknowledgements. If they are implicit, accept the other records of the last poll first."""
@@ -331,7 +331,7 @@ class ShareMachine:
         completion = PendingResults()
         completion.results.update(self._unsent_errors)
         self._unsent_errors.clear()
-        self._send_pending()
+        self._send_pending_acknowledgements()
         for node_id, state in self._nodes.items():
             if state.has_unanswered_acknowledgements:
                 state.commits.append(completion)
@@ -348,7 +348,7 @@ class ShareMachine:
         """
         completion = PendingResults()
         by_node: dict[int, dict[PartitionId, dict[int, int]]] = {}
-        for lock, offsets in self._locks_of(keys).items():
+        for lock, offsets in self._group_by_lock(keys).items():
             state = self._nodes[lock.node_id]
             if lock.session_number == state.session.number:
                 by_node.setdefault(lock.node_id, {})[lock.partition_id] = dict.fromkeys(offsets, RENEW)
@@ -356,7 +356,7 @@ class ShareMachine:
                 completion.add(self._partitions[lock.partition_id], _session_lost(state.node))
         for node_id, kinds in by_node.items():
             state = self._nodes[node_id]
-            state.send_pending()
+            state.send_pending_acknowledgements()
             state.renewals.append(_LockRenewal(kinds, completion))
             completion.node_ids.add(node_id)
         for entry in self._buffer:
@@ -550,7 +550,7 @@ class ShareMachine:
             if self.member.process_response(request, answer, now):
                 self._resolve_topics()
         else:
-            state = self._state_of(request)
+            state = self._find_waiting_node(request)
             if state is None:
                 return
             state.request, state.failures, state.not_before = None, 0, now
@@ -570,25 +570,25 @@ class ShareMachine:
                 self._metadata_not_before = now + self._backoff_s(self._metadata_failures)
                 self._metadata_failures += 1
                 if not is_retriable(error):
-                    self.raise_later(error)
+                    self.queue_error(error)
         elif isinstance(request, ShareHeartbeat):
             member_error = self.member.process_failure(request, error, now)
             if member_error is not None:
-                self.raise_later(member_error)
+                self.queue_error(member_error)
             if not self.member.partition_ids:
                 self._resolve_topics()
         else:
-            state = self._state_of(request)
+            state = self._find_waiting_node(request)
             if state is not None:
                 self._process_node_failure(state, request, error, now)
 
-    def raise_later(self, error: Exception) -> None:
+    def queue_error(self, error: Exception) -> None:
         """Raise an error in the next poll. An error that is already queued is not added again."""
         if not any(str(entry) == str(error) for entry in self._errors):
             self._errors.append(error)
 
-    def _state_of(self, request: NodeRequest) -> _ShareNode | None:
-        """Return the node of a request in flight; None if nothing waits for its response."""
+    def _find_waiting_node(self, request: NodeRequest) -> _ShareNode | None:
+        """Return the state of the node that has this request in flight; None if its response is not awaited."""
         state = self._nodes.get(request.node.node_id)
         return state if state is not None and state.request is request else None
 
@@ -601,7 +601,7 @@ class ShareMachine:
         for name in request.topics or ():
             topic = self._cluster.topics.get(name)
             if topic is not None and topic.error and not topic.error.is_retriable:
-                self.raise_later(broker_error(topic.error, f"topic {name}"))
+                self.queue_error(broker_error(topic.error, f"topic {name}"))
         self._resolve_topics()
         self._metadata_not_before = now + self._backoff_s(self._metadata_failures)
         self._metadata_failures = self._metadata_failures + 1 if self._stale_topics else 0
@@ -631,7 +631,7 @@ class ShareMachine:
             entry: partition for entry, partition in self._partitions.items() if entry in used_partitions
         } | self.assignment
 
-    def partition_of(self, partition_id: PartitionId) -> TopicPartition | None:
+    def get_partition(self, partition_id: PartitionId) -> TopicPartition | None:
         """Return the name and number of a partition that is or was assigned; None if the id is unknown."""
         return self._partitions.get(partition_id)
 
@@ -650,20 +650,20 @@ class ShareMachine:
             elif row.deliveries:
                 self._buffer_acquired_records(state, partition_id, row)
         rows = {partition_id: row.acknowledge_error for partition_id, row in answer.rows.items()}
-        self._record_rows(state, request.acknowledgements, rows)
+        self._record_row_results(state, request.acknowledgements, rows)
 
     def _process_fetch_error(self, partition_id: PartitionId, error: BrokerError) -> None:
         """Look up the leader again after a retriable error. The next poll raises other errors."""
         if error.code not in LEADER_MOVED_CODES and not is_retriable(error):
-            self.raise_later(error)
+            self.queue_error(error)
             return
-        partition = self.partition_of(partition_id)
+        partition = self.get_partition(partition_id)
         if partition is not None:
             self._cluster.expire(partition.topic)
 
     def _buffer_acquired_records(self, state: _ShareNode, partition_id: PartitionId, row: ShareFetchRow) -> None:
         """Buffer acquired records. Acknowledge acquired offsets without a record as gaps."""
-        partition, session = self.partition_of(partition_id), state.session
+        partition, session = self.get_partition(partition_id), state.session
         if self._is_ending:  # the end of the session releases the buffered records
             return
         if partition is None or partition.topic not in self.topics:
@@ -690,7 +690,7 @@ class ShareMachine:
         kind = GAP
         if row.damage is not None:  # another member may be able to decode these records
             kind = REJECT if isinstance(row.damage, CorruptRecordError) else RELEASE
-            self.raise_later(row.damage)
+            self.queue_error(row.damage)
         if missing:
             session.acknowledge(partition_id, missing, kind)
 
@@ -699,7 +699,7 @@ class ShareMachine:
             session = self._nodes[entry.node_id].session
             if session.number == entry.session_number:
                 session.acknowledge(entry.partition_id, entry.offsets, RELEASE)
-        self._send_pending()
+        self._send_pending_acknowledgements()
 
     def _process_acknowledge_response(
         self, state: _ShareNode, request: ShareAcknowledge, answer: ShareAcknowledgeResponse
@@ -711,13 +711,13 @@ class ShareMachine:
         renewal, state.renewal = state.renewal, None
         if renewal is not None:
             for partition_id in renewal.kinds:
-                error = _error_of_row(partition_id, answer.rows, state.node)
+                error = _get_row_error(partition_id, answer.rows, state.node)
                 renewal.completion.add(self._partitions[partition_id], error)
                 if error is None:
                     self._extend_locks(state, partition_id, renewal.kinds[partition_id])
             renewal.completion.node_ids.discard(state.node.node_id)
         else:
-            self._record_rows(state, request.acknowledgements, answer.rows)
+            self._record_row_results(state, request.acknowledgements, answer.rows)
 
     def _extend_locks(self, state: _ShareNode, partition_id: PartitionId, offsets: Iterable[int]) -> None:
         """Store when the renewed locks of buffered records expire."""
@@ -734,12 +734,12 @@ class ShareMachine:
         state.session.reset()
         self._nodes.pop(state.node.node_id, None)
 
-    def _record_rows(
+    def _record_row_results(
         self, state: _ShareNode, kinds: Acknowledgements, rows: Mapping[PartitionId, BrokerError | None]
     ) -> None:
         """Record the result of each partition. A partition without a row has failed."""
         for partition_id, offsets in kinds.items():
-            self._record_result({partition_id: offsets}, _error_of_row(partition_id, rows, state.node), state)
+            self._record_result({partition_id: offsets}, _get_row_error(partition_id, rows, state.node), state)
 
     def _record_result(
         self, kinds: Acknowledgements, error: AcknowledgementError | None, state: _ShareNode | None = None
@@ -788,7 +788,7 @@ class ShareMachine:
         if isinstance(error, NetworkError):
             self._cluster.mark_unreachable(state.node.node_id)
         elif not is_known or (isinstance(request, ShareFetch) and not is_retriable(error)):
-            self.raise_later(error)
+            self.queue_error(error)
         if self._is_ending and isinstance(request, ShareAcknowledge) and request.epoch == FINAL_EPOCH:
             self._close_session(state)
         self._finish_commits(state)
@@ -825,7 +825,7 @@ class ShareMachine:
         renewal.completion.node_ids.discard(state.node.node_id)
 
 
-def _error_of_row(
+def _get_row_error(
     partition_id: PartitionId, rows: Mapping[PartitionId, BrokerError | None], node: Node
 ) -> BrokerError | None:
     """Return the error of a partition in a response. A partition without a row has no result, which is an error."""

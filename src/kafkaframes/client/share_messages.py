@@ -44,18 +44,18 @@ class ShareMessages:
         self,
         settings: ShareConsumerSettings,
         member_id: str,
-        partition_of: Callable[[PartitionId], TopicPartition | None],
+        get_partition: Callable[[PartitionId], TopicPartition | None],
     ) -> None:
         """Create an object for a member.
 
         Args:
             settings: settings of the consumer.
             member_id: id of the member.
-            partition_of: returns the topic and number of a partition, or None if its topic id is unknown.
+            get_partition: returns the topic and number of a partition, or None if its topic id is unknown.
         """
         self._settings = settings
         self._member_id = member_id
-        self._partition_of = partition_of
+        self._get_partition = get_partition
 
     # ------------------------------------------------------------------------------------------------------ requests
 
@@ -165,7 +165,7 @@ class ShareMessages:
 
     def _read_row(self, node: Node, partition_id: PartitionId, row: Any) -> ShareFetchRow:
         """Return the values of a partition in a ShareFetch response, with decoded records."""
-        partition = self._partition_of(partition_id)
+        partition = self._get_partition(partition_id)
         acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
         if row.error_code:
             error = broker_error(row.error_code, f"share fetch of {partition or partition_id}", row.error_message)

@@ -55,7 +55,7 @@ class ShareTask:
         self._machine = machine
         self._cluster = cluster
         self._settings = settings
-        self._messages = ShareMessages(settings, member_id, machine.partition_of)
+        self._messages = ShareMessages(settings, member_id, machine.get_partition)
         self._on_change = on_change
         self._wake = asyncio.Event()
         self.change_event = asyncio.Event()
@@ -64,8 +64,8 @@ class ShareTask:
         self._task: asyncio.Task[None] | None = None
         self._logged_rejections: set[str] = set()  # rejections since the last successful fetch
         metrics = cluster.metrics
-        self._fetching = metrics.sensors("fetch-manager-metrics")
-        self._coordination = metrics.sensors("coordinator-metrics")
+        self._fetching = metrics.get_sensors("fetch-manager-metrics")
+        self._coordination = metrics.get_sensors("coordinator-metrics")
         self._heartbeat_at: float | None = None
         metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
         metrics.add_gauge("assigned-partitions", lambda: len(machine.assignment))
@@ -143,7 +143,7 @@ class ShareTask:
             return await self._fetch_records(request)
         connection = await self._cluster.get_connection(request.node, Channel.FETCH)
         cls = self._settings.message_class("ShareAcknowledgeRequest")
-        version = connection.version_of(cls(), min_version=_MIN_SHARE_VERSION)
+        version = connection.select_version(cls(), min_version=_MIN_SHARE_VERSION)
         response = await connection.request(self._messages.to_acknowledge_body(request, version), version=version)
         return self._messages.read_acknowledge(request, response)
 
@@ -164,7 +164,7 @@ class ShareTask:
         settings = self._settings
         connection = await self._cluster.get_connection(request.node, Channel.FETCH)
         cls = settings.message_class("ShareFetchRequest")
-        version = connection.version_of(cls(), min_version=_MIN_SHARE_VERSION)
+        version = connection.select_version(cls(), min_version=_MIN_SHARE_VERSION)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         start_s = time.monotonic()
         response = await connection.request(

@@ -379,7 +379,7 @@ class Consumer(SyncClient):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
             with self._guard_read("iteration"):
-                records = self._loop.call(self._twin._wait_for_iteration())
+                records = self._loop.call(self._twin._next_iterator())
             if self._twin._interceptors is None:
                 yield from records
             else:

@@ -30,7 +30,7 @@ class SyncClient:
 
     @property
     def _name(self) -> str:
-        """Return the name of the client for messages: class, client id and servers."""
+        """The name of the client in messages: class, client id and servers."""
         settings = self._twin.settings
         return f"kafkaframes {type(self).__name__} {settings.client_id!r} of {settings.bootstrap_servers}"
 

@@ -30,7 +30,8 @@ from kafkaframes.errors import (
 )
 from kafkaframes.protocol.messages.objects import Message
 
-_MAX_API_VERSIONS: Final = {
+# Highest version of each request, by the version of the transaction protocol.
+_MAX_VERSIONS_BY_PROTOCOL_VERSION: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
@@ -82,7 +83,7 @@ class TransactionManager:
 
         async def send_init_request(connection: Connection) -> ProducerIdentity:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
-            version = connection.version_of(body)
+            version = connection.select_version(body)
             if version >= _EPOCH_BUMP_VERSION:
                 body.producer_id, body.producer_epoch = current_producer
             response = await connection.request(body, version=version)
@@ -150,7 +151,9 @@ class TransactionManager:
         if self._settings.transactional_id is None:
             return
         if not self._is_open:
-            raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
+            raise OptionError(
+                "a producer with transactional_id writes in transactions only; call begin_transaction first"
+            )
         if self.has_joined:
             raise OptionError("a producer that has joined a transaction can only write batches with given sequences")
         await self.add_partitions([partition])
@@ -215,7 +218,7 @@ class TransactionManager:
         if commit:
             self._check_commit()
         if self._added_partitions or self._groups or self._is_shared:
-            await self._send_end(commit)
+            await self._send_end_request(commit)
         self._is_open = self._is_shared = False
         self._added_partitions.clear()
         self._groups.clear()
@@ -237,9 +240,9 @@ class TransactionManager:
         code = cause.code if isinstance(cause, BrokerError) else None
         if code in _FENCING_ERRORS:
             raise broker_error(code, "committing the transaction") from cause
-        raise BrokerError(f"a batch of this transaction was not written: abort it ({cause})") from cause
+        raise BrokerError(f"a batch of this transaction was not written; abort the transaction ({cause})") from cause
 
-    async def _send_end(self, commit: bool) -> None:
+    async def _send_end_request(self, commit: bool) -> None:
         body = self._make_request("EndTxnRequest", committed=commit)
         in_doubt = False
         action = "committing the transaction" if commit else "aborting the transaction"
@@ -311,7 +314,7 @@ class TransactionManager:
             body.group_instance_id = group.group_instance_id
 
         async def commit_once() -> None:
-            response = await self._send_to_coordinator(body, coordinator_of=group_id)
+            response = await self._send_to_coordinator(body, group_id=group_id)
             rows = list(iterate_partition_rows(response.topics))
             for partition, row in rows:
                 self._check_error(row.error_code, f"offsets of {partition}", group_id)
@@ -328,19 +331,19 @@ class TransactionManager:
         message = self._settings.message_class(name)
         return message(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, **fields)
 
-    def _coordinator_of(self, group_id: str | None) -> tuple[str, int]:
+    def _get_coordinator_key(self, group_id: str | None) -> tuple[str, int]:
         """Return the key and kind of a coordinator: the group's, or the transaction's if None."""
         return (self._settings.transactional_id or "", TRANSACTION) if group_id is None else (group_id, GROUP)
 
-    async def _send_to_coordinator(self, body: Message, *, coordinator_of: str | None = None) -> Any:
+    async def _send_to_coordinator(self, body: Message, *, group_id: str | None = None) -> Any:
         """Send a request to the transaction's coordinator, or to a group's."""
-        key, kind = self._coordinator_of(coordinator_of)
-        max_version = _MAX_API_VERSIONS[self._protocol_version].get(body.spec.name)
+        key, kind = self._get_coordinator_key(group_id)
+        max_version = _MAX_VERSIONS_BY_PROTOCOL_VERSION[self._protocol_version].get(body.spec.name)
         return await self._cluster.send_to_coordinator(key, body, kind, max_version=max_version)
 
     def _check_error(self, code: int, action: str, group_id: str | None = None) -> None:
         """Raise the error of an error code, and remember whether this producer was fenced."""
-        key, kind = self._coordinator_of(group_id)
+        key, kind = self._get_coordinator_key(group_id)
         try:
             self._cluster.check_coordinator(code, action, key, kind)
         except BrokerError as error:

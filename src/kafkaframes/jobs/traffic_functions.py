@@ -237,10 +237,10 @@ def record_traffic(
     Raises:
         OptionError: an address is invalid or in use, the file exists, or a certificate cannot be read.
     """
-    from kafkaframes.capture.recording import Recording, recorder_settings
+    from kafkaframes.capture.recording import Recording, create_recorder_settings
     from kafkaframes.protocol.messages.registry import ApiRegistry
 
-    settings = recorder_settings(
+    settings = create_recorder_settings(
         upstream,
         listen,
         cert=cert,

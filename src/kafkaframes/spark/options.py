@@ -1022,7 +1022,7 @@ def _check_client_settings(
 
     As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
     """
-    from kafkaframes.client.properties import log_ignored, map_options
+    from kafkaframes.client.properties import log_ignored_settings, map_options
     from kafkaframes.client.settings import setting_names
 
     try:
@@ -1031,7 +1031,7 @@ def _check_client_settings(
     except OptionError as error:
         raise OptionError(f"option kafka.*: {_rename_to_kafka_names(str(error))}") from None
     if warns:
-        log_ignored(client.keys() - client_options.keys())
+        log_ignored_settings(client.keys() - client_options.keys())
     return client_options
 
 

@@ -19,9 +19,9 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
     >>> assert_records([], [])
 
     Args:
-        records: records of ``Broker.records`` or of a consumer: objects with ``key``, ``value``, ``headers``, ...
+        records: actual records from ``Broker.records`` or a consumer: objects with ``key``, ``value``, ``headers``, ...
         expected: a mapping of the fields to compare for each record (``{"key": b"42", "value": "paid"}``), or only its
-            value. Text is encoded as UTF-8. ``headers`` are a mapping or pairs.
+            value. Text is encoded as UTF-8. The field ``headers`` is a mapping or a list of pairs.
         in_order: whether the order of the records must match.
 
     Raises:

@@ -51,13 +51,13 @@ _DISK_FAULT_ACTIONS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
 
 
 class Control:
-    """An HTTP server that controls a running broker. It listens at ``url`` until ``close``.
+    """An HTTP server that controls a running broker. The server listens at ``url`` until ``close``.
 
     Args:
-        broker: a broker that runs in its own thread.
+        broker: broker that runs in its own thread.
         host: address to listen on.
         port: port to listen on; 0 for a free one.
-        token: token that every request must contain. By default, a random token.
+        token: token that every request must contain; None for a random one.
 
     Attributes:
         url: URL of the server.
@@ -305,26 +305,30 @@ class Control:
         )
         optional = request.get_field("optional", bool, False)
 
-        def act(rule: Any) -> None:
+        def apply_action(rule: Any) -> None:
             _ = rule.full(after_bytes=values) if action == "full" else getattr(rule, action)(values)
 
         return self._create_rule(
-            self._disk_rules, lambda: self._broker.on_disk(effect, path=path, optional=optional), act, request
+            self._disk_rules, lambda: self._broker.on_disk(effect, path=path, optional=optional), apply_action, request
         )
 
-    def _call_on_broker(self, act: Callable[[], Any]) -> Any:
+    def _call_on_broker(self, function: Callable[[], Any]) -> Any:
         """Run a function between two requests of the broker, so that no request sees an intermediate state."""
-        return self._broker.call(lambda state: act()) if self._broker.is_running else act()
+        return self._broker.call(lambda state: function()) if self._broker.is_running else function()
 
     def _create_rule(
-        self, rules: dict[int, Any], create: Callable[[], Any], act: Callable[[Any], None], request: HttpRequest
+        self,
+        rules: dict[int, Any],
+        create: Callable[[], Any],
+        apply_action: Callable[[Any], None],
+        request: HttpRequest,
     ) -> Any:
         """Create a rule and store it under a new number. If an argument is invalid, the rule is removed again."""
 
         def create_rule() -> Any:
             rule = create()
             try:
-                act(rule)
+                apply_action(rule)
                 after = request.get_field("after", int, 0)
                 if after:
                     rule.after(after)
@@ -411,7 +415,7 @@ class Control:
 
 
 def _check_name(name: str, values_by_name: Mapping[str, Any]) -> str:
-    """Return the name. If the mapping does not have it, the error lists the valid names."""
+    """Return the name. If it is not a key of the mapping, the error lists the valid names."""
     if name not in values_by_name:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown {name[:60]!r}; expected one of {', '.join(values_by_name)}")
     return name

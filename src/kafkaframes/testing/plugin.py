@@ -3,7 +3,7 @@
 * ``@pytest.mark.kafka_broker(cluster=3, config={...})`` passes arguments to a test's ``kafkaframes.Broker``.
 * ``--kafka-bootstrap HOST:PORT`` runs the same tests against a real cluster. Tests that need an embedded broker are
   skipped.
-* ``schema_registry`` is an in-memory registry. Its ``url`` is for the serializers' setting ``schema.registry.url``.
+* ``schema_registry`` is an in-memory registry. Set the serializers' ``schema.registry.url`` to ``schema_registry.url``.
 * A test fails at its end if one of its faults never happened (``kafka_broker.on(...)``, ``on_disk``), unless the fault
   is optional. A test that has already failed keeps its own failure.
 * If a test fails, the requests that its broker received are shown next to its output. The traceback of a kafkaframes

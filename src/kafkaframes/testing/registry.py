@@ -1,7 +1,7 @@
 """An in-memory schema registry with the REST interface that serializers use: subjects, versions and ids.
 
-It stores schemas and assigns ids and versions to them. It does not check compatibility: its compatibility level is
-NONE, and requests for another level are rejected.
+The registry stores schemas and assigns ids and versions to them. The registry does not check compatibility: its level
+is NONE, and requests for another level are rejected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Schema:
 
 
 class SchemaRegistry:
-    """A registry that listens until ``close``. It is also a context manager.
+    """A registry that listens until ``close``. The registry is also a context manager.
 
     Args:
         host: address to listen on.
@@ -144,11 +144,11 @@ class SchemaRegistry:
         number = self._ids.get(schema)
         for version, entry in self._find_versions(subject).items():
             if entry == number:
-                return self._version_as_json(subject, version)
+                return self._version_to_json(subject, version)
         raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
 
     def _version(self, request: HttpRequest) -> Any:
-        return self._version_as_json(request.path[0], self._parse_version(*request.path))
+        return self._version_to_json(request.path[0], self._parse_version(*request.path))
 
     def _bare(self, request: HttpRequest) -> Any:
         return _load_schema(self._by_id[self._find_versions(request.path[0])[self._parse_version(*request.path)]])
@@ -198,7 +198,7 @@ class SchemaRegistry:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Version {number} not found.", _NO_VERSION)
         return number
 
-    def _version_as_json(self, subject: str, version: int) -> dict[str, Any]:
+    def _version_to_json(self, subject: str, version: int) -> dict[str, Any]:
         number = self._find_versions(subject)[version]
         return {"subject": subject, "version": version, "id": number, **self._by_id[number].to_json()}
 

@@ -40,19 +40,19 @@ def seed(
     or another column of a reader. JSON lines have the form of ``kafkaframes consume --format jsonl``.
 
     Args:
-        broker: a running broker.
-        topic, partition: topic and partition to append to.
-        source: rows as mappings, or a path. Its suffix decides the format: ``.jsonl``, ``.ndjson``, ``.csv``,
+        broker: running broker to append to.
+        topic, partition: target of the records.
+        source: rows as mappings, or a path. The path's suffix decides the format: ``.jsonl``, ``.ndjson``, ``.csv``,
             ``.parquet``, ``.arrow``, ``.feather``, or ``.log`` for a segment, whose batches are decoded.
         value: name of the column with the record's value; ``*`` for all other columns of the row as one JSON object.
-            By default ``*`` if ``key`` is set and the file has no column ``value``. Values other than text and bytes
-            are written as JSON.
+            The default is ``*`` if ``key`` is set and the file has no column ``value``. Values other than text and
+            bytes are written as JSON.
         key: name of the column with the record's key.
 
     Raises:
         OptionError: the suffix or a named column is unknown, or the broker is not running.
         EncodeError: a column is unknown, or a value is neither text nor bytes; ``path`` names row and column.
-        AppendRefusedError: the topic does not accept a record. In this case no record is appended.
+        AppendRefusedError: the topic does not accept a record. No record is then appended.
     """
     rows = _read_rows(Path(source)) if isinstance(source, str | PathLike) else list(source)
     records = [_to_record(row, index, key, value) for index, row in enumerate(rows)]
@@ -100,7 +100,7 @@ def _read_csv(path: Path) -> list[Row]:
 
 
 def _convert_csv_row(row: dict[str, Any], position: str) -> Row:
-    """Return a row of text with timestamps as numbers and headers as lists: the columns of ``kafkaframes export``."""
+    """Return a CSV row with a parsed timestamp and headers, in the columns that ``kafkaframes export`` writes."""
     if None in row or None in row.values():
         raise OptionError(f"{position}: the number of fields differs from that of the first line")
     try:
@@ -123,25 +123,25 @@ def _parse_timestamp_ms(text: str) -> int:
 def _read_parquet(path: Path) -> list[Row]:
     import pyarrow.parquet as pq
 
-    return _rows_of_table(pq.read_table(path))
+    return _read_table_rows(pq.read_table(path))
 
 
 def _read_arrow(path: Path) -> list[Row]:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
-        return _rows_of_table(pa.ipc.open_file(source).read_all())
+        return _read_table_rows(pa.ipc.open_file(source).read_all())
 
 
 def _read_segment(path: Path) -> list[Row]:
     from kafkaframes.scan.functions import read_records
 
     batches = read_records(path, columns=["timestamp", "key", "value", "headers"], control_records=False)
-    return _rows_of_table(batches.read_all())
+    return _read_table_rows(batches.read_all())
 
 
-def _rows_of_table(table: pa.Table) -> list[Row]:
-    """Return the rows of a table, timestamps in milliseconds."""
+def _read_table_rows(table: pa.Table) -> list[Row]:
+    """Return the rows of a table, with timestamps in milliseconds."""
     import pyarrow as pa
 
     index = table.schema.get_field_index("timestamp")

@@ -114,7 +114,7 @@ def test_names_are_those_of_java(group, name, expected_name):
 
 def test_totals_are_sums_and_others_gauges_with_units_and_labels():
     metrics = make_metrics()
-    metrics.sensors("node-metrics", node_id="node-1")["latency"].record(5.0)
+    metrics.get_sensors("node-metrics", node_id="node-1")["latency"].record(5.0)
     metrics.client["request"].record(100)
     metrics.client["request"].record(300)
     payload = build(make_builder(metrics, transactional_id="t", client_rack=""))

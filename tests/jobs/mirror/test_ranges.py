@@ -83,8 +83,8 @@ def test_a_copy_in_a_directory_ends_at_the_ends_of_the_range(source, tmp_path):
     assert (start, int(batches.column("last_offset")[-1])) == (13, 36)
     assert kafkaframes.verify_log(tmp_path / "copy", topics="t").report.is_sound
     source_batches = scan_all(logs_of_broker(source, tmp_path))
-    whole = {bytes_of(source_batches, row) for row in (2,)}
-    assert whole <= {bytes_of(batches, row) for row in range(len(batches))}  # other batches keep their bytes
+    whole = {get_frame_bytes(source_batches, row) for row in (2,)}
+    assert whole <= {get_frame_bytes(batches, row) for row in range(len(batches))}  # other batches keep their bytes
 
 
 def logs_of_broker(broker, tmp_path):
@@ -92,7 +92,7 @@ def logs_of_broker(broker, tmp_path):
     return logs_of(tmp_path / "whole")[TopicPartition("t", 0)][1]
 
 
-def bytes_of(batches, row):
+def get_frame_bytes(batches, row):
     return int(batches.column("base_offset")[row]), int(batches.column("crc")[row])
 
 

@@ -107,7 +107,7 @@ def test_batches_are_bounded_and_complete():
 @pytest.mark.parametrize(
     ("columns", "options", "error", "message"),
     [
-        ({"partition": pa.array([0, 4], pa.int32())}, {}, OptionError, "topic t has no partition 4, it has 4"),
+        ({"partition": pa.array([0, 4], pa.int32())}, {}, OptionError, "topic t has no partition 4; it has 4"),
         ({"partition": pa.array([None, -1], pa.int32())}, {}, EncodeError, "column partition is -1; expected null or"),
         ({"topic": pa.array(["t", None])}, {"topic": None}, EncodeError, "the row has no topic; set the option"),
         (

@@ -133,7 +133,7 @@ def test_a_row_for_a_partition_that_does_not_exist_is_an_error_at_once(servers):
     options = parse_topic_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
     begin = time.monotonic()
     rows = pa.record_batch({"value": pa.array([b"v"]), "partition": pa.array([7], pa.int32())})
-    with pytest.raises(BrokerError, match="topic two has no partition 7, it has 2"):
+    with pytest.raises(BrokerError, match="topic two has no partition 7; it has 2"):
         send_rows(options, iter([rows]))
     assert time.monotonic() - begin < 30  # max.block.ms is twice that
 

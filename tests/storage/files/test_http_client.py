@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kafkaframes.broker.security.tokens import KeySet
-from kafkaframes.client.security.tokens import ClientCredentials
+from kafkaframes.client.security.tokens import ClientCredentialsProvider
 from kafkaframes.errors import KafkaframesError, NetworkError
 from kafkaframes.scan.values.registry import SchemaRegistry
 
@@ -58,7 +58,9 @@ def test_a_redirect_takes_no_password_to_another_server(servers):
     with pytest.raises(NetworkError):
         SchemaRegistry(f"http://me:hunter2@127.0.0.1:{named_server.port}").fetch_by_id(1)
     with pytest.raises(NetworkError) as caught:
-        ClientCredentials(url=f"http://127.0.0.1:{named_server.port}/t", client_id="me", client_secret="hunter2")()
+        ClientCredentialsProvider(
+            url=f"http://127.0.0.1:{named_server.port}/t", client_id="me", client_secret="hunter2"
+        )()
     with pytest.raises(KafkaframesError):
         KeySet(f"http://127.0.0.1:{named_server.port}/keys")
     assert len(named_server.seen_headers) >= 3
@@ -70,7 +72,7 @@ def test_what_an_endpoint_says_is_shown_without_secrets():
     server = Server(400, body=b'{"error": "invalid", "client_secret": "hunter2", "got": "Basic aHVudGVyMg=="}')
     try:
         with pytest.raises(NetworkError, match="400") as caught:
-            ClientCredentials(
+            ClientCredentialsProvider(
                 url=f"http://127.0.0.1:{server.port}/t?api_key=hunter2", client_id="me", client_secret="s"
             )()
         assert "hunter2" not in str(caught.value)

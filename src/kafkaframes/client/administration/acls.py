@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafkaframes.client.administration.base import (
     OPERATIONS_NOT_REQUESTED,
     AdminRequests,
-    error_of_row,
+    get_row_error,
     raise_response_error,
     to_protocol_name,
     to_protocol_number,
@@ -134,7 +134,7 @@ class AclMethods(AdminRequests):
         response = await self._send_to_controller(body, "access rules", lambda response: response.results)
         require_success(
             {
-                binding: error_of_row(row, f"access rule {binding}")
+                binding: get_row_error(row, f"access rule {binding}")
                 for binding, row in zip(distinct_bindings, response.results, strict=False)
             },
             distinct_bindings,
@@ -156,8 +156,8 @@ class AclMethods(AdminRequests):
         response = await self._send_to_controller(body, "access rules", lambda response: response.filter_results)
         results: dict[AclFilter, list[AclBinding] | BrokerError] = {}
         for condition, row in zip(distinct_conditions, response.filter_results, strict=False):
-            errors = [error_of_row(row, f"access rules ({condition})")]
-            errors += [error_of_row(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
+            errors = [get_row_error(row, f"access rules ({condition})")]
+            errors += [get_row_error(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
             first_error = next((error for error in errors if error is not None), None)
             results[condition] = first_error or [_to_binding(match, match) for match in row.matching_acls]
         return require_success(results, distinct_conditions)
@@ -175,7 +175,7 @@ class AclMethods(AdminRequests):
         """
         if resource_type == "cluster":
             body = self.settings.message_class("DescribeClusterRequest")(include_cluster_authorized_operations=True)
-            return _operations_of_bits((await self._send_to_any_broker(body, "cluster")).cluster_authorized_operations)
+            return _decode_operations((await self._send_to_any_broker(body, "cluster")).cluster_authorized_operations)
         if resource_type == "topic":
             cls = self.settings.message_class("MetadataRequest")
             body = cls(topics=[cls.MetadataRequestTopic(name=name)], include_topic_authorized_operations=True)
@@ -184,15 +184,15 @@ class AclMethods(AdminRequests):
         elif resource_type == "group":
             cls = self.settings.message_class("DescribeGroupsRequest")
             body = cls(groups=[name], include_authorized_operations=True)
-            row = await self._send_about_group(name, body)
+            row = await self._request_group_row(name, body)
         else:
             raise OptionError(f"resource type {resource_type!r} has no operations; expected cluster, topic or group")
         raise_response_error(row, f"{resource_type} {name}")
         bits = row.topic_authorized_operations if resource_type == "topic" else row.authorized_operations
-        return _operations_of_bits(bits)
+        return _decode_operations(bits)
 
 
-def _operations_of_bits(bits: int) -> frozenset[str]:
+def _decode_operations(bits: int) -> frozenset[str]:
     """Return the names of the operations with a set bit. Bit N represents the operation with number N."""
     if bits == OPERATIONS_NOT_REQUESTED:
         return frozenset()

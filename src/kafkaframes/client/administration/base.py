@@ -23,7 +23,9 @@ from kafkaframes.protocol.messages.objects import Message
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-_LOADING_ERRORS: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_COORDINATOR_LOADING_ERRORS: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
 OPERATIONS_NOT_REQUESTED: Final = -(2**31)  # authorized operations in a response if the request did not ask for them
 
 
@@ -128,7 +130,7 @@ class AdminRequests:
         """
 
         async def send_to_broker(broker: Node) -> Any:
-            check_version(broker, (await self._cluster.get_connection(broker)).version_of(body))
+            check_version(broker, (await self._cluster.get_connection(broker)).select_version(body))
             return await self._cluster.request(broker, body)
 
         async def send_to_all() -> list[tuple[Node, Any]]:
@@ -140,7 +142,7 @@ class AdminRequests:
                 raise failure
             responses: list[tuple[Node, Any]] = list(zip(brokers, results, strict=True))
             for broker, response in responses:
-                if response.error_code in _LOADING_ERRORS:
+                if response.error_code in _COORDINATOR_LOADING_ERRORS:
                     raise_response_error(response, f"{subject} of broker {broker.node_id}")
             return responses
 
@@ -204,7 +206,7 @@ class AdminRequests:
 
         return await self._retry_step(send_once, retriable)
 
-    async def _send_about_group(self, group_id: str, body: Message) -> Any:
+    async def _request_group_row(self, group_id: str, body: Message) -> Any:
         """Send a request that describes one group to its coordinator, and return the group's response row."""
         subject = f"group {group_id}"
         response = await self._send_to_coordinator(
@@ -264,7 +266,7 @@ def raise_response_error(response: Any, subject: str) -> None:
         raise broker_error(number, subject, getattr(response, "error_message", None))
 
 
-def error_of_row(row: Any, subject: str) -> BrokerError | None:
+def get_row_error(row: Any, subject: str) -> BrokerError | None:
     """Return the error in a row of a response; None if the row has no error."""
     if not row.error_code:
         return None

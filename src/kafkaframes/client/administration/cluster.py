@@ -10,7 +10,7 @@ from uuid import UUID
 from kafkaframes._version import __version__
 from kafkaframes.client.administration.base import (
     AdminRequests,
-    error_of_row,
+    get_row_error,
     to_protocol_name,
     to_protocol_number,
 )
@@ -209,7 +209,7 @@ class ClusterMethods(AdminRequests):
         cls = self.settings.message_class("UpdateFeaturesRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms)
         connection = await self._retry_step(self._cluster.get_any_connection)
-        has_upgrade_types = connection.version_of(body) >= _UPGRADE_TYPE_VERSION
+        has_upgrade_types = connection.select_version(body) >= _UPGRADE_TYPE_VERSION
         if validate_only and not has_upgrade_types:
             raise OptionError("validate_only needs brokers of Kafka 3.3 or later (KIP-584)")
         body.validate_only = validate_only
@@ -225,7 +225,7 @@ class ClusterMethods(AdminRequests):
         # Responses of version 2 have no result for each feature (KIP-1022).
         expected_features = updates if response.results else ()
         require_success(
-            {row.feature: error_of_row(row, f"feature {row.feature}") for row in response.results or ()},
+            {row.feature: get_row_error(row, f"feature {row.feature}") for row in response.results or ()},
             expected_features,
         )
 
@@ -304,9 +304,9 @@ class ClusterMethods(AdminRequests):
         cls = self.settings.message_class("ListConfigResourcesRequest")
         body = cls(resource_types=numbers)
         connection = await self._retry_step(self._cluster.get_any_connection)
-        if connection.version_of(body) == 0:
+        if connection.select_version(body) == 0:
             body.resource_types = []  # version 0 lists only client metrics subscriptions
-        if connection.version_of(body) == 0 and kinds not in ([], ["client-metrics"]):
+        if connection.select_version(body) == 0 and kinds not in ([], ["client-metrics"]):
             raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(kinds)}")
         response = await self._send_to_any_broker(body, "configuration resources")
         rows = [

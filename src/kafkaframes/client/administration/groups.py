@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, error_of_row, raise_response_error
+from kafkaframes.client.administration.base import AdminRequests, get_row_error, raise_response_error
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -186,7 +186,7 @@ class GroupMethods(AdminRequests):
         cls = self.settings.message_class("LeaveGroupRequest")
         if instance_ids is None:
             describe = self.settings.message_class("DescribeGroupsRequest")(groups=[group_id])
-            group = await self._send_about_group(group_id, describe)
+            group = await self._request_group_row(group_id, describe)
             raise_response_error(group, subject)
             members = [
                 cls.MemberIdentity(member_id=entry.member_id, group_instance_id=entry.group_instance_id, reason=reason)
@@ -203,7 +203,7 @@ class GroupMethods(AdminRequests):
         raise_response_error(response, subject)
         require_success(
             {
-                row.group_instance_id or row.member_id: error_of_row(
+                row.group_instance_id or row.member_id: get_row_error(
                     row, f"member {row.group_instance_id or row.member_id} of {subject}"
                 )
                 for row in response.members
@@ -260,7 +260,7 @@ class GroupMethods(AdminRequests):
 
     async def _describe_group(self, request: str, group_id: str) -> Any:
         body = self.settings.message_class(request)(group_ids=[group_id])
-        row = await self._send_about_group(group_id, body)
+        row = await self._request_group_row(group_id, body)
         raise_response_error(row, f"group {group_id}")
         return row
 
@@ -286,14 +286,14 @@ class GroupMethods(AdminRequests):
             ]
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
         subject = f"group {group_id}"
-        group = await self._send_about_group(group_id, body)
+        group = await self._request_group_row(group_id, body)
         raise_response_error(group, subject)
         results: dict[TopicPartition, ShareGroupOffset | BrokerError] = {}
         for topic in group.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.topic_name, row.partition_index)
                 numbers = (None if number < 0 else number for number in (row.start_offset, row.leader_epoch, row.lag))
-                results[partition] = error_of_row(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
+                results[partition] = get_row_error(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
         return require_success(results, partition_list or ())
 
     async def alter_share_group_offsets(self, group_id: str, offsets: PartitionMapping[int]) -> None:
@@ -322,7 +322,7 @@ class GroupMethods(AdminRequests):
         response = await self._send_share_offsets(cls(group_id=group_id, topics=topics), group_id)
         require_success(
             {
-                partition: error_of_row(row, f"offset of {partition}")
+                partition: get_row_error(row, f"offset of {partition}")
                 for topic in response.responses
                 for row in topic.partitions
                 for partition in [TopicPartition(topic.topic_name, row.partition_index)]
@@ -345,7 +345,7 @@ class GroupMethods(AdminRequests):
         rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
         response = await self._send_share_offsets(cls(group_id=group_id, topics=rows), group_id)
         require_success(
-            {row.topic_name: error_of_row(row, f"offsets of topic {row.topic_name}") for row in response.responses},
+            {row.topic_name: get_row_error(row, f"offsets of topic {row.topic_name}") for row in response.responses},
             names,
         )
 

@@ -159,7 +159,9 @@ async def request_items(
         for item, node in nodes.items():
             if isinstance(node, Node):
                 groups.setdefault(node, []).append(item)
-        for node_results in await asyncio.gather(*(_request_node(send, *group, deadline) for group in groups.items())):
+        for node_results in await asyncio.gather(
+            *(_request_from_node(send, *group, deadline) for group in groups.items())
+        ):
             results.update(node_results)
         now = time.monotonic()
         retries_unknown_topics = now - start < UNKNOWN_TOPIC_TIMEOUT_MS / 1000
@@ -194,7 +196,7 @@ async def _find_nodes(
         return dict.fromkeys(items, error)
 
 
-async def _request_node(
+async def _request_from_node(
     send: Callable[[Node, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
     node: Node,
     items: list[Item],

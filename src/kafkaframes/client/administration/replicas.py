@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, error_of_row, to_protocol_number
+from kafkaframes.client.administration.base import AdminRequests, get_row_error, to_protocol_number
 from kafkaframes.client.administration.item_requests import BrokerLookup
 from kafkaframes.client.metadata import (
     Node,
@@ -127,7 +127,7 @@ class ReplicaMethods(AdminRequests):
             for row in topic.partition_result:
                 partition = TopicPartition(topic.topic, row.partition_id)
                 is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
-                error = error_of_row(row, f"election of {partition}") if is_needed else None
+                error = get_row_error(row, f"election of {partition}") if is_needed else None
                 results[partition] = is_needed if error is None else error
         return require_success(results, partition_list or ())
 
@@ -156,7 +156,7 @@ class ReplicaMethods(AdminRequests):
         )
         if not allow_replication_factor_change:
             connection = await self._retry_step(self._cluster.get_any_connection)
-            if connection.version_of(body) < _FACTOR_CHANGE_VERSION:
+            if connection.select_version(body) < _FACTOR_CHANGE_VERSION:
                 raise OptionError("allow_replication_factor_change=False needs brokers of Kafka 4.1 or later (KIP-860)")
 
         replicas_by_partition = to_partition_mapping(assignments)
@@ -176,7 +176,7 @@ class ReplicaMethods(AdminRequests):
         )
         require_success(
             {
-                partition: error_of_row(row, f"reassignment of {partition}")
+                partition: get_row_error(row, f"reassignment of {partition}")
                 for partition, row in iterate_partition_rows(response.responses)
             },
             replicas_by_partition,
@@ -230,7 +230,9 @@ class ReplicaMethods(AdminRequests):
             connection = await self._cluster.get_connection(broker)
             response = await connection.request(body)
             subject = f"log directories of broker {broker.node_id}"
-            error = error_of_row(response, subject) if connection.version_of(body) >= _LOG_DIRS_ERROR_VERSION else None
+            error = (
+                get_row_error(response, subject) if connection.select_version(body) >= _LOG_DIRS_ERROR_VERSION else None
+            )
             if not error and not response.results:  # older brokers respond to an unauthorized request in this way
                 error = broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, subject)
             directories = {row.log_dir: _to_log_dir_description(row) for row in response.results}
@@ -286,7 +288,7 @@ class ReplicaMethods(AdminRequests):
                 body.dirs.append(cls.AlterReplicaLogDir(path=path, topics=topics))
             response = await self._cluster.request(broker, body)
             return {
-                replica: error_of_row(row, f"replica {replica}")
+                replica: get_row_error(row, f"replica {replica}")
                 for topic in response.results
                 for row in topic.partitions
                 for replica in [Replica(topic.topic_name, row.partition_index, broker.node_id)]
@@ -303,5 +305,5 @@ def _to_log_dir_description(row: Any) -> LogDirDescription:
     }
     total, usable = (None if size < 0 else size for size in (row.total_bytes, row.usable_bytes))
     return LogDirDescription(
-        error_of_row(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned
+        get_row_error(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, error_of_row
+from kafkaframes.client.administration.base import AdminRequests, get_row_error
 from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, group_by_topic, to_partition, to_partitions
@@ -165,7 +165,7 @@ class TransactionMethods(AdminRequests):
         ) -> dict[str, TransactionDescription | BrokerError]:
             response = await self._cluster.request(coordinator, cls(transactional_ids=ids))
             return {
-                row.transactional_id: error_of_row(row, f"transactional id {row.transactional_id!r}")
+                row.transactional_id: get_row_error(row, f"transactional id {row.transactional_id!r}")
                 or _to_transaction_description(row, coordinator.node_id)
                 for row in response.transaction_states
             }
@@ -198,7 +198,7 @@ class TransactionMethods(AdminRequests):
             ]
             response = await self._cluster.request(broker, cls(topics=topics))
             return {
-                partition: error_of_row(row, f"producers of {partition}")
+                partition: get_row_error(row, f"producers of {partition}")
                 or sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
                 for partition, row in iterate_partition_rows(response.topics)
             }
@@ -246,7 +246,7 @@ class TransactionMethods(AdminRequests):
         async def send_abort_marker(leader: Node, _: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
             response = await self._cluster.request(leader, cls(markers=[marker]))
             return {
-                partition: error_of_row(row, f"abort of producer {producer_id} in {partition}")
+                partition: get_row_error(row, f"abort of the transaction of producer {producer_id} in {partition}")
                 for entry in response.markers
                 for partition, row in iterate_partition_rows(entry.topics)
             }
@@ -287,7 +287,7 @@ class TransactionMethods(AdminRequests):
             if response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 limit = "transaction.max.timeout.ms"
                 subject += f": request_timeout_ms={timeout_ms} exceeds the brokers' {limit}"
-            return error_of_row(response, subject) or FencedProducer(response.producer_id, response.producer_epoch)
+            return get_row_error(response, subject) or FencedProducer(response.producer_id, response.producer_epoch)
 
         async def fence_at_coordinator(coordinator: Node, ids: list[str]) -> dict[str, FencedProducer | ItemError]:
             results = await asyncio.gather(*(fence_producer(coordinator, transactional_id) for transactional_id in ids))

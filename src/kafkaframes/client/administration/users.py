@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.administration.base import (
     AdminRequests,
-    error_of_row,
+    get_row_error,
     to_protocol_name,
     to_protocol_number,
 )
@@ -87,13 +87,13 @@ class QuotaEntity(NamedTuple):
         >>> str(QuotaEntity("alice", DEFAULT_ENTITY))
         'user alice, client-id <default>'
         """
-        names = {_ENTITY_TYPES[kind]: name for kind, name in self._asdict().items() if name is not None}
+        names = {_ENTITY_TYPE_BY_FIELD[kind]: name for kind, name in self._asdict().items() if name is not None}
         return ", ".join(
             f"{kind} {name.value if isinstance(name, QuotaMatch) else name}" for kind, name in names.items()
         )
 
 
-_ENTITY_TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
+_ENTITY_TYPE_BY_FIELD: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _EXACT_MATCH: Final = 0  # match types of DescribeClientQuotas
 _MATCH_TYPES: Final = {QuotaMatch.DEFAULT: 1, QuotaMatch.ANY: 2}
 
@@ -118,7 +118,7 @@ class UserMethods(AdminRequests):
         response = await self._send_to_any_broker(body, "SCRAM credentials")
         return require_success(
             {
-                row.user: error_of_row(row, f"SCRAM credentials of {row.user!r}")
+                row.user: get_row_error(row, f"SCRAM credentials of {row.user!r}")
                 or tuple(
                     ScramCredentialInfo(to_protocol_name(info.mechanism, SCRAM_MECHANISMS), info.iterations)
                     for info in row.credential_infos
@@ -155,7 +155,7 @@ class UserMethods(AdminRequests):
         )
         response = await self._send_to_controller(body, "SCRAM credentials", lambda response: response.results)
         require_success(
-            {row.user: error_of_row(row, f"SCRAM credentials of {row.user!r}") for row in response.results},
+            {row.user: get_row_error(row, f"SCRAM credentials of {row.user!r}") for row in response.results},
             dict.fromkeys(row.name for row in [*body.upsertions, *body.deletions]),
         )
 
@@ -180,7 +180,7 @@ class UserMethods(AdminRequests):
         """
         cls = self.settings.message_class("DescribeClientQuotasRequest")
         components = []
-        for name, value in zip(_ENTITY_TYPES.values(), (user, client_id, ip), strict=True):
+        for name, value in zip(_ENTITY_TYPE_BY_FIELD.values(), (user, client_id, ip), strict=True):
             if value is not None:
                 match_type = _MATCH_TYPES[value] if isinstance(value, QuotaMatch) else _EXACT_MATCH
                 match = value if match_type == _EXACT_MATCH else None
@@ -222,7 +222,7 @@ class UserMethods(AdminRequests):
         results: dict[QuotaEntity, BrokerError | None] = {}
         for row in response.entries:
             entity = _to_quota_entity(row.entity)
-            results[entity] = error_of_row(row, f"quotas of {entity}")
+            results[entity] = get_row_error(row, f"quotas of {entity}")
         require_success(results, changes)
 
 
@@ -245,7 +245,7 @@ def _to_upsertion_fields(credential: ScramCredential) -> dict[str, Any]:
 
 def _to_entity_rows(entity: QuotaEntity) -> list[dict[str, Any]]:
     rows = []
-    for name, value in zip(_ENTITY_TYPES.values(), entity, strict=True):
+    for name, value in zip(_ENTITY_TYPE_BY_FIELD.values(), entity, strict=True):
         if value is QuotaMatch.ANY:
             raise OptionError(f"{name}: ANY_ENTITY is only valid in filters; specify one name, or DEFAULT_ENTITY")
         if value is not None:
@@ -257,4 +257,4 @@ def _to_entity_rows(entity: QuotaEntity) -> list[dict[str, Any]]:
 
 def _to_quota_entity(rows: Iterable[Any]) -> QuotaEntity:
     names = {row.entity_type: DEFAULT_ENTITY if row.entity_name is None else row.entity_name for row in rows}
-    return QuotaEntity(*(names.get(name) for name in _ENTITY_TYPES.values()))
+    return QuotaEntity(*(names.get(name) for name in _ENTITY_TYPE_BY_FIELD.values()))

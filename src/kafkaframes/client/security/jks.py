@@ -15,7 +15,7 @@ from typing import Final
 from kafkaframes.errors import DecodeError, OptionError
 
 JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
-_DIGEST_BYTES: Final = 20
+_DIGEST_BYTES: Final = 20  # size of a SHA-1 digest
 _SALT_BYTES: Final = 20
 _DIGEST_PHRASE: Final = b"Mighty Aphrodite"  # the digest starts with the password and these words
 _PRIVATE_KEY, _CERTIFICATE = 1, 2
@@ -76,7 +76,7 @@ def read_key_store(raw: bytes, password: str | None) -> KeyStore:
         DecodeError: the file is not a JKS store, or is damaged at the byte ``position``.
     """
     if len(raw) < len(JKS_MAGIC) + 8 + _DIGEST_BYTES or not raw.startswith(JKS_MAGIC):
-        raise DecodeError("not a JKS keystore", position=0)
+        raise DecodeError("the data is not a JKS keystore", position=0)
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
     if password is not None:
         computed_digest = hashlib.sha1(_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()

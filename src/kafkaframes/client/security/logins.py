@@ -18,7 +18,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
 _DEFAULT_MECHANISM: Final = "PLAIN"
-_CLAIM_PREFIX: Final = "unsecuredLoginStringClaim_"
+_UNSECURED_CLAIM_PREFIX: Final = "unsecuredLoginStringClaim_"  # JAAS options of unsecured tokens (KIP-255)
 _IAM_MECHANISM: Final = "AWS_MSK_IAM"
 _IAM_HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler")
 _OAUTH_HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
@@ -107,7 +107,7 @@ def create_exchange(settings: Any, host: str, token: str) -> Exchange:
 
 def _create_token_provider(settings: Any, options: dict[str, str]) -> Any:
     """Return a provider of tokens; None if the settings have a token itself or no login for OAUTHBEARER."""
-    from kafkaframes.client.security.tokens import ClientCredentials, load_provider
+    from kafkaframes.client.security.tokens import ClientCredentialsProvider, load_provider
 
     if settings.sasl_oauthbearer_token_provider is not None:
         return load_provider(settings.sasl_oauthbearer_token_provider)
@@ -122,16 +122,21 @@ def _create_token_provider(settings: Any, options: dict[str, str]) -> Any:
                 "sasl.oauthbearer.client.credentials.client.id and .secret"
             )
         scope = options.get("scope") or settings.sasl_oauthbearer_scope
-        return ClientCredentials(
-            url, client_id, secret, scope, settings.sasl_oauthbearer_header_urlencode, _endpoint_trust_store(options)
+        return ClientCredentialsProvider(
+            url,
+            client_id,
+            secret,
+            scope,
+            settings.sasl_oauthbearer_header_urlencode,
+            _load_endpoint_certificates(options),
         )
-    if f"{_CLAIM_PREFIX}sub" in options:
-        return UnsecuredToken(options[f"{_CLAIM_PREFIX}sub"])
+    if f"{_UNSECURED_CLAIM_PREFIX}sub" in options:
+        return UnsecuredTokenProvider(options[f"{_UNSECURED_CLAIM_PREFIX}sub"])
     return None
 
 
-def _endpoint_trust_store(options: dict[str, str]) -> str | None:
-    """Return the trust store of the token endpoint's certificate: the login module's own ``ssl.truststore``."""
+def _load_endpoint_certificates(options: dict[str, str]) -> str | None:
+    """Return the certificates, as PEM, of the login module's ``ssl.truststore``, which the token endpoint needs."""
     from kafkaframes.client.security import tls
 
     store = tls.StoreSettings(
@@ -153,7 +158,7 @@ def _check_handler(name: str | None) -> None:
         )
 
 
-class UnsecuredToken:
+class UnsecuredTokenProvider:
     """Provides unsigned tokens, for brokers in development."""
 
     def __init__(self, principal: str) -> None:

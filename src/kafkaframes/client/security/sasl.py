@@ -20,10 +20,10 @@ from kafkaframes.errors import BrokerError, NetworkError, OptionError, import_ex
 
 Exchange = Generator[bytes, bytes, None]
 
-_SCRAM_HASHES: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
-_MIN_ITERATIONS: Final = 4096
-_MAX_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
-_KEY_VALUE_SEPARATOR: Final = b"\x01"
+_HASH_BY_SCRAM_MECHANISM: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
+_MIN_SCRAM_ITERATIONS: Final = 4096
+_MAX_SCRAM_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
+_KEY_VALUE_SEPARATOR: Final = b"\x01"  # ends each key-value pair of an OAUTHBEARER message (RFC 7628)
 _NO_SECURITY_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
 _LAYER_OFFER_BYTES: Final = 4  # a byte with a bit for each layer, and the largest message size in three bytes
 _KDC_UNREACHABLE_CODE: Final = -1765328228  # KRB5_KDC_UNREACH
@@ -72,7 +72,7 @@ def authenticate_scram(mechanism: str, username: str, password: str, *, nonce: s
     Raises:
         BrokerError: the broker's messages do not belong to this exchange, or the broker does not know the password.
     """
-    digest = _SCRAM_HASHES[mechanism]
+    digest = _HASH_BY_SCRAM_MECHANISM[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     challenge = (yield b"n,," + first.encode()).decode(errors="replace")
@@ -98,7 +98,7 @@ def _parse_challenge(text: str, nonce: str) -> tuple[bytes, int, str]:
         salt, iterations = base64.b64decode(attributes["s"], validate=True), int(attributes["i"])
     except (KeyError, ValueError, binascii.Error):
         raise BrokerError("the broker's SCRAM challenge has no salt or no iterations") from None
-    if not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
+    if not _MIN_SCRAM_ITERATIONS <= iterations <= _MAX_SCRAM_ITERATIONS:
         raise BrokerError(f"the broker's SCRAM challenge requests {iterations} iterations")
     return salt, iterations, combined_nonce
 

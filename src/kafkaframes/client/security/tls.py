@@ -35,8 +35,8 @@ def create_ssl_context(settings: Any) -> ssl.SSLContext:
     if settings.ssl_context is not None:
         context: ssl.SSLContext = settings.ssl_context
         return context
-    trust = _store_from_settings(settings, "truststore", settings.ssl_truststore_certificates)
-    key_store = _store_from_settings(settings, "keystore", _join_key_and_certificates(settings))
+    trust = _build_store(settings, "truststore", settings.ssl_truststore_certificates)
+    key_store = _build_store(settings, "keystore", _join_key_and_certificates(settings))
     try:
         context = ssl.create_default_context(
             cafile=settings.ssl_cafile, cadata=load_trusted_certificates(trust) if trust.is_present else None
@@ -61,7 +61,7 @@ def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
         context.minimum_version, context.maximum_version = _TLS_VERSIONS[names[0]], _TLS_VERSIONS[names[-1]]
 
 
-def _store_from_settings(settings: Any, name: str, text: str | None) -> StoreSettings:
+def _build_store(settings: Any, name: str, text: str | None) -> StoreSettings:
     location, kind, password = (getattr(settings, f"ssl_{name}_{field}") for field in ("location", "type", "password"))
     return StoreSettings(f"ssl.{name}", location, kind, password, text)
 

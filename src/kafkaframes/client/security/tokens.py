@@ -40,7 +40,7 @@ _DEFAULT_SESSION_NAME: Final = "MSKSASLDefaultSession"
 
 
 @dataclass(frozen=True)
-class ClientCredentials:
+class ClientCredentialsProvider:
     """Fetches tokens from an endpoint with a client's id and secret (RFC 6749, 4.4).
 
     Attributes:
@@ -120,7 +120,7 @@ class ClientCredentials:
         return token, float(fields.get("expires_in") or _UNKNOWN_LIFETIME_S)
 
 
-_tokens: dict[ClientCredentials, tuple[str, float]] = {}
+_tokens: dict[ClientCredentialsProvider, tuple[str, float]] = {}
 _lock = threading.Lock()
 
 
@@ -138,7 +138,7 @@ def load_provider(name: str) -> Callable[[], Any]:
 
 
 @dataclass
-class IamToken:
+class IamTokenProvider:
     """Provides tokens for a region. Any thread may call it.
 
     Attributes:
@@ -180,7 +180,7 @@ class IamToken:
 
 def create_iam_provider(
     hosts: list[str], options: Mapping[str, str], environ: Mapping[str, str] = os.environ
-) -> IamToken:
+) -> IamTokenProvider:
     """Return a provider of tokens.
 
     Args:
@@ -195,8 +195,8 @@ def create_iam_provider(
     regions += [environ[name] for name in _REGION_VARIABLES if environ.get(name)]
     if not regions:
         raise OptionError(
-            "sasl.mechanism AWS_MSK_IAM: no region in the names of the bootstrap servers, nor in "
-            f"{' or '.join(_REGION_VARIABLES)}"
+            "sasl.mechanism AWS_MSK_IAM needs a region: the names of the bootstrap servers contain none, and "
+            f"{' and '.join(_REGION_VARIABLES)} are not set"
         )
     profile, role = options.get("awsProfileName"), options.get("awsRoleArn")
-    return IamToken(regions[0], profile, role, options.get("awsRoleSessionName", _DEFAULT_SESSION_NAME))
+    return IamTokenProvider(regions[0], profile, role, options.get("awsRoleSessionName", _DEFAULT_SESSION_NAME))

@@ -56,9 +56,9 @@ class TelemetryReporter:
         self._is_closing = False
         self._reports_omission = True
         if cluster.settings.enable_metrics_push:
-            cluster.on_connection = self._notice_connection
+            cluster.on_connection = self._handle_connection
 
-    def _notice_connection(self) -> None:
+    def _handle_connection(self) -> None:
         """Start the task when the client has connected, or wake it."""
         self._connected_event.set()
         if self._task is None and not self._is_closing:

@@ -16,9 +16,8 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.wire.primitives import NIL_UUID
 
 DEFAULT_INTERVAL_S: Final = 300.0
-MAX_PAYLOAD_BYTES: Final = (
-    262_144  # its encoding takes the event loop 30 ms; the default of telemetry.max.bytes is 1 MiB
-)
+# Encoding a payload of this size blocks the event loop for 30 ms. The default of telemetry.max.bytes is 1 MiB.
+MAX_PAYLOAD_BYTES: Final = 262_144
 _MIN_JITTER, _MAX_JITTER = 0.5, 1.5
 _RESUBSCRIBE_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _WAIT_INTERVAL_ERRORS: Final = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})

@@ -16,9 +16,9 @@ from kafkaframes.capture.bodies import (
     APIS_WITH_RECORDS,
     DecodedMessages,
     MessageKind,
-    binary_extents,
+    find_error_rows,
+    get_binary_extents,
     iterate_record_sets,
-    rows_with_errors,
     to_array,
 )
 from kafkaframes.capture.calls import CallColumns, CallTableBuilder
@@ -114,10 +114,10 @@ def read_captured_calls(task: TrafficTask, apis: ApiRegistry, coverage: Coverage
     """Yield the calls in a task's share of the captures. Unread parts are added to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
-        maker = CallTableBuilder(choose_columns("calls", ("clientId",)), captures, apis=apis)
+        builder = CallTableBuilder(choose_columns("calls", ("clientId",)), captures, apis=apis)
         reader = PacketReader(captures, share=task.share, shares=task.shares, is_alone=len(task.files) == 1)
         for traffic in iterate_windows_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
-            yield CallColumns(maker, traffic)
+            yield CallColumns(builder, traffic)
 
 
 def read_messages(
@@ -147,7 +147,7 @@ def read_messages(
                 yield from _decode_captured_messages(calls, kind, rows, labels, names, times)
     _, logs = split_traffic(task.files)
     for path in logs[task.share :: task.shares]:
-        log_rows = LogReader(path, account, is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
+        log_rows = LogReader(path, account, is_alone=len(task.files) == 1).iterate_rows(secrets=True, apis=apis)
         while some := list(islice(log_rows, _ROWS_PER_READ)):
             yield from _read_request_log(some, directions, by, apis)
 
@@ -170,7 +170,7 @@ def _iterate_record_sizes(value: Any) -> Iterator[int]:
 def _group_values_of(calls: CallColumns, by: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return (client, connection, second) of each call, with None for parts that are not in ``by``."""
     nothing = [None] * calls.count
-    clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
+    clients = calls.get_client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
     connections = calls.get_endpoint_column("label", pa.string()).to_pylist() if CONNECTION in by else nothing
     seconds = (calls.get_frame_values(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
     return list(zip(clients, connections, seconds, strict=True))
@@ -192,7 +192,7 @@ def _decode_captured_messages(
 ) -> Iterator[ApiMessages]:
     """Yield the messages of one kind in captured calls. Undecodable messages are counted with the reason."""
     key, version, direction, apis = kind
-    raw, starts = calls.bytes_of(direction, rows)
+    raw, starts = calls.get_frame_bytes(direction, rows)
     span = int(times[rows].min()), int(times[rows].max())
     if not kind.is_known:
         empty = pa.array([], pa.struct([]))
@@ -204,7 +204,7 @@ def _decode_captured_messages(
         if len(older):
             yield from _decode_version_0(calls, rows[older], labels, names, span)
             rows = np.delete(rows, older)
-            raw, starts = calls.bytes_of(direction, rows)
+            raw, starts = calls.get_frame_bytes(direction, rows)
     bodies = DecodedMessages(raw, starts, kind)
     unread = _count_errors(bodies.errors, labels[rows])
     is_valid = bodies.errors.is_null()
@@ -230,14 +230,14 @@ def _decode_version_0(
     calls: CallColumns, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
 ) -> Iterator[ApiMessages]:
     """Yield ApiVersions responses, decoded as version 0."""
-    raw, starts = calls.bytes_of(RESPONSE, rows)
-    frames = DecodedMessages(raw, starts, MessageKind(API_VERSIONS, 0, RESPONSE, calls.maker.apis)).frames
+    raw, starts = calls.get_frame_bytes(RESPONSE, rows)
+    frames = DecodedMessages(raw, starts, MessageKind(API_VERSIONS, 0, RESPONSE, calls.builder.apis)).frames
     yield ApiMessages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
 
 
 def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
     """Count decoding errors by label and text."""
-    failed_rows = rows_with_errors(errors).tolist()
+    failed_rows = find_error_rows(errors).tolist()
     return Counter((int(labels[row]), str(errors[row].as_py())) for row in failed_rows)
 
 
@@ -332,7 +332,7 @@ def measure_records(
         for direction, keys in _GROUP_KEYS.items():
             for kind, rows in calls.group_by_kind(direction, kind_filter=keys.__contains__):
                 if kind.is_known:
-                    bodies = DecodedMessages(*calls.bytes_of(direction, rows), kind)
+                    bodies = DecodedMessages(*calls.get_frame_bytes(direction, rows), kind)
                     _add_record_sizes(bodies, result[PRODUCED if direction == REQUEST else FETCHED])
     return result
 
@@ -341,6 +341,6 @@ def _add_record_sizes(bodies: DecodedMessages, sizes: RecordSizes) -> None:
     """Add the sizes of the records in produce requests or fetch responses."""
     assert bodies.plan is not None
     for _, blobs in iterate_record_sets(bodies.body, bodies.plan, np.arange(bodies.count)):
-        data, _ = join_record_sets(*binary_extents(blobs))
+        data, _ = join_record_sets(*get_binary_extents(blobs))
         if len(data):
             sizes.add_batches(data, scan_all(data))

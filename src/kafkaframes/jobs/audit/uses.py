@@ -94,7 +94,7 @@ def _read_advertised_versions(
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1):
             yield from _parse_advertised_ranges(batch)
     for path in logs:
-        for row in LogReader(path, Coverage(), is_alone=len(files) == 1).rows():
+        for row in LogReader(path, Coverage(), is_alone=len(files) == 1).iterate_rows():
             if row["apiKey"] == API_VERSIONS and row["response"]:
                 yield row["connection"], _parse_max_versions(json.loads(row["response"]))
 

@@ -93,7 +93,7 @@ class Packer:
             check_row_partitions(rows.column("partition"))
         partitions, wrong_row = compute_partitions(rows, count)
         if wrong_row is not None:
-            raise OptionError(f"topic {topic} has no partition {partitions[wrong_row]}, it has {count}")
+            raise OptionError(f"topic {topic} has no partition {partitions[wrong_row]}; it has {count}")
         is_unassigned = partitions < 0
         if is_unassigned.any():
             partitions[is_unassigned] = (

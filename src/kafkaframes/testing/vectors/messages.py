@@ -22,7 +22,7 @@ from kafkaframes.wire import varint
 Row = dict[str, Any]
 _CORRELATION_ID = 0x01020304
 _CLIENT_ID = "client-1"
-_BROKEN_MESSAGES: Final = (
+_INVALID_OR_OVERLONG_VARINTS: Final = (
     b"",
     b"\x80",
     b"\xff\xff\xff\xff",
@@ -31,9 +31,9 @@ _BROKEN_MESSAGES: Final = (
     b"\x80\x00",
     b"\xff\x80\x00",
 )
-_Write = Callable[[bytearray, int], None]
-_Read = Callable[[bytes, int], tuple[int, int]]
-_MESSAGE_KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
+_WriteVarint = Callable[[bytearray, int], None]
+_ReadVarint = Callable[[bytes, int], tuple[int, int]]
+_VARINT_KINDS: Final[dict[str, tuple[_WriteVarint, _ReadVarint, int, bool]]] = {
     "unsigned varint": (varint.write_unsigned_varint, varint.read_unsigned_varint, 32, False),
     "varint": (varint.write_varint, varint.read_varint, 32, True),
     "unsigned varlong": (varint.write_unsigned_varlong, varint.read_unsigned_varlong, 64, False),
@@ -42,13 +42,13 @@ _MESSAGE_KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
 DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS = "defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"
 CASE_NAMES: Final = (DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS)
 _UNKNOWN_TAGS: Final = ((10_000, b""), (20_000, b"\x00\xff"), (2_000_000, bytes(range(130))))
-_ELEMENT_COUNT: Final = 130  # number of elements with a compact count of two bytes
+_LONG_LIST_LENGTH: Final = 130  # number of elements with a compact count of two bytes
 _LONG_TEXT_LENGTH: Final = 200
-_MAX_DEPTH_OF_LONG_LISTS: Final = 2  # deeper structs have few elements, because values would grow exponentially
-_BITS_OF_TYPE: Final[Mapping[str, int]] = MappingProxyType(
+_MAX_LONG_LIST_DEPTH: Final = 2  # deeper structs have few elements, because values would grow exponentially
+_BITS_BY_TYPE: Final[Mapping[str, int]] = MappingProxyType(
     {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
 )
-_VALUES_OF_TYPE: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
+_VALUES_BY_TYPE: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
     {  # ordinary, lowest, highest
         "bool": (True, False, True),
         "float64": (1.5, -1.7976931348623157e308, 1.7976931348623157e308),
@@ -58,10 +58,10 @@ _VALUES_OF_TYPE: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
         "records": (b"", b"", b""),  # empty, because batches have their own vectors
     }
 )
-_VALUE_INDEX_OF_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
+_VALUE_INDEX_BY_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
 
 
-def catalog_specs() -> list[MessageSpec]:
+def list_catalog_specs() -> list[MessageSpec]:
     """Return the specs of all messages of the catalog."""
     return [catalog.load_spec(name) for name in catalog.list_names()]
 
@@ -77,7 +77,7 @@ def generate_value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     for spec, version in _iterate_versions(specs):
         cls = class_of(spec)
         for case in CASE_NAMES:
-            value = make_value(cls, version, case)
+            value = create_value(cls, version, case)
             if value is not None:
                 row = _describe_case(spec, version, case)
                 try:
@@ -111,7 +111,7 @@ def generate_damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield ordinary messages that are truncated, have an extra byte or a flipped bit, with the error or the result."""
     for spec, version in _iterate_versions(specs):
         cls = class_of(spec)
-        value = make_value(cls, version, ORDINARY)
+        value = create_value(cls, version, ORDINARY)
         assert value is not None
         data = value.encode(version)
         for damage, damaged_data in _damage_message(data):
@@ -143,7 +143,7 @@ def generate_frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     for spec, version in _iterate_versions(specs):
         if spec.api_key is None or str(spec.type) not in ("request", "response"):
             continue
-        value = make_value(class_of(spec), version, ORDINARY)
+        value = create_value(class_of(spec), version, ORDINARY)
         assert value is not None
         if str(spec.type) == "request":
             data = encode_request(value, version, correlation_id=_CORRELATION_ID, client_id=_CLIENT_ID)
@@ -155,7 +155,7 @@ def generate_frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
         yield row | {"header_size": len(data) - body, "bytes": data.hex()}
 
 
-def make_value(cls: type[Message], version: int, case: str) -> Message | None:
+def create_value(cls: type[Message], version: int, case: str) -> Message | None:
     """Return the value of a case; None if the version does not have the case (no nullable fields, no tags or no
     fields).
     """
@@ -198,21 +198,21 @@ class _StructBuilder:
         """Return the number of elements of an array, which is smaller in deep structs."""
         if self._case == LOWEST:
             return 0
-        if self._case == HIGHEST and field.struct is None and depth < _MAX_DEPTH_OF_LONG_LISTS:
-            return _ELEMENT_COUNT
-        return 2 if depth < _MAX_DEPTH_OF_LONG_LISTS else 1
+        if self._case == HIGHEST and field.struct is None and depth < _MAX_LONG_LIST_DEPTH:
+            return _LONG_LIST_LENGTH
+        return 2 if depth < _MAX_LONG_LIST_DEPTH else 1
 
     def _build_element(self, field: FieldPlan, depth: int) -> Any:
         if field.struct is not None:
             return self.build_struct(field.struct, depth + 1)
-        if field.type in _BITS_OF_TYPE:
-            return _NUMBER_FUNCTIONS[_VALUE_INDEX_OF_CASE[self._case]](
-                _BITS_OF_TYPE[field.type], field.type.startswith("u")
+        if field.type in _BITS_BY_TYPE:
+            return _NUMBER_FUNCTION_BY_VALUE_INDEX[_VALUE_INDEX_BY_CASE[self._case]](
+                _BITS_BY_TYPE[field.type], field.type.startswith("u")
             )
-        return _VALUES_OF_TYPE[field.type][_VALUE_INDEX_OF_CASE[self._case]]
+        return _VALUES_BY_TYPE[field.type][_VALUE_INDEX_BY_CASE[self._case]]
 
 
-_NUMBER_FUNCTIONS: Final[tuple[Callable[[int, bool], int], ...]] = (
+_NUMBER_FUNCTION_BY_VALUE_INDEX: Final[tuple[Callable[[int, bool], int], ...]] = (
     lambda bits, unsigned: 17,
     lambda bits, unsigned: 0 if unsigned else -(1 << (bits - 1)),
     lambda bits, unsigned: (1 << (bits - (not unsigned))) - 1,
@@ -221,12 +221,12 @@ _NUMBER_FUNCTIONS: Final[tuple[Callable[[int, bool], int], ...]] = (
 
 def generate_varint_rows() -> Iterator[Row]:
     """Yield numbers around each change of the encoded size, and bytes that are an invalid or overlong varint."""
-    for kind, (write, read, bits, is_signed) in _MESSAGE_KINDS.items():
+    for kind, (write, read, bits, is_signed) in _VARINT_KINDS.items():
         for value in _generate_boundaries(bits, is_signed):
             out = bytearray()
             write(out, value)
             yield {"kind": kind, "value": value, "bytes": out.hex()}
-        for data in _BROKEN_MESSAGES:
+        for data in _INVALID_OR_OVERLONG_VARINTS:
             row: Row = {"kind": kind, "bytes": data.hex()}
             try:
                 result, end = read(data, 0)

@@ -11,10 +11,10 @@ from kafkaframes.records.partitioner import murmur2, partition_of
 from kafkaframes.storage.files.names import coordinator_partition
 
 Row = dict[str, Any]
-_CODECS_BY_OLD_FORMAT: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
+_CODECS_BY_OLD_RECORD_FORMAT: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 _ALL_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _TIMESTAMP_MS: Final = 1_700_000_000_000
-_ATTRIBUTES_POSITION_OF_FORMAT: Final = {0: 17, 1: 17, 2: 22}
+_ATTRIBUTES_POSITION_BY_FORMAT: Final = {0: 17, 1: 17, 2: 22}
 _SAMPLE_VALUES: Final = (
     b"",
     b"a",
@@ -31,7 +31,7 @@ _SAMPLE_GROUP_IDS: Final = ("", "a", "billing", "Zürich", "𝄞", "a-group-with
 def generate_record_files() -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each record set."""
     for record_format in (0, 1, 2):
-        for codec in _CODECS_BY_OLD_FORMAT.get(record_format, _ALL_CODECS):
+        for codec in _CODECS_BY_OLD_RECORD_FORMAT.get(record_format, _ALL_CODECS):
             yield f"v{record_format}-{codec}", _build_ordinary_batch(record_format, codec)
     yield from _generate_format_2_batches()
     yield from _generate_damaged_batches()
@@ -95,13 +95,13 @@ def _generate_damaged_batches() -> Iterator[tuple[str, bytes]]:
         yield f"v{record_format}-a-bit-flipped", bytes(flipped_bytes)
         yield f"v{record_format}-cut", data[:-9]
         codec = bytearray(data)
-        codec[_ATTRIBUTES_POSITION_OF_FORMAT[record_format]] |= 7
+        codec[_ATTRIBUTES_POSITION_BY_FORMAT[record_format]] |= 7
         yield f"v{record_format}-unknown-codec", bytes(codec)
     yield "unknown-magic", b"".join((bytes(7), b"\x01", (40).to_bytes(4, "big"), bytes(4), b"\x09", bytes(35)))
 
 
 def describe_record_set(data: bytes) -> Row:
-    """Return the content of a record set for a reader: its batches with their records, and the reason of the end."""
+    """Return what a reader must find in a record set: the batches with their records, and the reason of the end."""
     walk = read_batches(data)
     batches = [_describe_batch(batch) for batch in walk]
     return {"batches": batches, **_describe_end(walk, len(data))}

@@ -18,9 +18,7 @@ from kafkaframes.storage.files import atomic
 from kafkaframes.testing.vectors import messages, records
 
 Row = dict[str, Any]
-_ROW_FUNCTIONS_OF_MESSAGE_FILES: Final[
-    tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]
-] = (
+_MESSAGE_FILES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
     ("messages.jsonl.gz", messages.generate_value_rows, "every message at every version: `json` and `bytes` (hex)"),
     (
         "messages-damaged.jsonl.gz",
@@ -33,7 +31,7 @@ _ROW_FUNCTIONS_OF_MESSAGE_FILES: Final[
         "requests and responses with their headers, without the size before them",
     ),
 )
-_ROW_FUNCTIONS_OF_NUMBER_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
+_NUMBER_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
     ("varints.jsonl", messages.generate_varint_rows, "numbers and bytes; `error` if the bytes are invalid"),
     ("keys.jsonl", records.generate_key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
     (
@@ -73,7 +71,7 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
     True
 
     Args:
-        directory: the directory to write, which must be new or empty. It appears only after it is complete.
+        directory: directory to write, which must be new or empty. The finished directory is renamed into place.
         specs: message specs of a proposal, a path or ``MessageSpec`` objects. Default: the messages of the catalog.
 
     Returns:
@@ -87,7 +85,7 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
     target = Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OptionError(f"{target} is not empty; vectors are written to a new or empty directory")
-    source, specs_or_none = f"Kafka {catalog.newest_release()}", messages.catalog_specs()
+    source, specs_or_none = f"Kafka {catalog.newest_release()}", messages.list_catalog_specs()
     if specs is not None:
         source, specs_or_none = "a proposal", list(specs_by_name(specs).values())
     with atomic.hold_lock(target), atomic.write_directory(target) as vectors:
@@ -96,12 +94,11 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
 
 def _write_files(target: Path, source: str, specs: list[MessageSpec]) -> dict[str, int]:
     (target / "records").mkdir(parents=True)
-    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _ROW_FUNCTIONS_OF_NUMBER_FILES}
-    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _ROW_FUNCTIONS_OF_MESSAGE_FILES}
+    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _NUMBER_FILES}
+    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _MESSAGE_FILES}
     counts["records.json"] = _write_records(target)
     lines = "\n".join(
-        f"| `{name}` | {counts[name]:,} | {description} |"
-        for name, _, description in (*_ROW_FUNCTIONS_OF_NUMBER_FILES, *_ROW_FUNCTIONS_OF_MESSAGE_FILES)
+        f"| `{name}` | {counts[name]:,} | {description} |" for name, _, description in (*_NUMBER_FILES, *_MESSAGE_FILES)
     )
     page = _README_TEXT.format(version=__version__, source=source, files=lines, records=counts["records.json"])
     (target / "README.md").write_text(page, encoding="utf-8")

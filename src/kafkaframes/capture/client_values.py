@@ -1,7 +1,7 @@
-"""Derive facts about the client of each call from its connection: client software and authenticated principal.
+"""Derive client_values about the client of each call from its connection: client software and authenticated principal.
 
 A fact is valid from a certain request of the connection on. Facts come from all frames of a window, whichever rows the
-caller selected. Values are indexes into ``ClientFacts.texts``, so that no Python code runs per call.
+caller selected. Values are indexes into ``ClientValues.texts``, so that no Python code runs per call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import DecodedMessages, MessageKind
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import WindowResult
-from kafkaframes.capture.tables import sasl_user
+from kafkaframes.capture.tables import parse_sasl_user
 from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE
@@ -25,14 +25,14 @@ from kafkaframes.protocol.messages.headers import decode_request, decode_respons
 from kafkaframes.protocol.messages.registry import CATALOG, ApiRegistry
 
 NO_VERSION: Final = -1
-_FACT_SEPARATOR: Final = "\0"
+_VERSION_SEPARATOR: Final = "\0"
 
 
 class ClientEvent(NamedTuple):
-    """A fact about a connection's client that is valid from a request offset on.
+    """A value (software or principal) of a connection's client, which is valid from a request offset on.
 
-    ``value`` is an index into ``ClientFacts.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in this
-    window. While a request waits for its response, its event is repeated in every window.
+    ``value`` is an index into ``ClientValues.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in
+    this window. While a request waits for its response, its event is repeated in every window.
     """
 
     connection: int
@@ -41,16 +41,16 @@ class ClientEvent(NamedTuple):
     final: int
 
 
-class ClientFacts:
-    """The latest fact about each connection's client, remembered between windows of the capture."""
+class ClientValues:
+    """The latest value (software or principal) of each connection's client, remembered between capture windows."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._last: Ints = np.full(64, NO_VERSION, np.int64)
 
-    def index_of_text(self, text: str) -> int:
-        """Return the index of a text in ``texts``, to which it is added if it is new."""
+    def get_text_index(self, text: str) -> int:
+        """Return the index of a text in ``texts``. A new text is added first."""
         result = self._numbers.get(text)
         if result is None:
             result = self._numbers[text] = len(self.texts)
@@ -64,13 +64,13 @@ class ClientFacts:
         self._last = np.full_like(self._last, NO_VERSION)
         self._last[numbers[: len(last_rows)][is_current]] = last_rows[is_current]
 
-    def last_fact(self, connection: int) -> str | None:
-        """Return the latest fact about a connection."""
+    def get_last_value(self, connection: int) -> str | None:
+        """Return the latest value of a connection's client; None if none is known."""
         number = int(self._last[connection]) if connection < len(self._last) else NO_VERSION
         return None if number == NO_VERSION else self.texts[number]
 
-    def find_facts(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
-        """Return, for each call, the index of the fact that is valid at its request, as an index into ``texts``.
+    def find_values(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
+        """Return, for each call, the index in ``texts`` of the value that is valid at its request.
 
         Args:
             events: events of this window, as rows of ``ClientEvent``, in any order.
@@ -96,7 +96,7 @@ class ClientFacts:
         self._last[final[is_last, 0]] = final[is_last, 2]
 
     def column(self, numbers: Ints) -> pa.Array:
-        """Return the texts at these indexes as a column."""
+        """Return a column of the texts with these indexes in ``texts``."""
         return self._to_text_column(self.texts, numbers)
 
     def to_name_and_version_columns(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
@@ -119,7 +119,7 @@ def _sort_keys(connections: Ints, offsets: Ints) -> Ints:
 
 def split_software(text: str) -> tuple[str, str]:
     """Split a text into name and version of software."""
-    name, _, version = text.partition(_FACT_SEPARATOR)
+    name, _, version = text.partition(_VERSION_SEPARATOR)
     return name, version
 
 
@@ -131,7 +131,7 @@ def to_event_table(events: Iterable[ClientEvent]) -> Ints:
 # ------------------------------------------------------------------------------------------------------ software
 
 
-def software_events(traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry = CATALOG) -> Ints:
+def find_software_events(traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
     """Return the software events of a window, from its ApiVersions requests.
 
     They come from frames, because a call exists only after its response. A broker registers the software of each
@@ -141,14 +141,14 @@ def software_events(traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry
     rows = _find_requests(traffic, API_VERSIONS)
     versions = traffic.frames[rows, layout.F_VERSION]
     result = [
-        _registration_events(traffic, facts, int(version), rows[versions == version], apis)
+        _find_registration_events(traffic, client_values, int(version), rows[versions == version], apis)
         for version in np.unique(versions)
     ]
     return np.concatenate([to_event_table(()), *result])
 
 
-def _registration_events(
-    traffic: WindowResult, facts: ClientFacts, version: int, rows: Ints, apis: ApiRegistry
+def _find_registration_events(
+    traffic: WindowResult, client_values: ClientValues, version: int, rows: Ints, apis: ApiRegistry
 ) -> Ints:
     """Return the software events of the ApiVersions requests of one version."""
     frames = traffic.frames
@@ -157,7 +157,7 @@ def _registration_events(
         is_later = _is_rejected(traffic, rows, version, apis)
         kind = MessageKind(API_VERSIONS, version, REQUEST, apis)
         if kind.is_known:
-            values = _index_software(DecodedMessages(*traffic.frame_bytes(rows), kind).body, facts)
+            values = _index_software(DecodedMessages(*traffic.copy_frame_bytes(rows), kind).body, client_values)
     return np.stack(
         [
             frames[rows, layout.F_CONNECTION],
@@ -169,11 +169,13 @@ def _registration_events(
     )
 
 
-def _index_software(body: pa.StructArray, facts: ClientFacts) -> Ints:
+def _index_software(body: pa.StructArray, client_values: ClientValues) -> Ints:
     """Add the client software of ApiVersions requests to the texts. Return the index of each, or ``NO_VERSION``."""
     names, versions = (body.field(f"clientSoftware{suffix}") for suffix in ("Name", "Version"))
-    texts = pc.binary_join_element_wise(names, versions, _FACT_SEPARATOR).dictionary_encode()
-    numbers = np.array([facts.index_of_text(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64)
+    texts = pc.binary_join_element_wise(names, versions, _VERSION_SEPARATOR).dictionary_encode()
+    numbers = np.array(
+        [client_values.get_text_index(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64
+    )
     indexes = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VERSION)
 
@@ -188,7 +190,7 @@ def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: ApiRegis
     has_answer = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
     result = np.full(len(rows), version >= newest)
     sizes = np.full(int(has_answer.sum()), 2, np.int64)
-    raw, _ = traffic.frame_bytes(answers[has_answer], lead=4, sizes=sizes)
+    raw, _ = traffic.copy_frame_bytes(answers[has_answer], lead=4, sizes=sizes)
     codes = raw[: 2 * len(sizes)].reshape(-1, 2)
     result[has_answer] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
     return result
@@ -223,14 +225,17 @@ class PendingLogins:
             int(numbers[connection]): user for connection, user in self._waiting.items() if numbers[connection] >= 0
         }
 
-    def events(self, traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry = CATALOG) -> Ints:
+    def events(self, traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
         """Return the principal events of a window."""
         return to_event_table(
-            [*self._events_of_sasl_authenticate(traffic, facts, apis), *_events_of_raw_tokens(traffic, facts)]
+            [
+                *self._find_sasl_authenticate_events(traffic, client_values, apis),
+                *_find_raw_token_events(traffic, client_values),
+            ]
         )
 
-    def _events_of_sasl_authenticate(
-        self, traffic: WindowResult, facts: ClientFacts, apis: ApiRegistry
+    def _find_sasl_authenticate_events(
+        self, traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry
     ) -> Iterator[ClientEvent]:
         """Yield the principal events of successful SaslAuthenticate requests."""
         frames = traffic.frames
@@ -240,34 +245,34 @@ class PendingLogins:
             if answer < 0 or not frames[answer, layout.F_HAVE]:
                 continue
             connection, version = int(frames[row, layout.F_CONNECTION]), int(frames[row, layout.F_VERSION])
-            raw, _ = traffic.frame_bytes(np.array([row]))
+            raw, _ = traffic.copy_frame_bytes(np.array([row]))
             token = _read_token(raw.tobytes(), version, apis)
-            user = sasl_user(token)
+            user = parse_sasl_user(token)
             if user is not None:
                 self._waiting[connection] = user
             code = _read_authentication_error(traffic, answer, version, apis)
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
-                number = facts.index_of_text(f"User:{self._waiting.pop(connection)}")
+                number = client_values.get_text_index(f"User:{self._waiting.pop(connection)}")
                 yield ClientEvent(connection, int(frames[row, layout.F_OFFSET]), number, 1)
 
 
-def _events_of_raw_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator[ClientEvent]:
+def _find_raw_token_events(traffic: WindowResult, client_values: ClientValues) -> Iterator[ClientEvent]:
     """Yield the principal events of SASL tokens that are sent without a request header."""
     frames = traffic.frames
     tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_RESPONSE] == 0))
     for frame in tokens.tolist():
-        raw, _ = traffic.frame_bytes(np.array([frame]))
-        user = sasl_user(raw[: int(frames[frame, layout.F_HAVE])].tobytes())
+        raw, _ = traffic.copy_frame_bytes(np.array([frame]))
+        user = parse_sasl_user(raw[: int(frames[frame, layout.F_HAVE])].tobytes())
         if user is not None:
             start = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
-            yield ClientEvent(*start, facts.index_of_text(f"User:{user}"), int(frames[frame, layout.F_DONE]))
+            yield ClientEvent(*start, client_values.get_text_index(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
 def _read_authentication_error(traffic: WindowResult, answer: int, version: int, apis: ApiRegistry) -> int:
     """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
     if apis.has_own_spec(SASL_AUTHENTICATE):
-        raw, _ = traffic.frame_bytes(np.array([answer]))
+        raw, _ = traffic.copy_frame_bytes(np.array([answer]))
         spec = apis.find_spec(SASL_AUTHENTICATE, RESPONSE, version)
         try:
             return int(decode_response(raw.tobytes(), SASL_AUTHENTICATE, version, specs=spec).body.error_code)
@@ -276,7 +281,7 @@ def _read_authentication_error(traffic: WindowResult, answer: int, version: int,
     lead = 5 if version >= 2 else 4  # a flexible header ends with tagged fields
     if traffic.frames[answer, layout.F_HAVE] < lead + 2:
         return -1
-    raw, _ = traffic.frame_bytes(np.array([answer]), lead=lead, sizes=np.array([2]))
+    raw, _ = traffic.copy_frame_bytes(np.array([answer]), lead=lead, sizes=np.array([2]))
     return int.from_bytes(raw[:2].tobytes(), "big")
 
 
