@@ -18,7 +18,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.testing.vectors import write, write_vectors
-from kafkaframes.testing.vectors.messages import list_catalog_specs, generate_value_rows
+from kafkaframes.testing.vectors.messages import generate_value_rows, list_catalog_specs
 from kafkaframes.testing.vectors.records import generate_record_files
 
 # From Kafka's own UtilsTest.

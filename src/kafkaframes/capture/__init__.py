@@ -1,7 +1,7 @@
 """Read Kafka calls from packet captures and from request logs of brokers, record and redact captures.
 
-The functions are in ``kafkaframes``: ``scan_capture``, ``read_capture``, ``record_traffic``, ``redact_capture``. The
-classes of their results are exported here.
+The functions are in ``kafkaframes``: ``scan_capture``, ``read_capture``, ``record_traffic``, ``redact_capture``. This
+package exports the classes of their results.
 """
 
 from typing import TYPE_CHECKING

@@ -57,7 +57,10 @@ class MessageKind(NamedTuple):
 
     @property
     def plan(self) -> MessagePlan:
-        """The plan to decode a frame with header and body. Raises ``OptionError`` if there is no such message."""
+        """The plan with which frames (header and body) of the message are decoded.
+
+        Raises ``OptionError`` if the message does not exist.
+        """
         return find_frame_plan(*self)
 
     @property
@@ -69,7 +72,7 @@ class MessageKind(NamedTuple):
 
     @property
     def message_class(self) -> type[Message]:
-        """The class of the body. Raises ``SpecError`` if there is no such API."""
+        """The class of the body. Raises ``SpecError`` if the API does not exist."""
         return self.apis.message_class(self.api_key, self.direction, self.api_version)
 
     @property
@@ -157,7 +160,7 @@ def decode_to_json(raw: Bytes, starts: Ints, kind: MessageKind, *, secrets: bool
 
 
 def _decode_columns_to_json(raw: Bytes, starts: Ints, kind: MessageKind) -> tuple[pa.Array, pa.Array]:
-    """Return headers and bodies as JSON. Both are null if the message has to be decoded on its own."""
+    """Return headers and bodies as JSON. For a message that has to be decoded on its own, header and body are null."""
     body, header = kind.message_class, header_class(kind.direction)
     result = decode_columns(kind.plan, to_array(raw, starts))
     needs_own_decoding = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
@@ -184,7 +187,10 @@ def _decode_one_to_json(data: bytes, kind: MessageKind, *, hides_secrets: bool) 
 
 
 def _decode_frame(data: bytes, kind: MessageKind) -> tuple[Frame, str | None]:
-    """Decode a message. Return it, and a note if bytes follow it in the frame. Kafka also ignores such bytes."""
+    """Decode a message. Return the message, and a note if other bytes follow in the frame.
+
+    Kafka also ignores such bytes.
+    """
     try:
         return kind.decode(data), None
     except DecodeError:
@@ -261,7 +267,7 @@ class DecodedMessages:
 
 
 def _trim_messages(raw: Bytes, starts: Ints, errors: pa.Array, kind: MessageKind) -> list[bytes] | None:
-    """Return all messages without trailing bytes, which Kafka ignores. Return None if no message has an error."""
+    """Return all messages without trailing bytes, which Kafka ignores; None if no message has an error."""
     failed_rows = find_error_rows(errors).tolist()
     if not failed_rows:
         return None
@@ -292,7 +298,7 @@ def iterate_record_sets(array: pa.StructArray, plan: StructPlan, owners: Ints) -
 
 
 def find_error_rows(errors: pa.Array) -> Ints:
-    """Return the rows of a column of errors that are not null."""
+    """Return the row numbers of the errors in a column that has null for messages without an error."""
     return np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False))
 
 

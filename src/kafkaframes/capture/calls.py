@@ -63,7 +63,7 @@ class CallTableBuilder:
         self._last_traffic: WindowResult | None = None
 
     def renumber_connections(self, traffic: WindowResult) -> None:
-        """Apply the new numbers that a window gives to connections. A repeated call for a window has no effect."""
+        """Apply the new connection numbers of a window. A repeated call for the same window has no effect."""
         if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(traffic.new_numbers)
@@ -163,7 +163,7 @@ class CallColumns:
 
     @cached_property
     def kinds(self) -> Ints:
-        """API key and version of each call as one number, -1 if the API is unknown."""
+        """The API key and version of each call, combined into one number; -1 if the API is unknown."""
         return np.where(
             self.has_known_api,
             (self.get_frame_values(REQUEST, layout.F_API) << 16) | self.get_frame_values(REQUEST, layout.F_VERSION),
@@ -316,7 +316,7 @@ class CallColumns:
 
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:
-        """Name and version of the client software, from the ApiVersions requests of each call's connection."""
+        """The name and version of each call's client software, from the connection's ApiVersions requests."""
         facts = self.builder.software
         events = find_software_events(self.traffic, facts, self.builder.apis)
         return facts.to_name_and_version_columns(
@@ -431,13 +431,13 @@ def _has_records(direction: str) -> Callable[[int], bool]:
 
 
 def _is_flexible(apis: ApiRegistry, kind: int) -> bool | None:
-    """Return whether the version of a kind is flexible; None if the API is unknown."""
+    """Return whether the API version in ``kind`` is flexible; None if the API is unknown."""
     api = apis.apis_by_key.get(kind >> 16) if kind >= 0 else None
     return None if api is None else api.is_flexible(kind & 0xFFFF)
 
 
 def _to_text(array: pa.Array) -> pa.Array:
-    """Return bytes as text. Invalid UTF-8 is replaced in the same way as in Java."""
+    """Return a column of bytes as text. Invalid UTF-8 is replaced in the same way as in Java."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:

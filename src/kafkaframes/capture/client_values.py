@@ -1,7 +1,8 @@
-"""Derive client_values about the client of each call from its connection: client software and authenticated principal.
+"""Derive the client software and the authenticated principal of each call from the call's connection.
 
-A fact is valid from a certain request of the connection on. Facts come from all frames of a window, whichever rows the
-caller selected. Values are indexes into ``ClientValues.texts``, so that no Python code runs per call.
+Both values are valid from a certain request of the connection on. The values come from all frames of a window,
+regardless of the rows that the caller selected. Values are indexes into ``ClientValues.texts``, so that no Python code
+runs per call.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ClientValues:
         return self._to_text_column(self.texts, numbers)
 
     def to_name_and_version_columns(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
-        """Return the client software names and versions at some indexes of ``texts``, as two columns."""
+        """Return two columns: the client software names and versions with these indexes in ``texts``."""
         halves = [split_software(text) for text in self.texts]
         first, second = (self._to_text_column([pair[side] for pair in halves], numbers) for side in (0, 1))
         return first, second
@@ -134,9 +135,10 @@ def to_event_table(events: Iterable[ClientEvent]) -> Ints:
 def find_software_events(traffic: WindowResult, client_values: ClientValues, apis: ApiRegistry = CATALOG) -> Ints:
     """Return the software events of a window, from its ApiVersions requests.
 
-    They come from frames, because a call exists only after its response. A broker registers the software of each
-    ApiVersions request. Versions before 3 do not contain it. If the broker rejected the request's version, it has not
-    read the software, so the event is valid from the next request on, if the request can be decoded here.
+    The events come from frames, because a call exists only after its response. A broker registers the software of each
+    ApiVersions request. Requests of versions before 3 do not contain the software. If the broker rejected the request's
+    version, the broker has not read the software, so the event is valid from the next request on, if the request can be
+    decoded here.
     """
     rows = _find_requests(traffic, API_VERSIONS)
     versions = traffic.frames[rows, layout.F_VERSION]
@@ -170,7 +172,7 @@ def _find_registration_events(
 
 
 def _index_software(body: pa.StructArray, client_values: ClientValues) -> Ints:
-    """Add the client software of ApiVersions requests to the texts. Return the index of each, or ``NO_VERSION``."""
+    """Add the client software of ApiVersions requests to ``texts``. Return each text's index, or ``NO_VERSION``."""
     names, versions = (body.field(f"clientSoftware{suffix}") for suffix in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _VERSION_SEPARATOR).dictionary_encode()
     numbers = np.array(

@@ -1,7 +1,7 @@
 """Decompress gzip, zstd and lz4 files up to the first byte that cannot be decompressed.
 
 ``MemberFile`` and ``ZstdFile`` are raw binary files. ``readinto`` returns all data before damage or truncation, and
-then raises ``DecodeError``. Consecutive compressed members are read as one file. The memory of a call is bounded for
+then raises ``DecodeError``. Consecutive compressed members are read as one file. The memory of each call is bounded for
 every compression ratio.
 """
 

@@ -1,9 +1,9 @@
 """Read the structure of capture files (the libpcap header, pcapng sections and interfaces), and write pcapng files.
 
 Sources: pcap-savefile(5), draft-ietf-opsawg-pcapng, tcpdump.org/linktypes.html. Kernels scan the packets
-(``packets.py``); this module only reads the blocks between them. Written files are pcapng with raw IP packets. They
-contain synthetic TCP segments around the bytes of a conversation, with checksum 0, as in captures of local traffic, and
-times in nanoseconds.
+(``packets.py``); this module only reads the blocks between them. Written files are pcapng with raw IP packets. Written
+files contain synthetic TCP segments around the bytes of a conversation, with checksum 0, as in captures of local
+traffic, and times in nanoseconds.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _DESCRIPTIONS_OF_OTHER_FORMATS: Final = (
 
 
 class CaptureFormat:
-    """The format of a capture file, as a packet scan needs it.
+    """The properties of a capture file that a packet scan needs.
 
     Attributes:
         kind: ``PCAP`` or ``PCAPNG``.
@@ -162,7 +162,7 @@ def _is_little_endian_section(block: bytes | memoryview, position: int, file: st
 
 
 def read_block(container: CaptureFormat, block: memoryview, position: int, file: str) -> int:
-    """Read a section header or interface block into the container. Return its size, in bytes.
+    """Read a section header or interface block into the container. Return the size of the block, in bytes.
 
     The size is 0 if the bytes start with another block or an incomplete one. No bytes after the block are copied.
 
@@ -258,7 +258,7 @@ def _encode_record(time_ns: int, packet: bytes) -> bytes:
 class ConversationWriter:
     """A writer of one TCP connection, which tracks the sequence numbers of both sides.
 
-    ``initial`` is the sequence number of both SYNs. It must be different for connections with the same ports.
+    ``initial`` is the sequence number of both SYNs. The number must be different for connections with the same ports.
     """
 
     def __init__(self, client: End, server: End, *, initial: int = 0) -> None:

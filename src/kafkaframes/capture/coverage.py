@@ -2,7 +2,7 @@
 
 A ``Coverage`` is filled while captures and request logs are read. Each entry has a kind. The kinds in
 ``HARMLESS_KINDS`` cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. Data of every
-other kind may hide one, so results from this capture are then incomplete.
+other kind may hide a Kafka call, so results from this capture are then incomplete.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ HARMLESS_KINDS: Final = frozenset({BOUNDARY, OTHER})
 
 @dataclass(frozen=True, slots=True)
 class UnreadData:
-    """The amount of unread data of a file with the same kind and reason.
+    """The amount of a file's unread data that has the same kind and reason.
 
     Attributes:
         kind: a key of ``ENTRY_KINDS``.
-        reason: the reason. It contains no numbers, so that entries with equal reasons can be added up.
+        reason: the reason. The reason contains no numbers, so that entries with equal reasons can be added up.
         file: path of the file.
         position: position of the first unread byte in the decompressed file; None if unknown.
         size_bytes: number of bytes; -1 for the rest of the file; None if unknown.

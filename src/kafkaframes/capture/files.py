@@ -82,7 +82,7 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Open a file. It is decompressed if its first bytes, not its name, identify it as compressed.
+    """Open a file. The file is decompressed if its first bytes, not its name, identify compressed data.
 
     Raises:
         OptionError: the file cannot be opened.
@@ -114,7 +114,7 @@ def read_into(file: IO[bytes], view: memoryview, path: str) -> tuple[int, Decode
 
 
 def read_head(path: str, size: int) -> bytes:
-    """Return the first bytes of a file, decompressed. There are fewer bytes if the file ends or is damaged.
+    """Return the first ``size`` bytes of a file, decompressed; fewer bytes if the file ends or is damaged.
 
     Raises:
         OptionError: the file cannot be opened.

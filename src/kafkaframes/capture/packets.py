@@ -1,10 +1,11 @@
 """Read capture files and extract TCP segments, one window of bytes at a time, with ``_kernels_packets.py``.
 
-A ``CaptureWindow`` is a buffer. It starts with bytes carried over from the previous window, followed by the next bytes
-of a file. Its rows (columns: ``layout.py``) contain the position of each segment's payload in the buffer, so payload is
-not copied. Memory is bounded by the window size plus the unprocessed bytes of all connections.
+A ``CaptureWindow`` is a buffer. The buffer starts with bytes carried over from the previous window, followed by the
+next bytes of a file. Its rows (columns: ``layout.py``) contain the position of each segment's payload in the buffer, so
+payload is not copied. Memory is bounded by the window size plus the unprocessed bytes of all connections.
 
-Fragmented IP datagrams are reassembled first (RFC 791, 3.2; RFC 8200, 4.5). They are rare, so this is done in Python.
+Fragmented IP datagrams are reassembled first (RFC 791, 3.2; RFC 8200, 4.5). Fragments are rare, so they are reassembled
+in Python.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class _Fragment(NamedTuple):
 
 @dataclass
 class _PartialDatagram:
-    """An incomplete datagram. Its memory is bounded by the size of a datagram, even if fragments overlap."""
+    """An incomplete datagram. The memory is bounded by the size of a datagram, even if fragments overlap."""
 
     header: bytes = b""
     payload: bytearray = field(default_factory=bytearray)
@@ -114,7 +115,7 @@ class Defragmenter:
 
     Attributes:
         waiting: incomplete datagrams.
-        unread: fragments that belong to no complete datagram: (kind, reason) to [packets, bytes].
+        unread: counts of the fragments that belong to no complete datagram: [packets, bytes] by (kind, reason).
     """
 
     def __init__(self) -> None:
@@ -251,7 +252,7 @@ class _PartialWindow:
 class PacketReader:
     """An iterator over the windows of capture files.
 
-    The consumer sets ``carried``, the data that the next window starts with.
+    The caller sets ``carried``, the data with which the next window starts.
     """
 
     def __init__(
@@ -302,7 +303,7 @@ class PacketReader:
         return new
 
     def __iter__(self) -> Iterator[CaptureWindow]:
-        """Yield at least one window. The last one has ``last`` set."""
+        """Yield at least one window. The last window has ``last`` set."""
         for number, path in enumerate(self.files):
             self.file = number
             with open_bytes(path) as file:
@@ -530,7 +531,8 @@ class _FileCursor:
 def _read_blocks(cursor: _FileCursor, blocks: memoryview, position: int) -> int:
     """Read the section and interface blocks at the start of ``blocks`` and return their total size, in bytes.
 
-    The size is 0 if the first block is damaged or incomplete. If it is damaged, ``cursor.reason`` is the reason.
+    The size is 0 if the first block is damaged or incomplete. If the first block is damaged, ``cursor.reason``
+    describes the damage.
     """
     size_of_blocks = 0
     try:

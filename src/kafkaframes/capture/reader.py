@@ -46,10 +46,11 @@ class CaptureOptions:
         columns: column names, in output order; None for the table's default columns.
         ports: ports of brokers. By default, Kafka connections are recognised by their traffic.
         secrets: whether credentials are included.
-        api: name or number of an API. Only its calls are returned, with ``request`` and ``response`` as structs
-            (:class:`ApiTypes`).
+        api: name or number of an API. Only the calls of this API are returned, with ``request`` and ``response`` as
+            structs (:class:`ApiTypes`).
         share, shares: number of this reader and count of readers, each of which reads a part of the connections.
-        lead_files: number of files at the start that a stream has already read. Only later calls are returned.
+        lead_files: number of files at the start that a stream has already read. Only the calls after these files are
+            returned.
         wait_files: number of further files that a stream reads before it returns an incomplete or unanswered call.
         window_bytes: size of a window, in bytes.
         apis: specs for the decoding of messages. Default: the catalog.
@@ -72,7 +73,7 @@ class CaptureOptions:
     on_damage: str = KEEP
 
     def body_types(self) -> ApiTypes | None:
-        """Return the types of the bodies of ``api``, or None if it is not set.
+        """Return the types of the bodies of ``api``, or None if ``api`` is not set.
 
         Raises:
             OptionError: the API does not exist.
@@ -114,8 +115,8 @@ class CaptureBatches:
     Args:
         files: paths of the files of one capture, in order.
         options: options for reading.
-        is_alone: whether to raise if a file is not a capture. Otherwise it becomes an entry of ``coverage``, and the
-            other files are read. By default, true for a single file.
+        is_alone: whether to raise if a file is not a capture. Otherwise such a file becomes an entry of ``coverage``,
+            and the other files are read. By default, true for a single file.
         coverage: report to which unread data are added. By default, a new report.
     """
 

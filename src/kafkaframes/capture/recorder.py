@@ -1,9 +1,9 @@
 """Record the traffic between clients and brokers: a proxy that writes a capture, without root or libpcap.
 
-The proxy has a listener for each broker and can terminate TLS. Two threads serve each connection. Each one reads bytes,
-writes them to the capture file and then forwards them. A slow disk therefore slows down all clients, no data are
-omitted, and ``on_slow`` is called. The file contains the brokers' real addresses and their responses as sent. It is
-flushed every second, so a killed recorder loses at most one second of data. If the disk is full (``failure``),
+The proxy has a listener for each broker and can terminate TLS. Two threads serve each connection. Each thread reads
+bytes, writes them to the capture file and then forwards them. A slow disk therefore slows down all clients, no data are
+omitted, and ``on_slow`` is called. The file contains the brokers' real addresses and their responses as sent. The file
+is flushed every second, so a killed recorder loses at most one second of data. If the disk is full (``failure``),
 connections are reset.
 """
 
@@ -125,7 +125,7 @@ class RecorderCounters:
 
 
 class Recorder:
-    """A recording proxy. It runs until ``close``, which closes all listeners and connections."""
+    """A recording proxy. The recorder runs until ``close``, which closes all listeners and connections."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class _RecordSets(NamedTuple):
 def collect_topic_names(
     files: Sequence[str], *, ports: Iterable[int] = (), apis: ApiRegistry = CATALOG
 ) -> dict[bytes, str]:
-    """Return topic names by topic id, from all responses in a capture that contain both."""
+    """Return topic names by topic id, from all responses in a capture that contain names and ids."""
     result: dict[bytes, str] = {}
     builder = CallTableBuilder(choose_columns("calls", ("errors",)), files, apis=apis)
     for traffic in Streams(PacketReader(files), ports=ports, apis=apis):
@@ -83,7 +83,7 @@ def collect_topic_names(
 
 
 def _add_names(result: dict[bytes, str], bodies: DecodedMessages) -> None:
-    """Add the topic names and ids in these bodies to ``result``."""
+    """Add the topic names and ids in response bodies to ``result``."""
     topics = bodies.body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
@@ -101,7 +101,7 @@ class RecordTableBuilder:
         names: topic names by topic id.
         coverage: report to which messages and record sets that cannot be read are added.
         secrets: whether records of ``__cluster_metadata`` are shown.
-        span: files in which calls must begin; None for all.
+        span: filter for the calls of this read; None for all calls.
         apis: specs of the messages.
     """
 
@@ -251,7 +251,7 @@ def join_record_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Int
 
 
 def _has_record_set_fields(body: pa.DataType, names: Sequence[str]) -> bool:
-    """Return whether a body has the fields of ``_RECORD_SET_FIELDS``. The specs of a proposal may lack them."""
+    """Return whether a body has the fields of ``_RECORD_SET_FIELDS``. The specs of a proposal may lack these fields."""
     topics_name, _, partitions_name, index_name = names
     partition = _get_element_type(_get_element_type(body, topics_name), partitions_name)
     return _get_field_type(partition, index_name) == pa.int32() and _get_field_type(partition, "records") is not None

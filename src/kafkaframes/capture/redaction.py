@@ -312,7 +312,7 @@ class _MaskedField(NamedTuple):
 
 @cache
 def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
-    """Return the fields of a struct that have to be masked."""
+    """Return the fields of a struct class that have to be masked."""
     message = cls._owner.spec.name
     return tuple(
         _MaskedField(
@@ -327,7 +327,7 @@ def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
 
 
 def _is_known(key: int, version: int, apis: ApiRegistry) -> bool:
-    """Return whether the API exists and the version is small enough not to be a character of a text.
+    """Return whether the API exists and the version is a small number, which cannot be a character of a text.
 
     ApiVersions is known at any version, because brokers answer all of them (KIP-511).
     """

@@ -3,8 +3,8 @@
 ``BrokerAddresses`` determines which response fields contain addresses. ``OutstandingRequests`` follows a client's
 requests, and ``ResponseRewriter`` rewrites the broker's responses. Bytes are forwarded as they arrive; only responses
 that may contain addresses are buffered until they are complete. A response that cannot be decoded may contain a broker
-address, so it is reported (``on_unknown``). If that callback raises, the connection ends before a byte of the response
-is forwarded.
+address, so it is reported (``on_unknown``). If ``on_unknown`` raises an error, the connection ends before a byte of the
+response is forwarded.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class OutstandingRequests:
         return first
 
     def complete_request(self, correlation_id: int) -> tuple[int, int] | None:
-        """Return API and version of the request with this correlation id. Drop it and all earlier requests."""
+        """Return API and version of the request with this correlation id. Drop this request and all earlier ones."""
         with self._lock:
             while correlation_id in self._ids:
                 number, key, version = self._take_first_request()

@@ -1,4 +1,6 @@
-"""Read a broker's request log (``kafka.request.logger``) as rows of calls. It needs no capture and works with TLS.
+"""Read a broker's request log (``kafka.request.logger``) as rows of calls.
+
+A request log needs no capture and works with TLS.
 
 Three line formats are supported, with any layout of the log appender: JSON (2.7 and later); ``RequestHeader(...) --
 {...}`` and ``{api_key=...} -- {...}`` (before 2.7); ``Name: ...; Version: ...`` (the Scala requests of 0.8 to 1.0). The
@@ -241,7 +243,7 @@ class LogReader:
 
 
 def parse_row(line: str, *, secrets: bool = False, apis: ApiRegistry = CATALOG) -> Row | None:
-    """Return the call of a line; ``None`` if the line has none. Unreadable parts are reported in ``_error``."""
+    """Return the call of a log line; ``None`` if the line has no call. Unreadable parts are reported in ``_error``."""
     index = line.find(COMPLETED_REQUEST_TEXT)
     if index < 0:
         return None
@@ -421,7 +423,7 @@ def _head(key: int, version: int, correlation_id: int, client_id: str | None) ->
 
 
 def _convert_body(text: str, head: Mapping[str, Any], direction: str, apis: ApiRegistry) -> Any:
-    """Return a body of the older text formats in the form of Kafka's JSON, None if the text has none."""
+    """Return a body of the older text formats in the form of Kafka's JSON, None if the text has no body."""
     text = text.strip()
     if not text.startswith("{"):
         return None

@@ -1,8 +1,8 @@
 """Turn TCP segments into Kafka calls, with ``_kernels_streams.py``.
 
-``Streams`` iterates over ``WindowResult`` objects. Each one contains the frames that a window of packets completed,
-the calls that pair them, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without a
-response) is carried over to the next window with its bytes. At the end of the capture, the last result contains the
+``Streams`` iterates over ``WindowResult`` objects. A result contains the frames that a window of packets completed, the
+calls that pair these frames, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without
+a response) is carried over to the next window with its bytes. At the end of the capture, the last result contains the
 incomplete data as well.
 """
 
@@ -67,7 +67,9 @@ class WindowResult:
     forgotten_connections: tuple[Ints, Ints]
 
     def copy_frame_bytes(self, frame_rows: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
-        """Return the bytes of frames, concatenated, and the start of each frame in them, plus the end of the last one.
+        """Return the concatenated bytes of frames, and the start of each frame in these bytes.
+
+        The starts are followed by the end of the last frame.
 
         Args:
             frame_rows: rows of ``frames``.
@@ -117,8 +119,8 @@ class Streams:
         Args:
             packets: the reader of the capture files.
             ports: ports of brokers. By default, brokers are recognised by their traffic.
-            held_bytes: limit for the carried bytes of incomplete frames and open requests. Above it, the wait for
-                missing bytes is shortened, and a request waits for its response only until the next window ends.
+            held_bytes: limit for the carried bytes of incomplete frames and open requests. Above this limit, the wait
+                for missing bytes is shortened, and a request waits for its response only until the next window ends.
             forget_above: number of connections above which ended ones are forgotten.
             apis: the APIs by which requests are recognised.
         """
@@ -177,7 +179,7 @@ class Streams:
         )  # fmt: skip
 
     def _forget_ended_connections(self, now: int) -> None:
-        """Forget connections that ended a while ago if there are many, so that memory is bounded by the open ones."""
+        """Forget connections that ended a while ago if there are many, so that only open connections need memory."""
         connections = self.packets.connections
         self._new_numbers, self._forgotten_connections = None, _NO_CONNECTIONS
         if connections.count < self._look_at:
@@ -272,7 +274,9 @@ def _select_unfinished_rows(traffic: WindowResult) -> Ints:
 
 
 def parse_ports(text: str | Sequence[int]) -> tuple[int, ...]:
-    """Return the ports of brokers in a text such as ``9092,9093``, or a sequence of numbers. An empty text has none.
+    """Return the ports of brokers in a text such as ``9092,9093``, or a sequence of numbers.
+
+    An empty text has no ports.
 
     >>> parse_ports("9092, 9094-9096")
     (9092, 9094, 9095, 9096)
@@ -293,12 +297,13 @@ def parse_ports(text: str | Sequence[int]) -> tuple[int, ...]:
 
 
 class CallFilter(NamedTuple):
-    """A filter that returns each call once while a stream reads overlapping ranges of files.
+    """A filter with which a stream that reads overlapping ranges of files returns each call once.
 
-    Earlier reads covered the files before ``first``, and this read covers the files up to ``last``. It includes
+    Earlier reads covered the files before ``first``, and this read covers the files up to ``last``. This read includes
     ``wait`` + 1 of the earlier files, or all of them if there are fewer. A complete call, and a response without a
     request, is returned with the file in which it ends. An open call (a request without a response, or a partial frame)
-    is always returned ``wait`` files later, because the time at which it is given up depends on the files in this read.
+    is always returned ``wait`` files later, because the time at which the read stops waiting for the call depends on
+    the files in this read.
     """
 
     first: int
@@ -306,7 +311,7 @@ class CallFilter(NamedTuple):
     wait: int = 1
 
     def select_calls_in_span(self, traffic: WindowResult, calls: Ints) -> Any:
-        """Return a mask of the calls of a window that this read returns."""
+        """Return a mask that selects the calls of a window that this read returns."""
         frames = traffic.frames
         ends, is_damaged = np.full(len(calls), -1), np.zeros(len(calls), bool)
         for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):

@@ -58,7 +58,10 @@ def format_address(high: int, low: int) -> str:
 
 
 def get_endpoints(row: Ints) -> Endpoints:
-    """Return the endpoints of a connection's row. If the client is unknown, side A is reported as the client."""
+    """Return the endpoints of a connection from the connection's table row.
+
+    If the client is unknown, side A is reported as the client.
+    """
     a = format_address(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
     b = format_address(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
     client, server = (b, a) if row[CLIENT] == 1 else (a, b)

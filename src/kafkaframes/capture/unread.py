@@ -145,7 +145,8 @@ def list_connection_entries(table: Ints, files: Sequence[str], *, has_ports: boo
     Args:
         table: connections, in the connection columns of ``layout.py``.
         files: paths of files, by number.
-        has_ports: whether the caller specified the ports of brokers. Connections to other ports are then not Kafka.
+        has_ports: whether the caller specified the ports of brokers. Connections to other ports are then not Kafka
+            connections.
     """
     if not len(table):
         return

@@ -1,7 +1,7 @@
 """Clients of Kafka's protocol: producer, consumers and admin, for records and for Arrow tables.
 
-``Producer``, ``Consumer``, ``ShareConsumer`` and ``Admin`` are synchronous. Their ``Async`` twins run on an event loop.
-API versions are negotiated with each broker, from Kafka 0.8 on.
+``Producer``, ``Consumer``, ``ShareConsumer`` and ``Admin`` are synchronous. The ``Async`` twin of each client runs on
+an event loop. API versions are negotiated with each broker, from Kafka 0.8 on.
 
 Classes are imported when they are first used. A program that only reads settings, such as Spark at each ``load()``,
 therefore imports no client.

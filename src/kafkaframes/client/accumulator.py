@@ -56,7 +56,7 @@ class OpenBatch:
 
     @property
     def columns(self) -> tuple[list[bytes | None], list[bytes | None], list[int], list[Headers]]:
-        """The columns: keys, values, timestamps and headers."""
+        """The record columns: keys, values, timestamps and headers."""
         return self.keys, self.values, self.timestamps, self.headers
 
 
@@ -78,7 +78,10 @@ class _TopicState:
 
 
 class Accumulator:
-    """A thread-safe collector of records. It calls ``wake``, without the lock, when ``drain`` has something to do."""
+    """A thread-safe collector of records.
+
+    The accumulator calls ``wake``, without the lock, when ``drain`` has something to do.
+    """
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class Accumulator:
     def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
         """Add a record. Return its future, or None if the record has to wait first.
 
-        It waits for the producer's start, the topic's metadata, memory, or a partition that is not yet part of the
+        A record waits for the producer's start, the topic's metadata, memory, or a partition that is not yet in the
         transaction.
         """
         topic, key, value, headers, partition, timestamp, size = record
@@ -232,7 +235,7 @@ class Accumulator:
     # --------------------------------------------------------------------------------- called by the sender's loop
 
     def update_topic(self, topic: str) -> None:
-        """Use the cluster's current metadata of a topic."""
+        """Copy the partitions and leaders of a topic from the cluster's current metadata."""
         with self._lock:
             if self._is_closed:
                 return

@@ -80,8 +80,8 @@ class NewTopic:
 
     Attributes:
         name: topic name.
-        num_partitions: number of partitions; -1 is the broker's default.
-        replication_factor: number of replicas of each partition; -1 is the broker's default.
+        num_partitions: number of partitions; -1 selects the broker's default.
+        replication_factor: number of replicas of each partition; -1 selects the broker's default.
         configs: topic settings under Kafka's names; other settings have the broker's defaults.
     """
 
@@ -198,13 +198,12 @@ class AsyncAdmin(
 ):
     """Administers a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``
 
-    If a method has several items and some of them fail, the remaining ones take effect. It then raises
-    ``PartialFailureError`` with the result of each item. All methods raise ``NetworkError`` if no broker responds
-    within ``default_api_timeout_ms``.
+    If some of a method's items fail, the other items take effect, and the method raises ``PartialFailureError`` with
+    the result of each item. All methods raise ``NetworkError`` if no broker responds within ``default_api_timeout_ms``.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
-        """Create a client. It connects when the first method is called.
+        """Create a client. The client connects when the first method is called.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
@@ -373,7 +372,7 @@ class AsyncAdmin(
         If a leader has moved, the request is sent to the new one.
 
         Args:
-            before: for each partition, the offset of the first record that stays; -1 deletes all records.
+            before: for each partition, the offset of the first record to keep; -1 deletes all records.
 
         Returns:
             The log start offset of each partition after the deletion.
@@ -556,12 +555,12 @@ class AsyncAdmin(
         """Return the groups of all coordinators, sorted by id.
 
         Args:
-            states: states to return, such as ``Stable`` or ``Empty`` (KIP-518, Kafka 2.6 and later); empty is all.
+            states: states to return, such as ``Stable`` or ``Empty`` (KIP-518, Kafka 2.6 and later); empty selects all.
             types: types to return: ``classic``, ``consumer``, ``share``, ``streams`` (KIP-848, Kafka 3.8 and later);
                 empty is all.
 
         Raises:
-            OptionError: a broker does not support a filter; it would return all groups.
+            OptionError: a broker does not support a filter and would return all groups.
             BrokerError: a coordinator rejected the request.
         """
         cls = self.settings.message_class("ListGroupsRequest")
@@ -630,7 +629,7 @@ class AsyncAdmin(
 
         Args:
             group_id: id of a consumer or streams group.
-            partitions: partitions to return; None is every partition with a committed offset.
+            partitions: partitions to return; None selects every partition with a committed offset.
 
         Returns:
             The committed offset of each partition that has one.
@@ -710,8 +709,8 @@ class AsyncAdmin(
 
         Args:
             renewers: principals that may renew the token in addition to its owner, such as ``User:bob``.
-            owner: principal that the token authenticates; None is this client's own (another one: KIP-373, Kafka 3.3
-                and later).
+            owner: principal that the token authenticates; None selects this client's principal. Another principal
+                requires Kafka 3.3 or later (KIP-373).
             max_lifetime_ms: duration after which the token cannot be renewed, in milliseconds; -1 is the brokers'
                 maximum.
 
@@ -730,7 +729,7 @@ class AsyncAdmin(
 
         Args:
             hmac: HMAC of the token.
-            renew_period_ms: time from now until the token expires, in milliseconds; -1 is the brokers' default.
+            renew_period_ms: time from now until the token expires, in milliseconds; -1 selects the brokers' default.
 
         Raises:
             BrokerError: the token does not exist or has expired, or the principal may not renew it.
@@ -757,7 +756,7 @@ class AsyncAdmin(
         """Return the tokens that the principal may describe.
 
         Args:
-            owners: principals that own or may renew the returned tokens; None is every principal.
+            owners: principals that own or may renew the returned tokens; None selects every principal.
 
         Raises:
             OptionError: a principal is not of the form ``User:name``.
@@ -780,7 +779,9 @@ class AsyncAdmin(
         to_request: Callable[[list[TopicItem]], Any],
         get_rows: Callable[[Any], Iterable[Any]],
     ) -> None:
-        """Send a topic change to the controller. Send it again for topics that exceed the mutation quota (KIP-599).
+        """Send a topic change to the controller.
+
+        Send the change again for topics that exceed the mutation quota (KIP-599).
 
         Args:
             items: topic names or topic ids.

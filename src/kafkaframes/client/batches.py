@@ -103,7 +103,7 @@ class BatchDelivery:
     """The result of a batch, which is complete when every record has a result.
 
     Attributes:
-        results: a future of the results of all parts, in order. It never ends in an exception.
+        results: a future of the results of all parts, in order. The future never ends in an exception.
         open_records: number of records without a result.
         is_divided: whether the batch was divided, because it was larger than a leader accepts.
     """
@@ -182,12 +182,14 @@ def stamp_batch(data: bytes, producer: ProducerIdentity, base_sequence: int, *, 
 
 
 def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Split built bytes into format 2 batches. Yield each with the number of its offsets.
+    """Split built bytes into format 2 batches. Yield each batch with the number of its offsets.
 
-    Each batch gets base offset 0, which the CRC does not cover. A broker accepts such offsets without recompression.
+    Each batch gets the base offset 0, which the CRC does not cover. A broker accepts such offsets without
+    recompression.
 
     Raises:
-        CorruptRecordError: the bytes are not complete batches of format 2. It is raised before the first batch.
+        CorruptRecordError: the bytes are not complete batches of format 2. The error is raised before the first batch
+            is yielded.
     """
     batches = scan_all(data)
     position = batches.end.position

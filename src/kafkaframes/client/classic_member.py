@@ -1,16 +1,19 @@
-"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. It uses no socket, clock or task.
+"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+The module uses no socket, clock or task.
 
 Rules (KIP-62, KIP-345, KIP-394, KIP-429):
 
-1. A member joins at the caller's first poll. It rejoins if the coordinator or a rejected commit requires it, if the
-   subscription changes, or after it has given up partitions.
+1. A member joins at the caller's first poll. The member rejoins if the coordinator or a rejected commit requires it, if
+   the subscription changes, or after giving up partitions.
 2. With an eager assignor, a member joins only after ``on_revoke`` has returned for all its partitions. With only
-   cooperative assignors, it keeps its partitions, gives up those that the assignment revokes, and rejoins.
+   cooperative assignors, a member keeps its partitions, gives up those that the assignment revokes, and rejoins.
 3. The member sends heartbeats while it is in the group, even while it waits for the caller.
-4. If the coordinator does not know the member's generation or id, the member has lost its partitions. It rejoins after
-   the caller was notified. Until then, commits are rejected, because they could overwrite those of other members.
+4. If the coordinator does not know the member's generation or id, the member has lost its partitions. The member
+   rejoins after the caller was notified. Until then, commits are rejected, because they could overwrite those of other
+   members.
 5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions. A dynamic member leaves
-   the group. A static member stops its heartbeats, and its session expires. Both rejoin at the next poll.
+   the group. A static member stops its heartbeats, and its session expires. Either member rejoins at the next poll.
 """
 
 from __future__ import annotations
@@ -66,7 +69,10 @@ class MemberHost(Protocol):
 
     @property
     def has_lost_partitions(self) -> bool:
-        """Whether the caller has not been notified of lost partitions yet. It may still commit their positions."""
+        """Whether the caller has not been notified of lost partitions yet.
+
+        The caller may still commit the positions of lost partitions.
+        """
 
     def backoff_s(self, attempt: int) -> float:
         """Return the backoff after a number of failures, in seconds."""
@@ -92,7 +98,7 @@ class ClassicMember:
 
     Attributes:
         awaits_poll: whether the member is outside the group, and joins at the next poll.
-        fatal: error that prevents the member from rejoining. Every poll raises it.
+        fatal: error that prevents the member from rejoining and that every poll raises.
     """
 
     def __init__(self, host: MemberHost, settings: ConsumerSettings) -> None:
@@ -137,7 +143,10 @@ class ClassicMember:
 
     @property
     def accepts_assignment(self) -> bool:
-        """Whether the caller may take over assigned partitions. It may not while the member rejoins without them."""
+        """Whether the caller may take over assigned partitions.
+
+        The caller may not take them over while the member rejoins without them.
+        """
         return not self._must_join and self._answer is None
 
     @property
@@ -189,7 +198,7 @@ class ClassicMember:
 
     @property
     def _is_joining(self) -> bool:
-        """Whether a JoinGroup is in flight. The coordinator needs no heartbeats in this time."""
+        """Whether a JoinGroup is in flight. The coordinator needs no heartbeats while a JoinGroup is in flight."""
         return isinstance(self._in_flight, JoinGroup)
 
     def _next_step(self) -> Request | None:
@@ -255,8 +264,8 @@ class ClassicMember:
     def _is_outdated(self, partitions: Sequence[TopicPartition]) -> bool:
         """Return whether a static leader has received its previous assignment, and topics have changed since.
 
-        Its coordinator has skipped the assignment (KIP-814), so the leader only knows its own partitions. It cannot
-        detect changes that concern only other members.
+        The coordinator has then skipped the assignment (KIP-814), so the leader only knows its own partitions. The
+        leader cannot detect changes that concern only other members.
         """
         answer = self._answer
         if answer is None or answer.members is None or not answer.skips_assignment:

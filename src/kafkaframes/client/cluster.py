@@ -1,7 +1,7 @@
 """A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
 Producers, consumers and admins use its methods, such as ``get_any_connection``, ``request``, ``find_leader`` and
-``find_coordinator``. It runs on one asyncio event loop.
+``find_coordinator``. The client runs on one asyncio event loop.
 
 A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
 all later ones. Requests of this kind have connections of their own (``Channel``).
@@ -35,7 +35,7 @@ _TOPIC_CREATION_VERSION: Final = 4  # first version of Metadata with allow_auto_
 _FIRST_BOOTSTRAP_ID: Final = -1  # bootstrap servers, whose broker ids are unknown, get the ids -1, -2 and so on
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
 _KEY_LIST_VERSION: Final = 4  # first version of FindCoordinator with several keys
-UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # a new topic is not known to all brokers at once
+UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # how long an unknown topic is looked up: brokers learn of new topics in turn
 _AUTHENTICATION_ERRORS: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -68,7 +68,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 class ClusterClient:
-    """A client's connections to the nodes of a cluster, and its metadata. Close it with ``close``."""
+    """A client's connections to the nodes of a cluster, and its metadata. Close the client with ``close``."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -240,7 +240,7 @@ class ClusterClient:
         """Send a request once to a broker, or to any broker if None. Return the body of the response.
 
         Raises:
-            NetworkError, BrokerError: as ``Connection.request``.
+            NetworkError, BrokerError: raised by ``Connection.request``.
         """
         connection = await (self.get_any_connection() if broker is None else self.get_connection(broker))
         request_version = connection.select_version(body, max_version=max_version) if version is None else version
@@ -369,8 +369,8 @@ class ClusterClient:
     async def find_controller(self) -> Node:
         """Return the controller. With KRaft, brokers report any broker, which forwards requests to the controller.
 
-        If brokers report no controller, any broker is returned. It rejects the request with NOT_CONTROLLER if it cannot
-        serve it.
+        If brokers report no controller, any broker is returned. That broker rejects a request that it cannot serve with
+        NOT_CONTROLLER.
 
         Raises:
             NetworkError, BrokerError: no broker returns metadata.
@@ -545,7 +545,7 @@ class UnreachableBrokers:
     def start_attempt(self, address: str) -> bool:
         """Record a connection attempt.
 
-        Return whether it is the first attempt; the caller must then call ``log_warning`` a second later.
+        Return whether this is the first attempt to connect; the caller must then call ``log_warning`` a second later.
         """
         if address in self._failures:
             return False

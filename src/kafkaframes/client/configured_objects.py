@@ -27,5 +27,5 @@ def load_object(setting: str, name: str) -> Any:
 
 
 def object_name(value: Any) -> str:
-    """Return the name of a function or class, or of an object's class, for messages."""
+    """Return the name of a function or class; for another object, return the name of its class."""
     return getattr(value, "__qualname__", None) or type(value).__qualname__

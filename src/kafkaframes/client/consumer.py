@@ -86,7 +86,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        """Create a consumer. It connects in ``assign`` or ``subscribe``.
+        """Create a consumer. The consumer connects in ``assign`` or ``subscribe``.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
@@ -126,7 +126,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         # The records of the current iteration, and how many were unread.
         self._iteration: tuple[RecordIterator, int] | None = None
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
-        self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
+        self._call_listener = _call_listener  # the synchronous Consumer calls listeners in its caller's thread
         self._interceptors = Interceptors.load_interceptors(self.settings.interceptors, CONSUMER_HOOKS)
         self._call_interceptors: Callable[[Callable[[], Any]], Awaitable[Any]] = _call_here  # as listeners
         self._unreported_commits: deque[dict[TopicPartition, CommittedOffset]] = deque()
@@ -152,7 +152,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return None if position < 0 else max(end - position, 0)
 
     def _count_returned_records(self, state: PartitionState | None, count: int) -> None:
-        """Count the records that the caller gets of a partition, and its lag after them."""
+        """Count the records of a partition that the caller gets, and the partition's lag after these records."""
         now = time.monotonic()
         self._fetching["records"].record(count, now)
         lag = None if state is None else self._compute_lag(state)
@@ -192,8 +192,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
         Args:
             commit: whether an automatic commit is done.
-            timeout_ms: longest wait for the brokers, in milliseconds. After this time, the session timeout ends the
-                membership.
+            timeout_ms: longest wait for the brokers, in milliseconds. If the brokers take longer, the session timeout
+                ends the membership.
         """
         self._cluster.context.check_context()
         self._is_closed = True
@@ -224,10 +224,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Read only these partitions.
 
         Args:
-            partitions: partitions to read. With a mapping, the start offset of each; otherwise the start is the
-                committed offset, or ``auto_offset_reset`` decides.
+            partitions: partitions to read. A mapping has the start offset of each partition; otherwise reading starts
+                at the committed offset or as ``auto_offset_reset`` specifies.
             ends: end offset of each partition. The client requests no records from these offsets on; the last fetched
-                batch may extend beyond it.
+                batch may extend beyond the end offset.
 
         Raises:
             OptionError: the consumer has subscribed.
@@ -302,13 +302,14 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     ) -> None:
         """Join the group ``group_id``.
 
-        Its members share the partitions of the topics. The first read waits until the consumer has joined.
+        The members of the group share the partitions of the topics. The first read waits until the consumer has joined.
 
         Args:
             topics: topic names. A topic that does not exist is read at most ``metadata_max_age_ms`` after its creation.
             pattern: regular expression for whole topic names, instead of ``topics``. New topics are found within
                 ``metadata_max_age_ms``.
-            on_assign: called with new partitions before their first record. If it raises, the next poll calls it again.
+            on_assign: called with new partitions before their first record. If ``on_assign`` raises an error, the next
+                poll calls it again.
             on_revoke: called with partitions after their last record: when the group revokes them, when they are lost
                 to other members, and in ``unsubscribe`` and ``close``.
 
@@ -480,7 +481,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._task.wake()
 
     def _find_state(self, partition: PartitionLike) -> PartitionState:
-        """Return the state of an assigned partition. Raise an ``OptionError`` if it is not assigned."""
+        """Return the state of an assigned partition. Raise an ``OptionError`` if the partition is not assigned."""
         self._cluster.context.check_context()
         topic_partition = to_partition(partition)
         state = self._machine.find_state(topic_partition)
@@ -566,7 +567,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 self._reading_task = None
 
     async def _wait_for_buffer(self, deadline: float | None) -> tuple[PartitionState, BufferedBatches] | None:
-        """Perform due work, wait for records and return their buffer. Return None if there are none at the deadline."""
+        """Perform due work, wait for records and return their buffer.
+
+        Return None if no records have arrived at the deadline.
+        """
         while True:
             self._task.change_event.clear()
             await self._process_poll()
@@ -674,7 +678,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
         Args:
             timeout_ms: longest wait for a record, in milliseconds; None waits without limit.
-            max_records: largest number of records; None is the setting ``max_poll_records``.
+            max_records: largest number of records; None uses the setting ``max_poll_records``.
 
         Returns:
             Records in offset order within each partition; an empty list if none arrive in time, or if the position has
@@ -779,7 +783,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             self._count_returned_records(self._positions.states.get(records.partition), count)
 
     def _interrupt_iteration(self) -> None:
-        """End an iteration before its next record, so that it processes a poll."""
+        """End an iteration before its next record, so that the consumer processes a poll."""
         if self._iteration is not None:
             self._iteration[0].interrupt()
 
@@ -850,7 +854,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         *,
         skip_unknown_topics: bool = False,
     ) -> None:
-        """Commit under the member's identity. If its epoch has changed, repeat it with the new one (KIP-848)."""
+        """Commit under the member's identity.
+
+        If the member's epoch has changed, repeat the commit with the new epoch (KIP-848).
+        """
         start_s = time.monotonic()
         deadline = start_s + timeout_ms / 1000
         while True:
@@ -890,7 +897,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
 
     async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
-        """Wait for the heartbeat response with the member's epoch. Return whether it is still a member."""
+        """Wait for the heartbeat response with the member's epoch. Return whether the consumer is still a member."""
         while self.group_metadata() == member and time.monotonic() < deadline:
             self._task.change_event.clear()
             await wait_for_event(self._task.change_event, deadline - time.monotonic())
@@ -938,7 +945,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         return self._committed_at + self.settings.auto_commit_interval_ms / 1000
 
     def _commit_if_due(self) -> None:
-        """Start to commit the positions before this poll, if that is due."""
+        """Start to commit the positions before this poll, if an automatic commit is due."""
         commit_time = self._commit_time()
         if commit_time is None or commit_time > (now := time.monotonic()):
             return

@@ -1,16 +1,16 @@
-"""The state machine of a consumer: its group, its partitions, their positions. It uses no socket, clock or task.
+"""The state machine of a consumer: its group, its partitions, their positions.
 
-Each event is a method call with the current time: a poll, the return of a callback, a response, the failure of a
-request, or new metadata. ``next_requests`` returns the requests to send, ``next_time`` the time to call it again, and
-``next_callback`` the next callback of the caller. ``consumer_task`` runs the machine for both group protocols, and
-``tests/soak/consumer_schedules.py`` explores its states. Rules:
+The module uses no socket, clock or task. Each event is a method call with the current time: a poll, the return of a
+callback, a response, the failure of a request, or new metadata. ``next_requests`` returns the requests to send,
+``next_time`` the time to call it again, and ``next_callback`` the next callback of the caller. ``consumer_task`` runs
+the machine for both group protocols, and ``tests/soak/consumer_schedules.py`` explores its states. Rules:
 
 1. Heartbeats, joins, look-ups and fetches are sent without the caller. Callbacks and the removal of partitions happen
    only in calls of the caller (``next_callback``, ``begin_callback``, the caller's function, ``end_callback``).
-2. A new partition is ``PENDING`` until its position is found. The caller owns it from ``on_assign`` on. If
+2. A new partition is ``PENDING`` until its position is found. The caller owns the partition from ``on_assign`` on. If
    ``on_assign`` raises an error, it is called again at the next poll.
-3. No records of a partition are returned after its ``on_revoke`` has begun. The group may assign it to other members
-   after ``on_revoke`` has returned.
+3. No records of a partition are returned after its ``on_revoke`` has begun. The group may assign the partition to other
+   members after ``on_revoke`` has returned.
 4. No records of lost partitions are returned. ``on_revoke`` follows at the caller's next poll.
 5. A caller that does not poll for ``max.poll.interval.ms`` leaves the group. Waiting for records counts as polling.
 """
@@ -69,7 +69,8 @@ class ConsumerMachine:
     Attributes:
         cluster: cluster metadata. ``process_metadata`` must be called after each change.
         positions: positions of the partitions.
-        lost_partitions: lost partitions before the call of their ``on_revoke``. Other members may own them.
+        lost_partitions: lost partitions before the call of their ``on_revoke``. Other members may own the lost
+            partitions.
         is_waiting: whether the caller waits for records, which counts as polling.
     """
 
@@ -112,7 +113,7 @@ class ConsumerMachine:
         self.topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self._target: Mapping[TopicPartition, UUID] | None = None
-        self._may_revoke = False  # whether the last target may lack owned partitions
+        self._may_revoke = False  # whether the last assignment may lack owned partitions
         self.lost_partitions: dict[TopicPartition, PartitionState] = {}
         self._polled_at = 0.0
         self.is_waiting = False
@@ -230,7 +231,7 @@ class ConsumerMachine:
         return error
 
     def next_callback(self) -> RebalanceCallback | None:
-        """Return the next callback to call, or None."""
+        """Return the rebalance callback to call next, or None."""
         if self.lost_partitions:
             return RebalanceCallback(CallbackKind.LOSE, tuple(self.lost_partitions))
         revoked_partitions = self._partitions_to_revoke()
@@ -258,7 +259,7 @@ class ConsumerMachine:
         return not state.is_assigned_by_id or state.topic_id == target[partition]
 
     def _partitions_to_assign(self) -> list[TopicPartition]:
-        """Return the new partitions to assign. The list is empty until each has a position or an error."""
+        """Return the new partitions to assign, or an empty list until each has a position or an error."""
         new_partitions = self.positions.new_states()
         if not new_partitions:
             return []
@@ -318,8 +319,8 @@ class ConsumerMachine:
     def forget_unclaimed_partitions(self) -> None:
         """Clear the assigned partitions that the caller does not own: the group may assign them to other members.
 
-        If the group assigns one to this consumer again, its committed offset is looked up again: another member may
-        have owned it in the meantime.
+        If the group assigns such a partition to this consumer again, the committed offset is looked up again, because
+        another member may have owned the partition in the meantime.
         """
         self._drop_pending_partitions(())
         if self._target is not None:
@@ -332,7 +333,7 @@ class ConsumerMachine:
         self.positions.stale_topics.update(self.topics)
 
     def _add_new_partitions(self) -> None:
-        """Add new partitions. Their positions are then looked up."""
+        """Add new partitions. The positions of new partitions are then looked up."""
         for entry, topic_id in sorted((self._target or {}).items()):
             if entry not in self.positions.states:
                 self.positions.add(entry, Ownership.PENDING, topic_id=topic_id)

@@ -1,17 +1,19 @@
-"""A member of a group of the consumer protocol (KIP-848). It uses no socket, clock or task.
+"""A member of a group of the consumer protocol (KIP-848).
+
+The module uses no socket, clock or task.
 
 The coordinator assigns partitions. ConsumerGroupHeartbeat requests contain the member's subscription and its owned
 partitions, and responses contain its assignment. Rules:
 
-1. A member joins at the caller's first poll. It sends heartbeats in the interval that the coordinator sets, and at once
-   after the caller has taken over or given up partitions.
+1. A member joins at the caller's first poll. The member sends heartbeats in the interval that the coordinator sets, and
+   at once after the caller has taken over or given up partitions.
 2. A partition is owned until ``on_revoke`` has returned for it, so that no other member reads it earlier. No partition
    is taken over between a heartbeat that reports the owned partitions and its response, because the coordinator may
    assign partitions that the heartbeat does not contain to other members.
 3. If a heartbeat has no response, the next one is complete, because it is unknown whether the coordinator received it.
-4. A fenced member has lost its partitions. It rejoins with the same id after the caller was notified.
+4. A fenced member has lost its partitions. The member rejoins with the same id after the caller was notified.
 5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions and leaves with epoch -1. A
-   static member leaves with epoch -2, so the coordinator keeps its assignment. It rejoins at the next poll.
+   static member leaves with epoch -2, so the coordinator keeps its assignment. The member rejoins at the next poll.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class ConsumerMember:
 
     Attributes:
         awaits_poll: whether the member is outside the group, and joins at the next poll.
-        fatal: error that prevents the member from rejoining. Every poll raises it.
+        fatal: error that prevents the member from rejoining and that every poll raises.
     """
 
     def __init__(self, host: MemberHost, settings: ConsumerSettings, new_id: Callable[[], str]) -> None:
@@ -83,7 +85,7 @@ class ConsumerMember:
     def accepts_assignment(self) -> bool:
         """Whether the caller may take over assigned partitions.
 
-        It may not while a report of owned partitions has no response.
+        The caller may not take them over while a report of owned partitions has no response.
         """
         return not self._is_report_open
 

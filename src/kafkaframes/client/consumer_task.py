@@ -1,6 +1,6 @@
 """The background task of a consumer: it sends the requests of the state machine, and passes the responses to it.
 
-It runs from ``start`` to ``close`` on the consumer's event loop, for both group protocols and without a group.
+The task runs from ``start`` to ``close`` on the consumer's event loop, for both group protocols and without a group.
 ``change_event`` is set when the caller may find records, a callback or an error.
 """
 
@@ -77,7 +77,7 @@ class ConsumerTask:
             cluster: cluster to send requests to.
             settings: settings of the consumer.
             notice_caller: called with the current time in each iteration, to report that the caller has taken records.
-                It returns the time of its next call, or None.
+                The function returns the time of its next call, or None.
             call_caller: called if the caller should poll although it has records.
         """
         self._machine = machine
@@ -115,7 +115,7 @@ class ConsumerTask:
         await cancel_tasks(self._task, *self._requests)
 
     async def leave(self, request: Request) -> None:
-        """Report to the coordinator that the member leaves. If it does not respond, the session expires."""
+        """Report the member's leave to the coordinator. If the coordinator does not respond, the session expires."""
         if self._group is not None and isinstance(request, (LeaveGroup, ConsumerHeartbeat)):
             with contextlib.suppress(KafkaframesError):
                 await self._group.send_request(request)

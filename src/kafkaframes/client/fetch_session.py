@@ -92,7 +92,7 @@ class FetchSession:
         self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
     def reset(self) -> None:
-        """Request a new session next time, which replaces this one."""
+        """Let the next request ask for a new session, which replaces this one."""
         self.epoch = NEW_SESSION_EPOCH
         self.sent_fields.clear()
 

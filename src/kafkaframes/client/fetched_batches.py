@@ -41,8 +41,8 @@ class FetchedBatches:
     Attributes:
         partition: the partition.
         fetch_offset: requested offset. The first batch may start below it.
-        data: batches; the last one may be incomplete. It is a view of memory that the client uses again when no object
-            refers to it; ``bytes(data)`` is a copy.
+        data: batches; the last one may be incomplete. The client reuses this memory when no object refers to it;
+            ``bytes(data)`` is a copy.
         high_watermark: high watermark of the partition; -1 if unknown.
         last_stable_offset: last stable offset of the partition; -1 if unknown.
         log_start_offset: log start offset of the partition; -1 if unknown.
@@ -118,7 +118,8 @@ class FetchedBatches:
             errors: list to which the errors of damaged batches are appended, unless ``on_damage`` is ``fail``.
 
         Raises:
-            CorruptRecordError: a batch is damaged and ``on_damage`` is ``fail``. Its position is relative to ``data``.
+            CorruptRecordError: a batch is damaged and ``on_damage`` is ``fail``. The position in the error is relative
+                to ``data``.
         """
         batches, name = self.batches, str(self.partition)
         begins_before = bool(len(batches)) and not (
@@ -391,7 +392,9 @@ class BufferedBatches:
         return len(self._fetched_batches.data)
 
     def select_formats(self, formats: Sequence[int]) -> None:
-        """Keep the batches before the first one in another format. That batch is fetched again, and rejected then.
+        """Keep the batches before the first one in another format.
+
+        The first batch in another format is fetched again later, and rejected then.
 
         Raises:
             UnsupportedFormatError: the next batch has another format. No batch is removed.
@@ -415,7 +418,8 @@ class BufferedBatches:
         """Decode and yield columns, until ``budget_bytes`` are decoded. The other batches remain.
 
         Raises:
-            CorruptRecordError: a batch is damaged. The next call reads it again and raises again, until a seek.
+            CorruptRecordError: a batch is damaged. Until a seek, each further call reads the damaged batch again and
+                raises the error again.
         """
         self.is_opened, self.decoded_bytes = True, 0
         undecoded, self._undecoded = self._undecoded, None
@@ -461,7 +465,10 @@ _create_record: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partia
 def _iterate_fields(
     batch: pa.RecordBatch, topics: list[str], offsets: Iterator[int], partition: TopicPartition
 ) -> Iterable[tuple[Any, ...]]:
-    """Return an iterator over the fields of each record. It runs in C only, and ends when ``topics`` is cleared."""
+    """Return an iterator over the fields of each record.
+
+    The iterator runs in C only, and ends when ``topics`` is cleared.
+    """
     headers = batch.column("headers")
     columns = (
         iter(topics),  # zip stops at this iterator first, so that no offset is consumed without its record

@@ -1,6 +1,7 @@
 """The requests and responses of a consumer's state machine, independent of protocol versions.
 
-``consumer_task`` sends them to brokers. The schedules of ``tests/soak/consumer_schedules.py`` simulate the responses.
+``consumer_task`` sends the requests to brokers. The schedules of ``tests/soak/consumer_schedules.py`` simulate the
+responses.
 """
 
 from __future__ import annotations

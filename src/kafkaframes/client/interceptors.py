@@ -73,7 +73,7 @@ class Interceptors:
     """The interceptors of one client, in the order of the setting."""
 
     def __init__(self, interceptors: Sequence[Any], created_interceptors: Sequence[Any]) -> None:
-        """Store the interceptors. The client closes those that it has created."""
+        """Store the interceptors. The client closes the interceptors that it has created."""
         self._interceptors = interceptors
         self._created_interceptors = created_interceptors
         self._hooks = {
@@ -123,7 +123,7 @@ class Interceptors:
     # --------------------------------------------------------------------------------------------------- producers
 
     def on_send(self, record: ProducerRecord, max_request_size: int) -> ProducerRecord:
-        """Return the record that is sent instead of this one."""
+        """Return the record that the interceptors send instead of the given one."""
         for entry, hook in self._hooks["on_send"]:
             with _log_failure(entry, "on_send"):
                 result = hook(record)
@@ -139,7 +139,7 @@ class Interceptors:
     def on_send_table(
         self, table: pa.Table | pa.RecordBatch, topic: str | None, max_request_size: int
     ) -> pa.Table | pa.RecordBatch:
-        """Return the table that is sent instead of this one; it has as many rows."""
+        """Return the table that the interceptors send instead of the given one, with the same number of rows."""
         for entry, hook in self._hooks["on_send_table"]:
             with _log_failure(entry, "on_send_table"):
                 result = hook(table, topic)
@@ -160,7 +160,7 @@ class Interceptors:
     # --------------------------------------------------------------------------------------------------- consumers
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records that the caller gets instead of these."""
+        """Return the records that the caller gets instead of the given ones."""
         if not records:
             return records
         record_class = type(records[0])
@@ -175,7 +175,7 @@ class Interceptors:
         return records
 
     def on_consume_table(self, table: pa.Table) -> pa.Table:
-        """Return the table that the caller gets instead of this one; it has the same columns."""
+        """Return the table that the caller gets instead of the given one, with the same columns."""
         for entry, hook in self._hooks["on_consume_table"] if table.num_rows else ():
             with _log_failure(entry, "on_consume_table"):
                 result = hook(table)
@@ -202,7 +202,9 @@ class Interceptors:
 
 
 class AcknowledgementCallback:
-    """The callback for one record's result. It calls ``on_acknowledgement``, and then the caller's ``on_delivery``.
+    """The callback for one record's result.
+
+    The callback calls ``on_acknowledgement``, and then the caller's ``on_delivery``.
 
     Attributes:
         partition: the record's partition; -1 until it is known.

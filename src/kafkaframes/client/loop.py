@@ -1,8 +1,10 @@
-"""An event loop in a thread of its own, for the synchronous clients. Each client has one, which ends with the client.
+"""An event loop in a thread of its own, for the synchronous clients.
+
+Each client has a loop of its own, which ends with the client.
 
 A client that was not closed by its owner is closed automatically when it is garbage-collected or when the program ends.
-The first case gives a ``ResourceWarning`` and the second a log message (on standard error by default). Both name the
-client.
+The first case gives a ``ResourceWarning`` and the second a log message (on standard error by default). The warning and
+the log message name the client.
 """
 
 from __future__ import annotations
@@ -110,8 +112,8 @@ class LoopThread:
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop. Return its result, or raise its exception.
 
-        Functions that the coroutine passes to ``call_in_waiting_thread`` run in the waiting thread. Ctrl-C there
-        cancels it.
+        Functions that the coroutine passes to ``call_in_waiting_thread`` run in the waiting thread. Ctrl-C in the
+        waiting thread cancels the coroutine.
 
         Raises:
             NetworkError: the client was closed before or during the call.
@@ -149,7 +151,7 @@ class LoopThread:
         """Start a coroutine on the loop. Return a future of its result.
 
         Raises:
-            NetworkError: the client was closed. If it is closed later, the future fails with this error.
+            NetworkError: the client was closed. If the client is closed later, the future fails with this error.
             OptionError: this is a child process, or the loop's own thread.
         """
         result: concurrent.futures.Future[Result] = concurrent.futures.Future()
@@ -269,7 +271,7 @@ class LoopThread:
     async def _stop_loop(self) -> None:
         with self._lock:
             self._accepts_calls = False
-        await asyncio.sleep(0)  # calls that were accepted before begin
+        await asyncio.sleep(0)  # lets previously accepted calls begin
         while tasks := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
             for task in tasks:
                 task.cancel()
@@ -317,7 +319,7 @@ class CallbackThread:
         return threading.current_thread() is self._thread
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until all functions have returned. If the caller is one of them, return at once."""
+        """Wait until all functions have returned. If one of the functions calls this method, return at once."""
         if self.is_current:
             return
         with self._lock:
@@ -402,7 +404,7 @@ def start_background_task(
 ) -> asyncio.Task[None]:
     """Start a task that ends with its client.
 
-    Asyncio does not warn of it, because the client itself warns if it is not closed.
+    Asyncio does not warn of the pending task, because the client itself warns if it is not closed.
 
     Args:
         coroutine: work of the task.

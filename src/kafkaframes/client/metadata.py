@@ -38,7 +38,7 @@ def to_partition(partition: object) -> TopicPartition:
     """Return the partition that a caller of a client specifies.
 
     Raises:
-        OptionError: it is neither a ``TopicPartition`` nor a pair of a topic name and a partition number.
+        OptionError: the value is neither a ``TopicPartition`` nor a pair of a topic name and a partition number.
     """
     if isinstance(partition, TopicPartition):
         return partition
@@ -52,7 +52,7 @@ def to_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     """Return the partitions that a caller of a client specifies.
 
     Raises:
-        OptionError: there is a value that is not a partition, or a single partition takes the place of several.
+        OptionError: a value is not a partition, or a single partition is passed instead of a list.
     """
     if isinstance(partitions, (str, TopicPartition)) or not isinstance(partitions, Iterable):
         raise OptionError(f"{partitions!r} is not a list of partitions; use [TopicPartition(topic, number), ...]")
@@ -148,7 +148,8 @@ class Cluster:
         brokers: brokers by node id.
         topics: topics by name.
         updated_at: time of the last response, in seconds of a monotonic clock; None if there was none.
-        expired_topics: names of topics with outdated metadata. They have no leaders until they are refreshed.
+        expired_topics: names of topics with outdated metadata. Their partitions have no leaders until the metadata is
+            refreshed.
         refreshed_at: time of the last response with each topic, in seconds of the same clock.
     """
 
@@ -202,8 +203,8 @@ class Cluster:
             response: body of the response.
             now: current time, in seconds of the caller's clock.
             has_all_topics: whether all topics were requested. If so, topics that are not in the response are removed.
-            requested_topics: names of the requested topics. Others are ignored, because a faulty or hostile server
-                could send any number of them. None accepts all.
+            requested_topics: names of the requested topics. Other topics are ignored, because a faulty or hostile
+                server could send any number of them. None accepts all.
             topics: result of ``read_topics``; None to read the topics now.
         """
         self.brokers = {

@@ -1,8 +1,8 @@
 """Metrics of a client under Java's names: their sensors, and the values that ``metrics()`` returns.
 
-A ``Sensor`` records one value for each response, batch or call, never for each record. It has a total since the start
-and a window of samples (``metrics.sample.window.ms``, ``metrics.num.samples``) for rates, averages and maxima, as in
-Java. Gauges are computed when they are read. ``METRICS`` lists every metric; the documentation is generated from it.
+A ``Sensor`` records one value for each response, batch or call, never for each record. A sensor has a total since the
+start and a window of samples (``metrics.sample.window.ms``, ``metrics.num.samples``) for rates, averages and maxima, as
+in Java. Gauges are computed when they are read. ``METRICS`` lists every metric; the documentation is generated from it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MetricSpec(NamedTuple):
     Attributes:
         name: Java's name of the metric.
         group: group without the client's prefix.
-        clients: prefixes of the clients that have it.
+        clients: prefixes of the clients that have the metric.
         sensor: name of the sensor; empty for a gauge.
         statistic: statistic of the sensor's values, such as ``total`` or ``rate``.
         unit: unit of the value; empty for a count.
@@ -92,7 +92,7 @@ class _WindowSample:
         self.smallest = math.inf
 
 
-_EMPTY_SAMPLE: Final = _WindowSample(0.0)  # the sample of a sensor without values; the first value starts another
+_EMPTY_SAMPLE: Final = _WindowSample(0.0)  # the sample of a sensor without values; the first value starts a new one
 
 
 class Sensor:
@@ -149,7 +149,7 @@ class Sensor:
         return (count if statistic == "count rate" else total) / window_s
 
     def _window_s(self, samples: list[_WindowSample], now: float) -> float:
-        """Return the time window of a rate, in seconds. As in Java, it covers at least all samples but one."""
+        """Return the time window of a rate, in seconds. As in Java, the window covers at least all samples but one."""
         elapsed_s = now - samples[0].start if samples else 0.0
         full_samples = int(elapsed_s // self._sample_s)
         missing_samples = max(self._max_samples - 1 - full_samples, 0)
@@ -179,7 +179,7 @@ class ClientMetrics:
         self._gauges: dict[str, Callable[[], float | None] | Callable[[], TaggedValues]] = {}
         # Sensors by group and tags.
         self._sensors: dict[tuple[str, tuple[tuple[str, object], ...]], dict[str, Sensor]] = {}
-        self.before_reading: Callable[[], None] = lambda: None  # records events that are counted late
+        self.before_reading: Callable[[], None] = lambda: None  # called before a reading, to count pending events
         for group in _UNTAGGED_GROUPS:  # metrics of these groups are reported from the start, as in Java
             self.get_sensors(group)
         self.client = self.get_sensors("metrics")
@@ -266,7 +266,10 @@ class PollMetrics:
         metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._polled_at))
 
     def begin(self) -> tuple[float, float]:
-        """Record the start of a poll. Return its time and the seconds since the previous poll, for ``end``."""
+        """Record the start of a poll.
+
+        Return the poll's start time and the seconds since the previous poll, for ``end``.
+        """
         start_s = time.monotonic()
         before_s = 0.0 if self._polled_at is None else start_s - self._polled_at
         if self._polled_at is not None:

@@ -1,8 +1,8 @@
 """A connection to one broker on asyncio: TLS, SASL, version negotiation, requests and responses.
 
-Several requests may be in flight. A broker responds to them in order. When the connection ends, all in-flight requests
-fail with ``NetworkError``, and the connection cannot be used again. If this process fails to read a response (out of
-memory, a bug), the in-flight requests fail with that error instead, because another connection would not help.
+Several requests may be in flight. A broker responds to the requests in order. When the connection ends, all in-flight
+requests fail with ``NetworkError``, and the connection cannot be used again. If this process fails to read a response
+(out of memory, a bug), the in-flight requests fail with that error instead, because another connection would not help.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ async def _look_up_addresses(host: str, port: int) -> list[_ResolvedAddress]:
 
 
 class Connection:
-    """A connection that is ready for requests. Create it with ``Connection.open``."""
+    """A connection that is ready for requests. Create a connection with ``Connection.open``."""
 
     def __init__(self, wire: _ConnectionProtocol, settings: ClientSettings) -> None:
         self._wire = wire
@@ -516,7 +516,10 @@ class Connection:
         return answer.auth_bytes, answer.session_lifetime_ms
 
     async def _exchange_raw_token(self, token: bytes) -> tuple[bytes, int]:
-        """Send a token without a request header, for brokers before 1.0. They close the connection to reject it."""
+        """Send a token without a request header, for brokers before 1.0.
+
+        These brokers close the connection to reject a token.
+        """
         self._wire.connection.send_token(token)
         answer = self._wire.expect_response("a SASL token", self._settings.request_timeout_ms)
         assert self._wire.transport is not None
@@ -537,7 +540,7 @@ def _set_buffer_sizes(wire: _ConnectionProtocol, settings: ClientSettings) -> No
 
 
 def _join_short_buffers(buffers: Iterable[bytes]) -> Iterator[bytes]:
-    """Join short buffers. Long ones are yielded unchanged, because ``writelines`` of Python 3.11 would copy them."""
+    """Join short buffers. Long buffers are yielded unchanged, because ``writelines`` of Python 3.11 would copy them."""
     short: list[bytes] = []
     for entry in buffers:
         if len(entry) < _MIN_UNCOPIED_BYTES:
@@ -560,6 +563,6 @@ async def _get_token(settings: ClientSettings) -> str:
 
 
 def _make_allocator() -> Callable[[int], memoryview]:
-    """Return an allocator of memory for large responses. It reuses memory to which no records refer."""
+    """Return an allocator of memory for large responses. The allocator reuses memory to which no records refer."""
     blocks = Recycler(kept_bytes=_MAX_REUSED_BYTES, is_filled=True)
     return lambda size: blocks.new_array(size, np.uint8).data

@@ -124,7 +124,7 @@ async def list_offsets_at_leader(
     """Send one request to a leader. The result of each partition is an offset or the leader's error.
 
     Raises:
-        NetworkError, BrokerError: as ``Connection.request``.
+        NetworkError, BrokerError: raised by ``Connection.request``.
     """
     answers = await _send_list_offsets(cluster, leader, timestamps, read_committed)
     return {
@@ -141,7 +141,7 @@ async def fetch_epoch_ends(
     Return None for all partitions if the leader does not support version 3 of OffsetForLeaderEpoch.
 
     Raises:
-        NetworkError, BrokerError: as ``Connection.request``.
+        NetworkError, BrokerError: raised by ``Connection.request``.
     """
     connection = await cluster.get_connection(leader)
     if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_END_VERSION:
@@ -211,7 +211,7 @@ async def is_range_empty(
     """Return whether a log certainly has no batch with offsets from ``first`` (inclusive) to ``end`` (exclusive).
 
     The request has only this partition, so the leader must return a batch if there is one. Records in a tiered store
-    may arrive later. The result is then False.
+    may arrive later. The result is False in this case.
 
     Args:
         cluster: client of the cluster.

@@ -1,9 +1,9 @@
 """Partitioners of a producer: Java's and librdkafka's by name, or a function of the caller.
 
-A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in one. It
-hashes keys, and keeps records without a key on one partition (the *sticky* partition) for one batch size in bytes
-(KIP-480, KIP-794). The accumulator implements it. All other partitioners are functions, which are called once for each
-record.
+A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in one. The
+built-in partitioner hashes keys, and keeps records without a key on one partition (the *sticky* partition) for one
+batch size in bytes (KIP-480, KIP-794). The accumulator implements this partitioner. All other partitioners are
+functions, which are called once for each record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], in
 It returns the record's partition, or None for the sticky partition.
 """
 
-STICKY_PARTITION: Final = -1  # the partition of a checked record that goes to the sticky partition, whatever its key
+STICKY_PARTITION: Final = -1  # partition number that stands for the sticky partition, regardless of the record's key
 _INT32_SIGN_BIT: Final = 1 << 31
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 _UINT32_MAX: Final = 2**32 - 1
@@ -162,7 +162,7 @@ def configure_partitioner(partitioner: str | Partitioner | None, *, ignores_keys
     Args:
         partitioner: a name of ``PARTITIONERS``, one of Java's classes, ``module:function``, a function, or None for the
             built-in partitioner.
-        ignores_keys: the built-in partitioner ignores keys.
+        ignores_keys: whether the built-in partitioner ignores keys.
 
     Raises:
         OptionError: the name is unknown, or the function cannot be called with a partitioner's arguments.
@@ -184,7 +184,7 @@ def configure_partitioner(partitioner: str | Partitioner | None, *, ignores_keys
 
 
 def _check_signature(function: Any) -> str:
-    """Return a function's name for errors. Reject a function with other parameters."""
+    """Return a function's name for error messages. Reject a function with other parameters."""
     name = object_name(function)
     if not callable(function):
         raise OptionError(f"partitioner {name} is not a function")

@@ -1,4 +1,6 @@
-"""The positions of a consumer's partitions, and their fetched batches. It uses no socket, clock or task.
+"""The positions of a consumer's partitions, and their fetched batches.
+
+The module uses no socket, clock or task.
 
 Each partition has these steps. A failed step is retried after a backoff, and errors that are not retriable are raised:
 
@@ -43,7 +45,7 @@ _NO_NODE: Final = -1
 # A damaged or too large batch is fetched again after the backoff of this attempt, because it has probably not changed.
 _UNREADABLE_BATCH_BACKOFF_ATTEMPT: Final = 5
 _TIMESTAMP_BY_RESET_POLICY: Final = {"earliest": EARLIEST, "latest": LATEST}
-_next_state_version: Final = count(1).__next__  # versions are unique, even if a partition is assigned again
+_next_state_version: Final = count(1).__next__  # position versions are unique, even if a partition is assigned again
 _UNKNOWN_TOPIC_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -123,7 +125,7 @@ class PartitionState:
     Attributes:
         offset: offset of the next record after the buffered ones.
         epoch: leader epoch of the record before ``offset``.
-        version: version of the position. It changes when the position changes for another reason than reading.
+        version: version of the position. The version changes when the position changes for another reason than reading.
         requested_version: version of the position in the in-flight request; -1 if no request is in flight.
         end: exclusive end offset of reading; None if reading does not end.
         topic_id: id of the topic to which the position belongs; the nil UUID if brokers have no topic ids (before 2.8).
@@ -521,7 +523,7 @@ class Positions:
     def process_fetch(
         self, request: FetchRecords, answers: Mapping[TopicPartition, PartitionFetchResponse], now: float
     ) -> None:
-        """Process a Fetch response. Partitions that it omits have no new data."""
+        """Process a Fetch response. Partitions without a row in the response have no new data."""
         self.busy_nodes.discard(request.node.node_id)
         for state in self._take_current_states(request.versions):
             answer = answers.get(state.partition)
@@ -622,7 +624,7 @@ class Positions:
             self._reset_to_timestamp(state, timestamp)
 
     def _reset_timestamp(self) -> int | None:
-        """Return the timestamp of the reset policy, which may be a special one; None for the policy ``none``."""
+        """Return the timestamp of the reset policy, such as ``EARLIEST``; None for the policy ``none``."""
         if self._reset_time_ms is not None:
             return self._reset_time_ms()
         return _TIMESTAMP_BY_RESET_POLICY.get(self._reset_policy)

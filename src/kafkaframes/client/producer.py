@@ -96,7 +96,7 @@ class AsyncProducer(TelemetryMethods):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Create a producer. It connects in ``start``, or when the first record is sent.
+        """Create a producer. The producer connects in ``start``, or when the first record is sent.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
@@ -239,7 +239,7 @@ class AsyncProducer(TelemetryMethods):
             key: bytes or text, which chooses the partition; None chooses the sticky partition.
             headers: dict or pairs of a name and bytes, text or None.
             partition: partition number; None lets ``partitioner`` choose.
-            timestamp_ms: milliseconds since 1970; None is now.
+            timestamp_ms: milliseconds since 1970; None uses the current time.
 
         Raises:
             BrokerError: the topic or the partition does not exist.
@@ -362,7 +362,7 @@ class AsyncProducer(TelemetryMethods):
             key: bytes or text, which chooses the partition; None chooses the sticky partition.
             headers: dict or pairs of a name and bytes, text or None.
             partition: partition number; None lets ``partitioner`` choose.
-            timestamp_ms: milliseconds since 1970; None is now.
+            timestamp_ms: milliseconds since 1970; None uses the current time.
 
         Raises:
             BrokerError: the topic or the partition does not exist, or a broker rejected the record.
@@ -466,7 +466,8 @@ class AsyncProducer(TelemetryMethods):
             EncodeError: a column is unknown, a value has a wrong type, or a row is larger than ``max_request_size``.
                 Nothing is sent, and ``path`` names the column and the row.
             BrokerError, NetworkError: error of the first batch that failed. Other batches may have been written.
-            OptionError: an interceptor has ``on_send`` or ``on_acknowledgement`` without its twin for tables.
+            OptionError: an interceptor has ``on_send`` or ``on_acknowledgement`` without the corresponding method for
+                tables.
         """
         if self._interceptors is None:
             return await self._send_table(table, topic)
@@ -548,7 +549,8 @@ class AsyncProducer(TelemetryMethods):
             data: complete batches, one after the other.
 
         Returns:
-            The base offset of each batch: a list. Its ``divided_count`` is the number of batches that were divided.
+            The base offset of each batch: a list. The list's ``divided_count`` is the number of batches that were
+            divided.
 
         Raises:
             BrokerError: a broker rejected a batch; other records may have been written.
@@ -693,7 +695,9 @@ class AsyncProducer(TelemetryMethods):
             await self._transactions.end_transaction(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Abort the transaction. Its queued records are dropped, and read_committed consumers never return its records.
+        """Abort the transaction.
+
+        The transaction's queued records are dropped, and read_committed consumers never return its records.
 
         Raises:
             OptionError: no transaction is open.
@@ -715,8 +719,8 @@ class AsyncProducer(TelemetryMethods):
 
         Args:
             offsets: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
-            group: id of the group, or a consumer's ``group_metadata()``. With the latter, the coordinator rejects
-                former members.
+            group: id of the group, or a consumer's ``group_metadata()``. With ``group_metadata()``, the coordinator
+                rejects former members.
 
         Raises:
             OptionError: no transaction is open.
@@ -736,7 +740,10 @@ class AsyncProducer(TelemetryMethods):
 
 
 async def wait_for_results(batches: list[Batch]) -> list[list[PartResult]]:
-    """Wait for all batches. Return the parts of each (one, unless it was divided), or raise the first error."""
+    """Wait for all batches.
+
+    Return the parts of each batch (one, unless the batch was divided), or raise the first error.
+    """
     results = await asyncio.gather(*(batch.delivery.results for batch in batches))
     for part in chain.from_iterable(results):
         if part.error is not None:

@@ -45,7 +45,7 @@ def check_record(
     timestamp_ms: int | None,
     max_bytes: int,
 ) -> CheckedRecord:
-    """Check the arguments of ``send``.
+    """Check the arguments of ``send``, and return them as a ``CheckedRecord``.
 
     Raises:
         EncodeError: an argument has a wrong type, or the record is larger than ``max_bytes`` bytes.
@@ -102,7 +102,7 @@ def to_header_pairs(headers: Any) -> list[tuple[str, bytes | None]]:
     ([('a', b'1'), ('b', None)], [('a', b'1'), ('a', b'2')], [])
 
     Raises:
-        EncodeError: the headers are not a mapping or pairs, or one of them is not a valid header.
+        EncodeError: ``headers`` is neither a mapping nor a list of pairs, or one header is invalid.
     """
     if headers is None:
         return []
@@ -248,7 +248,7 @@ def route_rows(
     """Return the rows of each partition, in the order of ``topics``. The metadata of the topics must be known.
 
     Raises:
-        BrokerError, EncodeError: as ``RowPartitioner.split``.
+        BrokerError, EncodeError: raised by ``RowPartitioner.partition_rows``.
     """
     import pyarrow.compute as pc  # imported here to save 4 MB in programs that only read
 

@@ -26,7 +26,7 @@ class JavaProperty:
 
     Attributes:
         name: Java's name.
-        clients: clients that have it: "consumer", "producer", "admin", "share consumer".
+        clients: clients that have the setting: "consumer", "producer", "admin", "share consumer".
         treatment: ``supported``, ``ignored`` or ``rejected``.
         reason: reason why the setting is ignored or rejected; empty if it is supported.
     """
@@ -245,7 +245,7 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def java_properties() -> dict[str, JavaProperty]:
-    """Return the rows of all settings of Java's clients, by name."""
+    """Return the description of each setting of Java's clients, by name."""
     ignored_names, rejected_names, rows = _rows(_IGNORED_PROPERTIES), _rows(_REJECTED_PROPERTIES), {}
     for name, letters in _rows(_JAVA_NAMES_BY_CLIENTS).items():
         treatment: Treatment = (
@@ -294,7 +294,7 @@ def _to_dotted(name: str) -> str:
 
 
 def _to_setting_name(name: str) -> str:
-    """Return the name of a setting in the form of this package's settings."""
+    """Return this package's name of a setting, with underscores, for any of the setting's names."""
     return _SETTING_ALIASES.get(_to_dotted(name)) or _to_dotted(name).replace(".", "_")
 
 
@@ -341,7 +341,7 @@ def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options under one name for each setting, with dots: Kafka's name where Kafka has the setting.
+    """Return options under dotted names: Kafka's name for settings that Kafka has, and one name for each other setting.
 
     >>> use_kafka_names({"request.required.acks": "1", "ssl.ca.location": "ca.pem", "batch_size": 5})
     {'acks': '1', 'ssl.cafile': 'ca.pem', 'batch.size': 5}
@@ -358,7 +358,7 @@ def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kafka_name_of(name: str) -> str:
-    """Return a setting's name with dots, for any of its names: Kafka's if Kafka has the setting."""
+    """Return the dotted name of a setting for any of its aliases: Kafka's name if Kafka has the setting."""
     dotted_name = _to_dotted(name)
     if dotted_name in _CODEC_BY_LEVEL_SETTING:
         return dotted_name

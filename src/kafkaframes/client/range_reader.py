@@ -1,4 +1,4 @@
-"""Reads a range of offsets of one partition, one fetch at a time. Tasks of a planned read use it.
+"""Reads a range of offsets of one partition, one fetch at a time. The tasks of a planned read use this module.
 
 The log may have lost offsets since the read was planned. Each caller decides whether a loss is an error. Compaction may
 have removed all records at the end of a range; this is not a loss, and the reader does not wait for them.
@@ -26,12 +26,12 @@ class RangeReader:
     """Reads the records of one partition in a range of offsets.
 
     Attributes:
-        consumer: consumer without a group and with ``auto_offset_reset="none"``. Its assignment is replaced.
+        consumer: consumer without a group and with ``auto_offset_reset="none"``. The reader replaces its assignment.
         target: partition to read.
         next_offset: first offset of the range, then the offset to continue at. Reading stops at ``end``.
-        end: exclusive end of the range. The last result may extend beyond it.
+        end: exclusive end of the range. The last result may extend beyond the end.
         on_loss: callback for offsets that the log does not have (any more), with a text about the partition ("has no
-            offset 10 ..."). It raises an error, or returns to continue without them.
+            offset 10 ..."). The callback raises an error, or returns to continue without these offsets.
         silence_ms: longest time without records, in milliseconds.
         silence_setting: name of the setting of ``silence_ms`` for messages; empty if there is none.
     """
@@ -131,8 +131,8 @@ def fetch_sample(
     """Return the batches at an offset; None if none arrived in time.
 
     Args:
-        consumer: consumer without a group. Its assignment is replaced. Its ``max_partition_fetch_bytes`` is the
-            approximate size of the sample.
+        consumer: consumer without a group. The function replaces its assignment. The setting
+            ``max_partition_fetch_bytes`` is the approximate size of the sample.
         target: partition to read.
         offset: first offset.
         wait_ms: longest wait, in milliseconds.

@@ -1,8 +1,9 @@
 """The first connection of a command to its cluster, with a short timeout and a message about the reason of the wait.
 
 Kafka's clients retry refused connections for a minute, because brokers may be restarting. A user with a mistyped port
-would wait as long. A command therefore first connects to a bootstrap server, and to one of the addresses that the
-cluster advertises, because all later requests go there. After that it continues with Kafka's own timeouts.
+would also wait for a minute. A command therefore first connects to a bootstrap server, and to one of the addresses that
+the cluster advertises, because all later requests go there. After that, the command continues with Kafka's own
+timeouts.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ async def wait_until_reachable(
         new_topic: topic that the brokers may create, as for a producer (``auto.create.topics.enable``).
 
     Raises:
-        NetworkError: no broker has responded in time. The error has the last reason.
+        NetworkError: no broker has responded in time. The error message contains the last reason.
         BrokerError: the broker rejects the client, or the topic does not exist and is not created.
     """
     cluster = ClusterClient(settings)

@@ -36,7 +36,8 @@ class FutureOwner(Protocol):
 class RecordFuture(concurrent.futures.Future[RecordMetadata]):
     """A future of a sent record's ``RecordMetadata``, for threads.
 
-    It works with ``concurrent.futures.wait``, ``as_completed`` and ``asyncio.wrap_future``. It cannot be cancelled.
+    The future works with ``concurrent.futures.wait``, ``as_completed`` and ``asyncio.wrap_future``. The future cannot
+    be cancelled.
     """
 
     __slots__ = ("_owner", "_results", "_row")
@@ -58,7 +59,8 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
         Raises:
             TimeoutError: no result after ``timeout``.
-            OptionError: there is no result yet, and none can arrive: in ``on_delivery``, or in a child process.
+            OptionError: the result is not available and cannot arrive, because the caller is an ``on_delivery`` or a
+                child process.
             KafkaframesError: the reason why the record is not, or may not be, in the log.
         """
         self._check_wait("result()")

@@ -68,8 +68,8 @@ def require_success(results: Mapping[Item, Value | ItemError], items: Iterable[I
         items: items that the response must have. An item without a result has failed.
 
     Raises:
-        BrokerError, NetworkError: an item failed. If it is the only item, its own error is raised, otherwise a
-            ``PartialFailureError`` with the results of all items.
+        BrokerError, NetworkError: an item failed. The error is the item's own error if there is only one item,
+            otherwise a ``PartialFailureError`` with all results.
     """
     missing = [item for item in items if item not in results]
     results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}

@@ -100,7 +100,8 @@ class Sender:
 
         Args:
             size: number of bytes.
-            is_in_callback: whether an ``on_delivery`` needs the memory. It does not wait for other callbacks' memory.
+            is_in_callback: whether an ``on_delivery`` needs the memory. The callback does not wait for the memory of
+                other callbacks.
         """
         used_bytes = self._count_used_bytes() - (self._accumulator.callback_bytes if is_in_callback else 0)
         return not used_bytes or used_bytes + size <= self._settings.buffer_memory
@@ -133,7 +134,7 @@ class Sender:
         self._wake.set()
 
     def set_producer(self, producer: ProducerIdentity) -> None:
-        """Use this producer id and epoch for the following batches."""
+        """Use a producer id and epoch for the following batches."""
         self.sequencer.set_producer(producer)
         self._wake.set()
 
@@ -475,7 +476,7 @@ def accepts_format(connection: Connection, record_format: int) -> bool:
     """Return whether a broker accepts record format 0 or 1.
 
     Brokers of Kafka 4.0 and later do not, although they advertise Produce from version 0 on, for old clients that could
-    not start otherwise (KIP-896). Their lowest version of Fetch is 4.
+    not start otherwise (KIP-896). The lowest Fetch version of these brokers is 4.
     """
     produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, FETCH))
     return produce.lowest <= _MAX_PRODUCE_VERSION_BY_FORMAT[record_format] and fetch.lowest < _FORMAT_2_FETCH_VERSION

@@ -11,14 +11,14 @@ to ``finished_batches``. The rules for each partition:
    sequence.
 4. A batch with an out-of-order sequence is retried while earlier batches are open.
 5. A batch that was written and has no response is *in doubt*. If it fails in this state, its error says that it may be
-   written (``MaybeWrittenError``). It never gets a new sequence unless an earlier batch is known to be permanently
-   absent. In that case the leader's "out of order" response proves that this batch is absent as well.
+   written (``MaybeWrittenError``). A batch in doubt never gets a new sequence unless an earlier batch is known to be
+   permanently absent. The leader's "out of order" response then proves that this batch is absent as well.
 6. A batch that had a sequence and was not acknowledged *breaks* its partition. New batches then wait until the results
    of all batches with sequences are known. If a later batch was acknowledged, this one was written as well, and nothing
    changes. Otherwise the epoch is bumped, and the absent batches are numbered from 0 under the new epoch (KIP-360).
    Other partitions continue, and use the new epoch once they have no open batches.
-7. A batch that a leader rejects as too large is divided, unless it has one record only (KIP-126). Its parts replace it
-   in the order, with its sequences, age and attempts. If it was in doubt, they are in doubt.
+7. A batch that a leader rejects as too large is divided, unless it has one record only (KIP-126). The parts replace the
+   batch in the order, with its sequences, age and attempts. If the batch was in doubt, the parts are in doubt.
 8. In a transaction, a batch that is not acknowledged fails all waiting batches. The transaction must be aborted.
 9. A batch fails when its ``delivery_timeout_ms`` has expired, even in flight. An in-flight batch may have been written:
    its caller gets the error, and the leader's later response only determines the sequences.
@@ -180,7 +180,7 @@ class Sequencer:
         self.producer = ProducerIdentity()
         self.transactional = False
         self.must_abort = False  # a record of the transaction was not written, or its result is unknown
-        self.abort_cause: Exception | None = None  # the first error of the transaction
+        self.abort_cause: Exception | None = None  # the first error of the open transaction
         self.needs_new_id = False  # the epoch has reached its maximum
 
     # ------------------------------------------------------------------------------------------------------ sending

@@ -80,7 +80,7 @@ class AsyncShareConsumer(TelemetryMethods):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
-        """Create a consumer. It connects in ``subscribe``.
+        """Create a consumer. The consumer connects in ``subscribe``.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
@@ -130,8 +130,8 @@ class AsyncShareConsumer(TelemetryMethods):
         """Join the share group ``group_id`` and subscribe to these topics only.
 
         Args:
-            topics: topic names. The consumer starts to read a topic that does not exist when it is created.
-            on_acknowledge: called in ``poll``, ``fetch_arrow``, ``commit`` and ``close``. Its arguments are the offsets
+            topics: topic names. A topic that does not exist yet is read once it is created.
+            on_acknowledge: called in ``poll``, ``fetch_arrow``, ``commit`` and ``close``. The function gets the offsets
                 of acknowledged records by partition, and the error if the broker rejected the acknowledgements, else
                 None.
 
@@ -216,7 +216,8 @@ class AsyncShareConsumer(TelemetryMethods):
             OptionError: the consumer has no subscription, or acknowledgements are explicit and a record of the previous
                 poll is not acknowledged.
             BrokerError: the group or a topic cannot be read.
-            CorruptRecordError: a batch is damaged. Its records are rejected, so brokers do not deliver them again.
+            CorruptRecordError: a batch is damaged. The records of the batch are rejected, so brokers do not deliver
+                them again.
         """
         return [record for batch in await self._acquire_records(timeout_ms) for record in to_share_records(batch)]
 
@@ -277,8 +278,8 @@ class AsyncShareConsumer(TelemetryMethods):
             mask: booleans that select rows of a table; None selects all rows.
 
         Raises:
-            OptionError: the kind is unknown, a record was not in the last poll, or a record is already acknowledged.
-                In this case no record is acknowledged.
+            OptionError: the kind is unknown, a record was not in the last poll, or a record is already acknowledged. No
+                record is then acknowledged.
         """
         if kind not in ACKNOWLEDGEMENT_TYPES:
             raise OptionError(
@@ -290,7 +291,9 @@ class AsyncShareConsumer(TelemetryMethods):
     async def renew(
         self, records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch, *, mask: Mask | None = None
     ) -> None:
-        """Extend the locks of records that take longer to process (KIP-1222). They still need an acknowledgement.
+        """Extend the locks of records that take longer to process (KIP-1222).
+
+        The records still need an acknowledgement.
 
         Args:
             records: records of the last ``poll``, or a table of the last ``fetch_arrow``, as for ``acknowledge``.
@@ -313,9 +316,9 @@ class AsyncShareConsumer(TelemetryMethods):
 
         Raises:
             BrokerError: a broker rejected acknowledgements, for example with INVALID_RECORD_STATE because a lock has
-                expired. It is a ``PartialFailureError`` if several partitions are affected.
-            NetworkError: it is unknown whether a broker received the acknowledgements. It may deliver the records
-                again.
+                expired. The error is a ``PartialFailureError`` if several partitions are affected.
+            NetworkError: it is unknown whether a broker received the acknowledgements. The broker may deliver the
+                records again.
         """
         self._cluster.context.check_context()
         completion = self._machine.commit()

@@ -1,8 +1,8 @@
-"""The state machine of a share consumer: its group, its share sessions, its records. It uses no socket, clock or task.
+"""The state machine of a share consumer: its group, its share sessions, its records.
 
-Each event is a method call with the current time: a poll, an acknowledgement, a response, the failure of a request.
-``next_requests`` returns the requests to send, and ``next_time`` the time to call it again. ``share_task`` runs the
-machine, and ``tests/soak/share_schedules.py`` explores its states. Rules:
+The module uses no socket, clock or task. Each event is a method call with the current time: a poll, an acknowledgement,
+a response, the failure of a request. ``next_requests`` returns the requests to send, and ``next_time`` the time to call
+it again. ``share_task`` runs the machine, and ``tests/soak/share_schedules.py`` explores its states. Rules:
 
 1. A ShareFetch is sent only while the caller waits for records and none are buffered: locks expire while the caller
    handles records, and each expired lock counts as a delivery.
@@ -130,8 +130,8 @@ class PendingResults:
         """Raise the error of the results, if any.
 
         Raises:
-            BrokerError: a broker rejected acknowledgements. It is a ``PartialFailureError`` if several partitions are
-                affected.
+            BrokerError: a broker rejected acknowledgements. The error is a ``PartialFailureError`` if several
+                partitions are affected.
             NetworkError: no broker rejected acknowledgements, and at least one did not respond.
         """
         if self.error is not None:
@@ -289,7 +289,8 @@ class ShareMachine:
         """Acknowledge records. The next poll, commit or renewal sends the acknowledgements.
 
         Raises:
-            OptionError: a record was not in the last poll or is already acknowledged. No record is acknowledged then.
+            OptionError: a record was not in the last poll or is already acknowledged. If this error is raised, no
+                record is acknowledged.
         """
         locks = self._group_by_lock(keys)
         for key in keys:
@@ -326,7 +327,7 @@ class ShareMachine:
             state.send_pending_acknowledgements()
 
     def commit(self) -> PendingResults:
-        """Send all acknowledgements. If they are implicit, accept the other records of the last poll first."""
+        """Send all acknowledgements. In implicit mode, accept the other records of the last poll first."""
         self._accept_delivered()
         completion = PendingResults()
         completion.results.update(self._unsent_errors)
@@ -484,7 +485,10 @@ class ShareMachine:
         return not any(lock.node_id == node_id for lock in self._locks.values())
 
     def _may_fetch(self, state: _ShareNode, assigned_partitions: Sequence[PartitionId]) -> bool:
-        """Return whether to send a ShareFetch. One is also needed to remove the last partitions from a session."""
+        """Return whether to send a ShareFetch.
+
+        A ShareFetch is also needed to remove the last partitions from a session.
+        """
         if not assigned_partitions and not state.session.partitions:
             return False
         if self._settings.share_acquire_mode != "record_limit":
@@ -765,7 +769,7 @@ class ShareMachine:
             state.commits.clear()
 
     def _process_node_failure(self, state: _ShareNode, request: NodeRequest, error: Exception, now: float) -> None:
-        """Process a request without a result. It is unknown whether the node has processed it."""
+        """Process a request without a result. It is unknown whether the node has processed the request."""
         state.request = None
         renewal, state.renewal = state.renewal, None
         # The renewal was not sent: the broker does not support renewals.

@@ -1,4 +1,6 @@
-"""A member of a share group (KIP-932): its heartbeats and its assignment. It uses no socket, clock or task.
+"""A member of a share group (KIP-932): its heartbeats and its assignment.
+
+The module uses no socket, clock or task.
 
 Rules:
 
@@ -9,7 +11,7 @@ Rules:
 3. A member that the coordinator does not know joins again. Locked records are not affected: partition leaders hold the
    locks, independent of the group.
 4. If the caller does not poll for ``max.poll.interval.ms``, the member leaves the group, so that the coordinator
-   assigns its partitions to other members. It joins again at the next poll.
+   assigns its partitions to other members. The member joins again at the next poll.
 """
 
 from __future__ import annotations

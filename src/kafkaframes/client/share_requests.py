@@ -1,6 +1,6 @@
 """The requests and responses of a share consumer's state machine, independent of protocol versions (KIP-932).
 
-``share_task`` sends them to brokers as the messages of ``share_messages``. The schedules of
+``share_task`` sends the requests to brokers as the messages of ``share_messages``. The schedules of
 ``tests/soak/share_schedules.py`` send the same messages to a simulated cluster.
 """
 

@@ -1,8 +1,8 @@
 """The state of a share session with one node (KIP-932): epoch, partitions and pending acknowledgements. No I/O.
 
 A node remembers the partitions of a session between requests, as it does for fetch sessions (KIP-227). The requests of
-a session are numbered, so only one may be in flight. If its result is unknown, the client opens a new session with
-epoch 0, and the node releases the records that the old session had acquired.
+a session are numbered, so only one may be in flight. If the result of a request is unknown, the client opens a new
+session with epoch 0, and the node releases the records that the old session had acquired.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkaframes.wire.integers import MAX_INT32
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)  # acknowledgement types of the protocol
 ACKNOWLEDGEMENT_TYPES: Final = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT}
-#: Errors that report that the node does not have this session. The client opens a new one.
+# After one of these errors, the node no longer has this session, and the client opens a new one.
 SESSION_LOST_ERRORS: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 

@@ -1,6 +1,7 @@
 """The background task of a share consumer: it sends the requests of the state machine, and passes it the responses.
 
-It runs on the consumer's event loop while there is a subscription. ``change_event`` is set after each response.
+The task runs on the consumer's event loop while the consumer has a subscription. ``change_event`` is set after each
+response.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One transaction in which several producers write, as in Spark's exactly-once sink. Not part of the public client.
 
 A driver begins, shares and ends the transaction, adds its partitions, and assigns sequences to the tasks. A task joins
-without fencing any producer, and writes built batches. It sends a partition's next batches only after the earlier ones
-were acknowledged.
+without fencing any producer, and writes built batches. A task sends a partition's next batches only after the earlier
+ones were acknowledged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class SequencedBatches(NamedTuple):
 
 
 def share_transaction(driver: Producer) -> ProducerIdentity:
-    """Return the identity with which tasks join the open transaction. Its end also applies to their records.
+    """Return the identity with which tasks join the open transaction.
+
+    The end of the transaction also applies to the records of the tasks.
 
     Raises:
         OptionError: no transaction is open.
@@ -48,10 +50,12 @@ def add_partitions(driver: Producer, partitions: Iterable[TopicPartition]) -> No
 
 
 def join_transaction(task: Producer, identity: ProducerIdentity) -> None:
-    """Join the transaction of another producer with the same ``transactional_id``. That producer will end it.
+    """Join the transaction of another producer with the same ``transactional_id``.
+
+    The other producer will end the transaction.
 
     Args:
-        task: producer that joins. From now on it writes with ``send_sequenced_batches`` only.
+        task: producer that joins. From now on, the producer writes with ``send_sequenced_batches`` only.
         identity: result of ``share_transaction``.
 
     Raises:

@@ -1,7 +1,7 @@
 """Learn the largest batch size that a topic's leaders accept from the batches that they reject as too large (KIP-126).
 
-A producer does not know ``max.message.bytes``. It divides a rejected batch into parts of two thirds of its size, and
-divides rejected parts again until the leader accepts them. For ``metadata_max_age_ms`` after a rejection, the
+A producer does not know ``max.message.bytes``. The producer divides a rejected batch into parts of two thirds of its
+size, and divides rejected parts again until the leader accepts them. For ``metadata_max_age_ms`` after a rejection, the
 topic's batches are no larger than the accepted part.
 """
 
@@ -31,7 +31,7 @@ class _TopicLimit:
 
 
 class SizeLimits:
-    """The batch size limits of a producer, by topic. All threads may read them."""
+    """The batch size limits of a producer, by topic. All threads may read the limits."""
 
     def __init__(self, max_age_s: float) -> None:
         """Create an object without limits.

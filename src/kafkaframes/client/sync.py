@@ -1,4 +1,6 @@
-"""The synchronous producer, consumer and admin client. Each runs its asyncio twin on an event loop in another thread.
+"""The synchronous producer, consumer and admin client.
+
+Each client runs its asyncio twin on an event loop in another thread.
 
 Methods have the same arguments, results and errors as the twin's. Methods that only wait for the twin are generated
 from the twin, with their docstrings (``tools/twin_methods.py`` does this for the documentation).
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 def _exclusive_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
-    """Return a method as ``sync_method`` does, which only one thread at a time may call."""
+    """Return a method like ``sync_method`` does, but only one thread at a time may call it."""
     name = method.__name__
 
     @wraps(method)
@@ -65,7 +67,7 @@ class Producer(SyncClient):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Create a producer. It connects when the first record is sent, or in ``with``.
+        """Create a producer. The producer connects when the first record is sent, or in ``with``.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties such as
@@ -155,8 +157,8 @@ class Producer(SyncClient):
     ) -> RecordFuture:
         """Queue a record, and return a ``concurrent.futures.Future`` of its ``RecordMetadata``.
 
-        Any thread may call it. It waits only while ``buffer_memory`` is full or the topic's metadata is unknown, for at
-        most ``max_block_ms``. A record uses memory until its ``on_delivery`` has returned. The future fails with
+        Any thread may call it. The call waits only while ``buffer_memory`` is full or the topic's metadata is unknown,
+        for at most ``max_block_ms``. A record uses memory until its ``on_delivery`` has returned. The future fails with
         ``MaybeWrittenError`` if it is unknown whether the record was written, and with another error if it was not.
 
         Args:
@@ -165,7 +167,7 @@ class Producer(SyncClient):
             key: bytes or text, which chooses the partition; None chooses the sticky partition.
             headers: dict or pairs of a name and bytes, text or None.
             partition: partition number; None lets ``partitioner`` choose.
-            timestamp_ms: milliseconds since 1970; None is now.
+            timestamp_ms: milliseconds since 1970; None uses the current time.
             on_delivery: called with the error (or None) and a ``RecordMetadata`` (or None), in a thread of the client.
                 ``send`` may be called there; ``result``, ``flush`` and ``close`` raise an error.
 
@@ -219,7 +221,7 @@ class Producer(SyncClient):
         """Queue a table's rows after those of earlier calls, and return a future of the result of ``send_arrow``.
 
         The table stays in memory until the future is done. ``flush``, ``close`` and the end of a transaction wait for
-        it.
+        the table.
 
         Args:
             table: rows, as for ``send_arrow``.
@@ -280,7 +282,10 @@ async def _time_limit(timeout_ms: int | None) -> AsyncIterator[None]:
 
 
 async def _call_listener(listener: Listener, partitions: Collection[TopicPartition]) -> None:
-    """Call ``on_assign`` or ``on_revoke`` in the polling thread. It may call the consumer, for example ``seek``."""
+    """Call ``on_assign`` or ``on_revoke`` in the polling thread.
+
+    The callback may call the consumer, for example ``seek``.
+    """
     answer = await call_in_waiting_thread(partial(listener, partitions))
     if inspect.isawaitable(answer):
         await answer
@@ -293,7 +298,7 @@ class Consumer(SyncClient):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        """Create a consumer. It connects in ``assign`` or ``subscribe``.
+        """Create a consumer. The consumer connects in ``assign`` or ``subscribe``.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
@@ -390,12 +395,12 @@ class Consumer(SyncClient):
 class Admin(SyncClient):
     """Administers a cluster. ``with Admin("localhost:9092") as admin: ...``
 
-    Any thread may use it. ``AsyncAdmin`` does the same with asyncio. If a method has several items and some of them
-    fail, the remaining ones take effect. It then raises ``PartialFailureError`` with the result of each item.
+    Any thread may use it. ``AsyncAdmin`` does the same with asyncio. If some of a method's items fail, the other items
+    take effect, and the method raises ``PartialFailureError`` with the result of each item.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
-        """Create a client. It connects when the first method is called.
+        """Create a client. The client connects when the first method is called.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.

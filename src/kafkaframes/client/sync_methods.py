@@ -38,7 +38,10 @@ class SyncClient:
 def sync_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[SyncClient, Arguments], Result]:
-    """Return a method that calls the twin's method and waits for its result. Type checkers see its signature."""
+    """Return a method that calls the twin's method and waits for its result.
+
+    Type checkers see the signature of the twin's method.
+    """
     name = method.__name__
 
     @wraps(method)

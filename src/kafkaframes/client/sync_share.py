@@ -1,6 +1,6 @@
 """The synchronous share consumer, which runs its asyncio twin on an event loop in another thread.
 
-It is not in ``sync.py``, so that programs without share groups do not import their state machine.
+The class is not in ``sync.py``, so that programs without share groups do not import the state machine of share groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ShareConsumer(SyncClient):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
-        """Create a consumer. It connects in ``subscribe``.
+        """Create a consumer. The consumer connects in ``subscribe``.
 
         Args:
             bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.

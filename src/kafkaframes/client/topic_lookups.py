@@ -1,7 +1,7 @@
 """Looks up topics: names, partitions, ids and offsets, without groups and records.
 
-Consumers inherit them. A program that only plans reads, such as a planner process of Spark, uses ``TopicLookupClient``:
-it imports neither decoders nor group protocols.
+Consumers inherit them. A program that only plans reads, such as a planner process of Spark, uses ``TopicLookupClient``,
+which imports neither decoders nor group protocols.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AsyncTopicLookupClient:
         partitions: list[TopicPartition] = []
         for topic in topics:
             await self._cluster.ensure_topic(topic)
-            # Read at once, because the cached metadata may be removed during the next look-up.
+            # The partitions are read here, because the next look-up may remove the cached metadata.
             partitions += self._cluster.cluster.partitions_of(topic)
         return partitions
 
@@ -76,7 +76,7 @@ class AsyncTopicLookupClient:
         return {name: topic_id for name, topic_id in id_by_name if topic_id.int}
 
     async def current_topic_id(self, topic: str) -> UUID:
-        """Return the id of a topic (KIP-516); ask a broker only if the client does not know it.
+        """Return the id of a topic (KIP-516). A broker is asked only if the client does not know the id.
 
         Fetch requests with topic ids (Kafka 3.1 and later) fail if the topic was recreated, and the client then asks
         for the new id. An id that is the same before and after a fetch is the id of the fetched records' topic.

@@ -109,7 +109,10 @@ class TransactionManager:
         self._is_open = self.has_joined = True
 
     def share_transaction(self) -> ProducerIdentity:
-        """Let other producers join the open transaction. Its end is sent even if this producer has written nothing."""
+        """Let other producers join the open transaction.
+
+        The end of the transaction is sent even if this producer has written nothing.
+        """
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True
@@ -138,7 +141,10 @@ class TransactionManager:
         self._sender.broker_adds_partitions = version > 1
 
     def fail_transaction(self, cause: Exception) -> None:
-        """Fail the open transaction, if any, because a record cannot be added to a batch. It can only be aborted."""
+        """Fail the open transaction, if any, because a record cannot be added to a batch.
+
+        The transaction can then only be aborted.
+        """
         if self._is_open:
             self._sender.sequencer.fail_transaction(cause)
 

@@ -43,7 +43,7 @@ class AdminRequests:
         """Run a step until it succeeds, for at most ``default_api_timeout_ms``, and return its result.
 
         Args:
-            step: function to run. It is run again after a retriable error.
+            step: function to run. The step is run again after a retriable error.
             retriable: further error codes after which the step is run again.
 
         Raises:
@@ -76,7 +76,7 @@ class AdminRequests:
         send: Callable[[Node, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
         retriable: Collection[ErrorCode],
     ) -> dict[Item, Value | ItemError]:
-        """Return the result of each item: see ``request_items``."""
+        """Return the result of each item, as ``request_items`` does."""
         return await request_items(self._cluster, items, lookup, send, retriable)
 
     async def _send_to_any_broker(
@@ -156,7 +156,7 @@ class AdminRequests:
     ) -> Any:
         """Send a request to the controller and return the response.
 
-        It is sent again only if the controller has moved. After other errors the change may have taken effect.
+        The request is sent again only if the controller has moved. After other errors the change may have taken effect.
 
         Args:
             body: the request.
@@ -228,7 +228,7 @@ class AdminRequests:
         """Return the broker with this id.
 
         Raises:
-            BrokerError: metadata does not list it.
+            BrokerError: the metadata has no broker with this id.
         """
         node = (await BrokerLookup(self._cluster, int).find_nodes([node_id]))[node_id]
         if not isinstance(node, Node):
@@ -236,7 +236,7 @@ class AdminRequests:
         return node
 
     async def _resolve_broker_ids(self, broker_ids: Iterable[int] | None = None) -> list[int]:
-        """Return the given broker ids, or (None) the ids of all brokers in the metadata."""
+        """Return the given broker ids; for None, the ids of all brokers in the metadata."""
         if broker_ids is not None:
             return list(broker_ids)
         await self._retry_step(lambda: self._cluster.refresh_metadata([]))
@@ -261,7 +261,7 @@ class AdminRequests:
 
 
 def raise_response_error(response: Any, subject: str) -> None:
-    """Raise the error of a response, or of a row of it, if it has one."""
+    """Raise the error of a response or of a response's row, if it has an error code."""
     if number := getattr(response, "error_code", 0):
         raise broker_error(number, subject, getattr(response, "error_message", None))
 

@@ -177,7 +177,7 @@ class ClusterMethods(AdminRequests):
         """Return the features that the cluster has finalized and the features that one broker supports.
 
         Args:
-            broker_id: id of the broker that reports its supported features; None is any broker.
+            broker_id: id of the broker that reports its supported features; None selects any broker.
         """
         body = self.settings.message_class("ApiVersionsRequest")(
             client_software_name="kafkaframes", client_software_version=__version__

@@ -176,7 +176,7 @@ class GroupMethods(AdminRequests):
 
         Args:
             group_id: id of the group.
-            instance_ids: static members to remove; None removes all members.
+            instance_ids: instance ids of the static members to remove; None removes all members.
             reason: reason that the coordinator logs (KIP-800).
 
         Raises:
@@ -271,7 +271,7 @@ class GroupMethods(AdminRequests):
 
         Args:
             group_id: id of the share group.
-            partitions: partitions to return; None is every partition that the group has read.
+            partitions: partitions to return; None selects every partition that the group has read.
 
         Raises:
             BrokerError: the group does not exist, or the principal may not describe it or a topic.

@@ -2,7 +2,7 @@
 
 A lookup returns the node of each item: its leader, its coordinator, the controller or a given broker. Items of one node
 share a request, and the nodes are asked concurrently. An item with a retriable error is looked up and sent again until
-it succeeds or ``default_api_timeout_ms`` has passed. The errors of other items neither stop nor repeat it.
+it succeeds or ``default_api_timeout_ms`` has passed. The errors of other items neither stop nor repeat this item.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ class BrokerLookup:
 
 
 class ControllerLookup:
-    """Looks up the controller. With KRaft it is any broker, which forwards the request to the active controller."""
+    """Looks up the controller.
+
+    With KRaft, the result is any broker, which forwards the request to the active controller.
+    """
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -143,8 +146,8 @@ async def request_items(
         cluster: client of the cluster.
         items: items of the request. Equal items are sent once.
         lookup: look-up of the items' nodes.
-        send: function that sends a request with some items to a node, and returns their results. If it raises an
-            error, that is the result of each of these items.
+        send: function that sends a request with some items to a node, and returns their results. If the function raises
+            an error, the error is the result of each of these items.
         retriable: error codes after which an item is sent again. Items without a response are always sent again.
     """
     pending = list(dict.fromkeys(items))

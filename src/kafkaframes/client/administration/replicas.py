@@ -96,7 +96,7 @@ class ReplicaMethods(AdminRequests):
         """Elect leaders, and return for each partition whether its leader changed.
 
         Args:
-            partitions: partitions to elect leaders for; None is every partition that needs an election.
+            partitions: partitions to elect leaders for; None selects every partition that needs an election.
             election_type: ``preferred`` makes the first replica the leader. ``unclean`` may lose records, and applies
                 only to partitions without a leader.
 
@@ -188,7 +188,7 @@ class ReplicaMethods(AdminRequests):
         """Return the ongoing reassignments of partitions (KIP-455).
 
         Args:
-            partitions: partitions to return; None is every partition.
+            partitions: partitions to return; None selects every partition.
 
         Returns:
             The reassignment of each partition that has one.
@@ -217,7 +217,7 @@ class ReplicaMethods(AdminRequests):
         """Return the log directories of brokers and their replicas, by broker id and path.
 
         Args:
-            broker_ids: ids of the brokers; None is every broker.
+            broker_ids: ids of the brokers; None selects every broker.
 
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.
@@ -244,7 +244,7 @@ class ReplicaMethods(AdminRequests):
         )
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, dict[str, ReplicaInfo]]:
-        """Return the log directories of replicas, by path. A replica that is being moved has two (KIP-113).
+        """Return the log directories of replicas, by path. A replica that is being moved has two directories (KIP-113).
 
         Args:
             replicas: replicas to return.

@@ -112,8 +112,8 @@ class TransactionMethods(AdminRequests):
         """Return the transactional ids of all coordinators.
 
         Args:
-            states: states to list; empty is every state.
-            producer_ids: producer ids to list; empty is every producer id.
+            states: states to list; empty selects every state.
+            producer_ids: producer ids to list; empty selects every producer id.
             min_duration_ms: minimum age of open transactions to list (KIP-994, Kafka 3.8 and later).
             transactional_id_pattern: regular expression, in RE2 syntax, for the ids to list (KIP-1152, Kafka 4.1 and
                 later).

@@ -42,7 +42,7 @@ class ScramCredential:
 
     Attributes:
         user: user name, without ``User:``.
-        password: password of the user. It is not sent to brokers.
+        password: password of the user. The password is not sent to brokers.
         mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
         iterations: number of hash iterations. Brokers require 4,096 to 16,384.
         salt: salt of the hash; if it is empty, random bytes are used.
@@ -74,7 +74,8 @@ class QuotaEntity(NamedTuple):
     Attributes:
         user: user name; None if the quota does not depend on the user.
         client_id: client id; None if the quota does not depend on the client id.
-        ip: client address; None if the quota does not depend on the address. It excludes ``user`` and ``client_id``.
+        ip: client address; None if the quota does not depend on the address. An address excludes ``user`` and
+            ``client_id``.
     """
 
     user: str | QuotaMatch | None = None
@@ -107,7 +108,7 @@ class UserMethods(AdminRequests):
         """Return the SCRAM credentials of users.
 
         Args:
-            users: user names; None is every user with a credential.
+            users: user names; None selects every user with a credential.
 
         Raises:
             BrokerError: a user has no credential (RESOURCE_NOT_FOUND), or the principal may not describe the cluster.

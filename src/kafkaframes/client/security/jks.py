@@ -1,8 +1,8 @@
 """Reads JKS, Java's own key store format: trusted certificates, and private keys with their certificate chains.
 
-This is the format of ``keytool -storetype JKS`` (and of the JDK before 9): big-endian, with the magic 0xFEEDFEED, the
-entries, and a SHA-1 digest of the password and the content. Keys are encrypted with a chain of SHA-1 digests. This does
-not resist an attacker, so the file's permissions must protect it.
+JKS is the format of ``keytool -storetype JKS`` (and of the JDK before 9): big-endian, with the magic 0xFEEDFEED, the
+entries, and a SHA-1 digest of the password and the content. Keys are encrypted with a chain of SHA-1 digests. This
+encryption does not resist an attacker, so the file's permissions must protect the keys.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_key_store(raw: bytes, password: str | None) -> KeyStore:
 
     Args:
         raw: content of the file.
-        password: password of the store. If it is None, the digest is not checked, as in Java.
+        password: password of the store. If the password is None, the digest is not checked, as in Java.
 
     Raises:
         OptionError: the password is wrong, or the file was changed.

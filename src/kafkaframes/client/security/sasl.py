@@ -1,8 +1,9 @@
 """The client's side of SASL, without I/O: computes the next token from the broker's last one.
 
-A mechanism is a generator. It yields a token, receives the broker's token, and returns when authentication is complete.
-PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (with the extra ``kerberos``) RFC 4752. A step
-of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance_exchange`` in a thread.
+A mechanism is a generator. The generator yields a token, receives the broker's token, and returns when authentication
+is complete. PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (with the extra ``kerberos``) RFC
+4752. A step of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance_exchange`` in a
+thread.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _KDC_UNREACHABLE_CODE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 
 def authenticate_plain(username: str, password: str) -> Exchange:
-    """Authenticate with a name and a password in clear text. Use it with TLS only."""
+    """Authenticate with a name and a password in clear text. Use this mechanism with TLS only."""
     yield b"\0".join((b"", username.encode(), password.encode()))
 
 
@@ -38,7 +39,7 @@ def authenticate_oauthbearer(token: str) -> Exchange:
     """Authenticate with a bearer token.
 
     Raises:
-        BrokerError: the broker rejects the token. The error has its reason.
+        BrokerError: the broker rejects the token. The error message has the broker's reason.
     """
     answer = (
         yield b"n,,"

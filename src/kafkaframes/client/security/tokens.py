@@ -4,7 +4,7 @@ The IAM login of Amazon MSK uses a SigV4 token (with the extra ``msk``). Java's 
 other clients, including this one, use OAUTHBEARER at the same port, with a token that is valid for 15 minutes.
 
 A token is cached for all connections of a process, for four fifths of its lifetime. All functions block. Clients call
-them in a thread.
+the providers in a thread.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class ClientCredentialsProvider:
         """Return a valid token.
 
         Raises:
-            NetworkError: the endpoint does not respond or returns no token. The error has its message without secrets.
+            NetworkError: the endpoint does not respond or returns no token. The error has the endpoint's message
+                without secrets.
         """
         with _lock:
             cached_token = _tokens.get(self)
@@ -139,7 +140,7 @@ def load_provider(name: str) -> Callable[[], Any]:
 
 @dataclass
 class IamTokenProvider:
-    """Provides tokens for a region. Any thread may call it.
+    """Provides tokens for a region. Any thread may call the provider.
 
     Attributes:
         region: region of the cluster.
@@ -184,7 +185,7 @@ def create_iam_provider(
     """Return a provider of tokens.
 
     Args:
-        hosts: host names of the bootstrap servers. Those of MSK contain the region.
+        hosts: host names of the bootstrap servers. The host names of MSK contain the region.
         options: options of Amazon's login module: ``awsProfileName``, ``awsRoleArn``, ``awsRoleSessionName``.
         environ: environment, which has the region if no host name has it.
 

@@ -2,7 +2,7 @@
 
 Totals are sums, and all other metrics are gauges. With delta temporality, a sum is the difference from the last push
 that a broker has accepted. A push without a response may have been accepted, so its differences may be sent twice; the
-start time of each point shows it.
+start time of each point shows this.
 """
 
 from __future__ import annotations

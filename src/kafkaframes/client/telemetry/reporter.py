@@ -2,10 +2,11 @@
 
 The task has a connection of its own. A broker serves the requests of a connection in order, and its telemetry plugin
 may be slow, so that a push on a shared connection would delay records and heartbeats. The task connects only to brokers
-to which the client has a connection anyway, and only if they advertise the telemetry APIs. It therefore does nothing,
-and logs nothing, with brokers that are old, have no telemetry plugin or are not reachable.
+to which the client has a connection anyway, and only if they advertise the telemetry APIs. The task therefore does
+nothing, and logs nothing, with brokers that are old, have no telemetry plugin or are not reachable.
 
-An error of the telemetry never reaches the application. If the broker rejects it for good, one warning is logged.
+An error of the telemetry never reaches the application. If the broker rejects the telemetry permanently, one warning is
+logged.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _RANDOM: Final = random.Random()
 
 
 class TelemetryReporter:
-    """Pushes the metrics of one client. It does nothing if ``enable_metrics_push`` is False."""
+    """Pushes the metrics of one client. The reporter does nothing if ``enable_metrics_push`` is False."""
 
     def __init__(self, cluster: ClusterClient, labels: Callable[[], Mapping[str, str]] = dict) -> None:
-        """Create a reporter. It starts with the client's first connection.
+        """Create a reporter. The reporter starts with the client's first connection.
 
         Args:
             cluster: connections and metrics of the client.
@@ -136,7 +137,7 @@ class TelemetryReporter:
             self._subscribed_event.set()
 
     async def _send_next(self) -> None:
-        """Send the request that is due. Without a broker that serves it, wait for the next connection."""
+        """Send the request that is due. If no connected broker serves the request, wait for the next connection."""
         self._connected_event.clear()
         node = self._node = self._select_broker()
         if node is None:

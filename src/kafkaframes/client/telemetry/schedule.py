@@ -1,8 +1,8 @@
 """Decides when a client requests its telemetry subscription, pushes metrics, and stops (KIP-714).
 
-``TelemetrySchedule`` does no I/O and reads no clock. It follows Java's ``ClientTelemetryReporter`` with two exceptions.
-An error of GetTelemetrySubscriptions never leads to an immediate repetition. And the first push of a new subscription
-is never earlier than one interval after the last push, because brokers would throttle it.
+``TelemetrySchedule`` does no I/O and reads no clock. The schedule follows Java's ``ClientTelemetryReporter`` with two
+exceptions. An error of GetTelemetrySubscriptions never leads to an immediate repetition. The first push of a new
+subscription is never earlier than one interval after the last push, because brokers would throttle an earlier push.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class TelemetrySchedule:
     Attributes:
         subscription: last subscription; None before the first.
         due_s: time of the next request.
-        needs_subscription: whether the next request is GetTelemetrySubscriptions. Otherwise it is PushTelemetry.
+        needs_subscription: whether the next request is GetTelemetrySubscriptions. Otherwise the next request is
+            PushTelemetry.
         disabling_error: error after which the client sends nothing more; None while telemetry is enabled.
     """
 
