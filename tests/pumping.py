@@ -164,16 +164,19 @@ _MAX_RATIO = 90
 def grows_faster_than_linear(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
     """Return whether 16 times the text takes clearly more than 16 times the CPU time.
 
-    Each time is the minimum of three: a matcher with its stack on the heap takes three times as long per character once
-    the stack exceeds the cache, and another process can slow down a measurement.
+    Unless the first measurement is clear, a time is the minimum of several: a matcher with its stack on the heap takes
+    three times as long per character once the stack exceeds the cache, and another process can slow down a measurement.
     """
     if _lasts_long(match, text_of):
         return True
     text = text_of(MIN_CHARACTERS)
-    if any(_seconds(match, text) < _SUSPICIOUS_SECONDS for _ in range(3)):
+    seconds = _seconds(match, text)
+    if seconds < _SUSPICIOUS_SECONDS:
         return False
-    part = text_of(MIN_CHARACTERS // _GROWTH)
-    return _least_seconds(match, text) > _MAX_RATIO * _least_seconds(match, part)
+    part_seconds = _least_seconds(match, text_of(MIN_CHARACTERS // _GROWTH))
+    if seconds > 2 * _MAX_RATIO * part_seconds:
+        return True
+    return min(seconds, _least_seconds(match, text)) > max(_MAX_RATIO * part_seconds, _SUSPICIOUS_SECONDS)
 
 
 def _lasts_long(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:

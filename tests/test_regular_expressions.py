@@ -210,4 +210,4 @@ def test_an_expression_takes_linear_time(use):
     ],
 )
 def test_slow_expressions_are_found(text, method):
-    assert list(slow_texts(Use("", re.compile(text), frozenset({method}))))
+    assert next(slow_texts(Use("", re.compile(text), frozenset({method}))), None) is not None

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
@@ -74,3 +75,14 @@ def test_shells_complete_commands_and_the_names_of_files(words, kinds):
     *before, incomplete = words.split()
     completions = ShellComplete(cli, {}, "kafkaframes", "_COMPLETE").get_completions(before, incomplete)
     assert [item.type for item in completions] == kinds
+
+
+def test_ctrl_c_while_arguments_are_parsed_has_the_exit_status_of_a_shell(monkeypatch):
+    """Click's own answer is "Aborted!" and status 1, which ``verify`` uses for damage."""
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Group, "parse_args", interrupt)
+    result = CliRunner().invoke(cli, ["info"])
+    assert (result.exit_code, result.stderr) == (130, "kafkaframes: interrupted\n")

@@ -55,6 +55,16 @@ class LazyGroup(click.Group):
         self._sections = sections
         self._table = {name: row for rows in sections.values() for name, row in rows.items()}
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments. Ctrl-C ends the program as in ``invoke``."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except KeyboardInterrupt:
+            click.echo(INTERRUPTED_TEXT, err=True)
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Errors name its flags, and Ctrl-C ends it with the exit status of a shell instead of 1,
         which has another meaning.
